@@ -1,0 +1,36 @@
+/* buf — a byte queue with a maximum given at construction: append at the tail, consume at the head.
+ *
+ * Bounds:  never holds more than max_bytes; going over is -ENOBUFS and changes nothing.
+ * Memory:  grows by doubling; buf_done frees; a drained buffer keeps its block until buf_trim. */
+#pragma once
+
+#include <stdint.h>
+#include <stddef.h>
+
+#include "base/macros.h"
+
+struct buf {
+    uint8_t *block;
+    size_t head;     /* first byte not yet consumed */
+    size_t tail;     /* one past the last byte */
+    size_t cap;
+    size_t max_bytes;
+};
+
+void buf_init(struct buf *b, size_t max_bytes);
+void buf_done(struct buf *b);
+
+static inline size_t buf_len(const struct buf *b) { return b->tail - b->head; }
+static inline uint8_t *buf_data(const struct buf *b) { return b->block + b->head; }
+static inline size_t buf_room(const struct buf *b) { return b->max_bytes - buf_len(b); }
+
+/* Makes room for n bytes at the tail and returns where to write them; buf_commit then counts them.
+ * -ENOBUFS over the maximum, -ENOMEM. */
+MUST_USE int buf_reserve(struct buf *b, size_t n, uint8_t **ret_at);
+void buf_commit(struct buf *b, size_t n);
+MUST_USE int buf_append(struct buf *b, const void *bytes, size_t n);
+
+void buf_consume(struct buf *b, size_t n);
+void buf_clear(struct buf *b);
+/* Gives the block back to the allocator when nothing is queued. */
+void buf_trim(struct buf *b);

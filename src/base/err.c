@@ -1,0 +1,85 @@
+#include "base/err.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct err_face *err_face(enum err_code code) {
+    switch (code) { /* a number used twice does not compile */
+#define ERR(n, num, g, h, r, m)                                                        \
+    case num: {                                                                        \
+        static const struct err_face face = {#n, num, GRPC_##g, h, RETRY_##r, m};      \
+        return &face;                                                                  \
+    }
+#include "base/errors.def"
+#undef ERR
+    case ERR_NONE:
+        break;
+    }
+    return NULL;
+}
+
+const char *err_retry_name(enum err_retry retry) {
+    static const char *const names[] = {"never", "later", "check"};
+    return names[retry];
+}
+
+const char *grpc_code_name(enum grpc_code code) {
+    static const char *const names[] = {
+        "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND",
+        "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+        "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS",
+        "UNAUTHENTICATED",
+    };
+    return code < COUNT_OF(names) ? names[code] : "UNKNOWN";
+}
+
+static int fill(struct err *e, enum err_code code, int sys, const char *field, const char *fmt,
+                va_list args) PRINTF(5, 0);
+static int fill(struct err *e, enum err_code code, int sys, const char *field, const char *fmt,
+                va_list args) {
+    assert(code != ERR_NONE);
+    e->code = code;
+    e->sys = sys;
+    snprintf(e->field, sizeof e->field, "%s", field);
+    int n = vsnprintf(e->text, sizeof e->text, fmt, args);
+    if (sys != 0 && n >= 0 && (size_t)n < sizeof e->text)
+        snprintf(e->text + n, sizeof e->text - (size_t)n, ": %s", strerror(sys));
+    return -(int)code;
+}
+
+int err_set(struct err *e, enum err_code code, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    int r = fill(e, code, 0, "", fmt, args);
+    va_end(args);
+    return r;
+}
+
+int err_field(struct err *e, const char *field, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    int r = fill(e, ERR_INVALID_ARGUMENT, 0, field, fmt, args);
+    va_end(args);
+    return r;
+}
+
+int err_sys(struct err *e, enum err_code code, int sys, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    int r = fill(e, code, sys, "", fmt, args);
+    va_end(args);
+    return r;
+}
+
+int err_wrap(struct err *e, const char *fmt, ...) {
+    char inner[sizeof e->text];
+    memcpy(inner, e->text, sizeof inner);
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(e->text, sizeof e->text, fmt, args);
+    va_end(args);
+    if (n >= 0 && (size_t)n < sizeof e->text)
+        snprintf(e->text + n, sizeof e->text - (size_t)n, ": %s", inner);
+    return -(int)e->code;
+}

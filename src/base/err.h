@@ -1,0 +1,70 @@
+/* err — why something failed, in one value with a face on every wire.
+ *
+ * Core, api and the guest's handlers return 0 or -number and fill a struct err on the caller's
+ * stack; layers below return -errno. Programs read `code`; `text` is for people and may change. */
+#pragma once
+
+#include <stdarg.h>
+#include <stdbool.h>
+
+#include "base/macros.h"
+
+/* Canonical gRPC status codes; the numbers are the protocol's. */
+enum grpc_code {
+    GRPC_OK = 0,
+    GRPC_CANCELLED = 1,
+    GRPC_UNKNOWN = 2,
+    GRPC_INVALID_ARGUMENT = 3,
+    GRPC_DEADLINE_EXCEEDED = 4,
+    GRPC_NOT_FOUND = 5,
+    GRPC_ALREADY_EXISTS = 6,
+    GRPC_PERMISSION_DENIED = 7,
+    GRPC_RESOURCE_EXHAUSTED = 8,
+    GRPC_FAILED_PRECONDITION = 9,
+    GRPC_ABORTED = 10,
+    GRPC_OUT_OF_RANGE = 11,
+    GRPC_UNIMPLEMENTED = 12,
+    GRPC_INTERNAL = 13,
+    GRPC_UNAVAILABLE = 14,
+    GRPC_DATA_LOSS = 15,
+    GRPC_UNAUTHENTICATED = 16,
+};
+
+enum err_retry { RETRY_NEVER, RETRY_LATER, RETRY_CHECK };
+
+enum err_code {
+    ERR_NONE = 0, /* never a failure: err_set() asserts it */
+#define ERR(name, number, grpc, http, retry, meaning) ERR_##name = (number),
+#include "base/errors.def"
+#undef ERR
+};
+
+/* What one row of errors.def shows on each wire. */
+struct err_face {
+    const char *name;
+    int number;
+    enum grpc_code grpc;
+    int http;
+    enum err_retry retry;
+    const char *meaning;
+};
+
+struct err {
+    enum err_code code;
+    int sys;         /* errno behind it, 0 if none */
+    char field[96];  /* the request field at fault, empty if none */
+    char text[240];
+};
+
+/* NULL for ERR_NONE and for numbers that errors.def does not hold. */
+const struct err_face *err_face(enum err_code code);
+const char *err_retry_name(enum err_retry retry);
+const char *grpc_code_name(enum grpc_code code);
+
+/* Each fills `e` and returns -code, so that a function fails in one line. */
+int err_set(struct err *e, enum err_code code, const char *fmt, ...) PRINTF(3, 4);
+int err_field(struct err *e, const char *field, const char *fmt, ...) PRINTF(3, 4);
+int err_sys(struct err *e, enum err_code code, int sys, const char *fmt, ...) PRINTF(4, 5);
+
+/* Keeps the code and puts what we were doing in front of the text. Returns -code. */
+int err_wrap(struct err *e, const char *fmt, ...) PRINTF(2, 3);
