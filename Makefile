@@ -1,0 +1,64 @@
+# The front door: Meson and Ninja build, the scripts check. Every target first installs what it needs.
+.DEFAULT_GOAL := all
+.PHONY: all check test demo bench gen fmt conformance-wire fuzz soak nightly clean help
+
+SOURCES = $(shell git ls-files -co --exclude-standard -- 'src/*.[ch]' 'tests/*.[ch]' 'bench/*.[ch]' 'clients/c/*.[ch]')
+
+all: ## build everything; programs land in build/bin
+	@scripts/setup build
+	@scripts/build gcc
+
+check: ## what every commit passes, in about a minute: format, layers, generated code, contract, unit tests
+	@scripts/setup test
+	@scripts/build gcc
+	@scripts/build asan
+	@scripts/check-sizes.py
+	@scripts/test --quick
+
+test: ## all that this machine can run, and a list of what it could not
+	@scripts/setup test
+	@scripts/build gcc
+	@scripts/build asan
+	@scripts/test
+
+demo: all ## a throw-away daemon, talked to by a stock client
+	@scripts/setup gen
+	@scripts/demo
+
+bench: ## bermd against gRPC C++, one interleaved run
+	@scripts/setup bench
+	@scripts/build gcc
+	@bench/run
+
+gen: ## client code from proto/ and errors.def
+	@scripts/setup gen
+	@scripts/gen
+	@scripts/conformance-md.py
+
+fmt: ## clang-format over our C
+	@scripts/setup test
+	@clang-format -i $(SOURCES)
+
+conformance-wire: ## the Connect conformance suite alone
+	@scripts/setup test
+	@scripts/build gcc
+	@scripts/conformance-wire
+
+fuzz: ## every fuzzer for FUZZ_SECONDS (60) each
+	@scripts/setup test
+	@scripts/build fuzz
+	@scripts/fuzz
+
+soak: all ## hours of mixed load, looking for growth
+	@tests/soak/run
+
+nightly: test ## what is too long for every change: fuzzers for ten minutes each, bench, soak
+	@$(MAKE) fuzz FUZZ_SECONDS=600
+	@$(MAKE) bench
+	@$(MAKE) soak
+
+clean: ## remove the build directories; .deps stays
+	rm -rf build build-asan build-clang build-fuzz
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' Makefile
