@@ -18,5 +18,5 @@ found=$(objdump -t "${objects[@]}" | awk '
             if ($i ~ /^\.(data|bss|tdata|tbss)/ && $i !~ /^\.data\.rel\.ro/ && $i != $NF)
                 print file ": " $NF
     }
-    / \*COM\*/ { print file ": " $NF }' | grep -v -E '/base_log\.c\.o: ' || true)
+    / \*COM\*/ { print file ": " $NF }' | grep -v -E '[/_]base_log\.c\.o: ' || true)
 [ -z "$found" ] || { echo "$found"; exit 1; }
