@@ -1,0 +1,147 @@
+"""bermd as a program: how it starts, who may start it twice, how it ends."""
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import threading
+import time
+
+import grpc
+import h2.connection
+import h2.events
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from berm._gen.berm.v1 import berm_pb2, berm_pb2_grpc
+from conftest import BERMD, open_channel
+
+
+def run(*arguments):
+    return subprocess.run([BERMD, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
+
+
+def test_help_and_version():
+    for option, expected in (("--help", "--state"), ("--version", "0.")):
+        done = run(option)
+        assert done.returncode == 0 and expected in done.stdout, done
+
+
+def test_an_unknown_option_is_refused_by_name():
+    done = run("--no-such-option")
+    assert done.returncode != 0 and "no-such-option" in done.stderr
+
+
+def test_files_are_for_the_owner_alone(daemon):
+    assert stat.S_IMODE((daemon.state / "token").stat().st_mode) == 0o600
+    assert stat.S_IMODE(daemon.state.stat().st_mode) & 0o077 == 0
+    assert stat.S_ISSOCK(daemon.socket.stat().st_mode)
+    assert len(daemon.token) >= 43  # 256 bits, however they are written
+
+
+def test_the_token_outlives_a_restart(start):
+    first = start("--listen", "127.0.0.1:0")
+    token = first.token
+    first.stop()
+    assert start("--listen", "127.0.0.1:0").token == token
+
+
+def test_a_second_daemon_on_the_same_state_names_the_holder(start, tmp_path):
+    holder = start()
+    second = run("--state", holder.state, "--socket", tmp_path / "second.sock")
+    assert second.returncode not in (0, None)
+    assert str(holder.process.pid) in second.stderr, second.stderr
+    with open_channel(holder.unix) as channel:
+        berm_pb2_grpc.SystemServiceStub(channel).Ping(berm_pb2.PingRequest(), timeout=20)
+
+
+def test_a_killed_daemon_leaves_nothing_in_the_way(start):
+    first = start()
+    first.process.kill()
+    first.process.wait()
+    again = start()
+    with open_channel(again.unix) as channel:
+        berm_pb2_grpc.SystemServiceStub(channel).Ping(berm_pb2.PingRequest(), timeout=20)
+    first.stop = lambda: None  # its end was not a clean one, as meant
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
+def test_an_address_others_can_reach_needs_tls(tmp_path, address):
+    done = run("--state", tmp_path / "state", "--socket", tmp_path / "sock", "--listen", address)
+    assert done.returncode != 0 and address.rsplit(":", 1)[0].strip("[]") in done.stderr, done
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_and_ends(start, signum):
+    daemon = start()
+    with open_channel(daemon.unix) as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        asked = time.monotonic()
+        daemon.process.send_signal(signum)
+        seen = []
+        with pytest.raises(grpc.RpcError) as caught:
+            for answer in watch:
+                seen.append(answer.status)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE, caught.value
+        assert set(seen) <= {health_pb2.HealthCheckResponse.NOT_SERVING}
+        daemon.stop()
+        assert time.monotonic() - asked < 10
+        assert not daemon.socket.exists()
+        with pytest.raises(grpc.RpcError) as caught:
+            berm_pb2_grpc.SystemServiceStub(channel).Ping(berm_pb2.PingRequest(), timeout=5)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_no_call_fails_halfway_when_the_daemon_drains(start):
+    """Calls that were begun are answered; later ones find nobody. Nothing is cut in the middle."""
+    daemon = start()
+    payload = os.urandom(200_000)
+    codes, go_on = [], threading.Event()
+
+    def caller():
+        with open_channel(daemon.unix) as channel:
+            stub = berm_pb2_grpc.SystemServiceStub(channel)
+            while not go_on.is_set():
+                try:
+                    assert stub.Ping(berm_pb2.PingRequest(payload=payload), timeout=20).payload == payload
+                    codes.append(grpc.StatusCode.OK)
+                except grpc.RpcError as error:
+                    codes.append(error.code())
+                    return
+
+    callers = [threading.Thread(target=caller) for _ in range(4)]
+    for thread in callers:
+        thread.start()
+    time.sleep(0.5)
+    daemon.stop()
+    go_on.set()
+    for thread in callers:
+        thread.join()
+    assert codes.count(grpc.StatusCode.OK) > 10
+    assert set(codes) <= {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}
+
+
+def test_the_daemon_keeps_the_deadline_itself(daemon):
+    """A client that does not: it says grpc-timeout and then only listens."""
+    connection = h2.connection.H2Connection()
+    connection.initiate_connection()
+    connection.send_headers(1, [
+        (":method", "POST"), (":scheme", "http"), (":authority", "localhost"),
+        (":path", "/grpc.health.v1.Health/Watch"), ("content-type", "application/grpc"),
+        ("te", "trailers"), ("grpc-timeout", "300m")])
+    connection.send_data(1, bytes(5), end_stream=True)
+    trailers, begun = {}, time.monotonic()
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(10)
+        peer.connect(str(daemon.socket))
+        while b"grpc-status" not in trailers:
+            peer.sendall(connection.data_to_send())
+            data = peer.recv(65536)
+            assert data, "bermd closed the connection"
+            for event in connection.receive_data(data):
+                if isinstance(event, h2.events.TrailersReceived):
+                    trailers = dict(event.headers)
+    assert trailers[b"grpc-status"] == b"4"
+    assert 0.25 < time.monotonic() - begun < 3

@@ -1,0 +1,239 @@
+"""Python's grpcio against bermd, on a Unix socket and on TCP."""
+
+import os
+import time
+
+import grpc
+import pytest
+from google.protobuf import descriptor_pool
+from google.rpc import error_details_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from grpc_status import rpc_status
+
+from berm._gen.berm.v1 import berm_pb2, berm_pb2_grpc
+from conftest import open_channel
+
+MAX_MESSAGE = 4 << 20
+BUILT = {"SystemService.Ping", "SystemService.GetInfo"}
+UNBUILT = [method for service in berm_pb2.DESCRIPTOR.services_by_name.values() for method in service.methods
+           if f"{service.name}.{method.name}" not in BUILT]
+
+
+def system(channel):
+    return berm_pb2_grpc.SystemServiceStub(channel)
+
+
+def ping(channel, payload=b"hello", **options):
+    return system(channel).Ping(berm_pb2.PingRequest(payload=payload), timeout=20, **options).payload
+
+
+def error_info(error):
+    """The one google.rpc.ErrorInfo every failure of bermd carries."""
+    status = rpc_status.from_call(error)
+    assert status is not None, f"no grpc-status-details-bin: {error}"
+    infos = [d for d in status.details if d.Is(error_details_pb2.ErrorInfo.DESCRIPTOR)]
+    assert len(infos) == 1
+    info = error_details_pb2.ErrorInfo()
+    infos[0].Unpack(info)
+    return info
+
+
+def refused(code, reason, call):
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    assert caught.value.code() == code, caught.value
+    assert error_info(caught.value).reason == reason
+    return caught.value
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 1000, 16384, 65535, 65536, 300_000, 1 << 20])
+def test_ping_echoes_any_bytes(channel, size):
+    payload = os.urandom(size)
+    assert ping(channel, payload) == payload
+
+
+def test_ping_takes_a_message_of_exactly_the_limit(daemon):
+    with open_channel(daemon.unix, max_receive_message_length=MAX_MESSAGE) as channel:
+        payload = bytes(MAX_MESSAGE - 5)  # one byte of tag, four of length
+        assert berm_pb2.PingRequest(payload=payload).ByteSize() == MAX_MESSAGE
+        assert ping(channel, payload) == payload
+
+
+def test_many_calls_at_once(channel):
+    payloads = [os.urandom(3000) for _ in range(300)]
+    calls = [system(channel).Ping.future(berm_pb2.PingRequest(payload=p), timeout=20) for p in payloads]
+    assert [call.result().payload for call in calls] == payloads
+
+
+def test_get_info(channel):
+    before = time.time() * 1000
+    first, second = [system(channel).GetInfo(berm_pb2.GetInfoRequest(), timeout=20) for _ in range(2)]
+    assert first.version and first.spec_version and first.protocol == "berm.v1"
+    assert first.state == berm_pb2.DAEMON_STATE_SERVING
+    assert (first.instance_id, first.run_id) == (second.instance_id, second.run_id)
+    assert first.instance_id and first.run_id
+    assert abs(first.server_unix_ms - before) < 10_000
+    assert first.started_unix_ms <= first.server_unix_ms and second.uptime_ms >= first.uptime_ms
+    assert first.identity
+    limits = {limit.name: limit for limit in first.limits}
+    assert limits["message.inbound"].value == MAX_MESSAGE and limits["message.inbound"].unit == "bytes"
+
+
+def test_a_deadline_ends_a_stream(channel):
+    start = time.monotonic()
+    watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=0.5)
+    with pytest.raises(grpc.RpcError) as caught:
+        for _ in watch:
+            pass
+    assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    assert 0.4 < time.monotonic() - start < 5
+
+
+def test_a_cancelled_stream_ends_here_and_there(start):
+    daemon = start()
+    with open_channel(daemon.unix) as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        watch.cancel()
+        with pytest.raises(grpc.RpcError) as caught:
+            next(watch)
+        assert caught.value.code() == grpc.StatusCode.CANCELLED
+        daemon.wait_for_log(r"method=grpc\.health\.v1\.Health/Watch .*code=CANCELLED")
+        assert ping(channel) == b"hello"
+
+
+def test_metadata_of_every_kind_is_taken(channel):
+    metadata = [("x-plain", "text"), ("x-twice", "1"), ("x-twice", "2"), ("x-empty", ""),
+                ("x-any-bin", bytes(range(256))), ("x-empty-bin", b""), ("x-long", "v" * 2000)]
+    assert ping(channel, metadata=metadata) == b"hello"
+
+
+def test_too_much_metadata_is_refused_and_the_connection_lives(channel):
+    with pytest.raises(grpc.RpcError) as caught:
+        ping(channel, metadata=[("x-long", "v" * 200_000)])
+    assert caught.value.code() in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
+    assert ping(channel) == b"hello"
+
+
+@pytest.mark.parametrize("payload", [b"", b"small", b"compressible " * 50_000, os.urandom(100_000)],
+                         ids=["empty", "small", "compressible", "random"])
+def test_gzip(channel, payload):
+    assert ping(channel, payload, compression=grpc.Compression.Gzip) == payload
+
+
+def test_an_encoding_we_do_not_speak_is_refused_by_name(channel):
+    with pytest.raises(grpc.RpcError) as caught:
+        ping(channel, b"x" * 10_000, compression=grpc.Compression.Deflate)
+    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+    assert ping(channel) == b"hello"
+
+
+def test_a_message_over_the_limit_is_refused(channel):
+    refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "MESSAGE_TOO_LARGE", lambda: ping(channel, bytes(MAX_MESSAGE)))
+    assert ping(channel) == b"hello"
+
+
+def test_the_limit_holds_for_what_gzip_unpacks_to(channel):
+    refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "MESSAGE_TOO_LARGE",
+            lambda: ping(channel, bytes(64 << 20), compression=grpc.Compression.Gzip))
+    assert ping(channel) == b"hello"
+
+
+def test_health(channel):
+    health = health_pb2_grpc.HealthStub(channel)
+    serving = health_pb2.HealthCheckResponse.SERVING
+    for service in ["", *(f"berm.v1.{name}" for name in berm_pb2.DESCRIPTOR.services_by_name)]:
+        request = health_pb2.HealthCheckRequest(service=service)
+        assert health.Check(request, timeout=20).status == serving, service
+        watch = health.Watch(request, timeout=20)
+        assert next(watch).status == serving, service
+        watch.cancel()
+
+
+def test_health_of_an_unknown_service(channel):
+    health, request = health_pb2_grpc.HealthStub(channel), health_pb2.HealthCheckRequest(service="no.such.Service")
+    refused(grpc.StatusCode.NOT_FOUND, "SERVICE_NOT_FOUND", lambda: health.Check(request, timeout=20))
+    watch = health.Watch(request, timeout=20)
+    assert next(watch).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+    watch.cancel()
+
+
+def test_reflection_v1alpha_tells_the_whole_contract(channel):
+    database = ProtoReflectionDescriptorDatabase(channel)
+    services = set(database.get_services())
+    assert {f"berm.v1.{name}" for name in berm_pb2.DESCRIPTOR.services_by_name} <= services
+    assert {"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
+            "grpc.reflection.v1alpha.ServerReflection"} <= services
+    pool = descriptor_pool.DescriptorPool(database)
+    for name, ours in berm_pb2.DESCRIPTOR.services_by_name.items():
+        theirs = pool.FindServiceByName(f"berm.v1.{name}")
+        assert [(m.name, m.input_type.full_name, m.output_type.full_name, m.client_streaming, m.server_streaming)
+                for m in theirs.methods] == [
+            (m.name, m.input_type.full_name, m.output_type.full_name, m.client_streaming, m.server_streaming)
+            for m in ours.methods]
+    ours = berm_pb2.Sandbox.DESCRIPTOR.fields
+    assert [(f.name, f.number) for f in pool.FindMessageTypeByName("berm.v1.Sandbox").fields] == [
+        (f.name, f.number) for f in ours]
+    with pytest.raises(KeyError):
+        pool.FindMessageTypeByName("berm.v1.NoSuchMessage")
+
+
+@pytest.mark.parametrize("method", UNBUILT, ids=lambda m: m.full_name)
+def test_what_is_not_built_says_so_by_name(channel, method):
+    path = f"/{method.containing_service.full_name}/{method.name}"
+    kind = f"{'stream' if method.client_streaming else 'unary'}_{'stream' if method.server_streaming else 'unary'}"
+    call = getattr(channel, kind)(path, request_serializer=lambda m: m.SerializeToString(), response_deserializer=bytes)
+    request = berm_pb2.DESCRIPTOR.message_types_by_name[method.input_type.name]._concrete_class()
+    request = iter([request]) if method.client_streaming else request
+
+    def run():
+        answer = call(request, timeout=20)
+        if method.server_streaming:
+            list(answer)
+
+    error = refused(grpc.StatusCode.UNIMPLEMENTED, "UNIMPLEMENTED", run)
+    assert method.name in error.details()
+    assert error_info(error).metadata["retry"] == "never"
+
+
+def test_an_unknown_method_and_service(channel):
+    for path in ("/berm.v1.SystemService/NoSuchMethod", "/no.such.Service/Method"):
+        call = channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
+        error = refused(grpc.StatusCode.UNIMPLEMENTED, "UNIMPLEMENTED", lambda: call(b"", timeout=20))
+        assert path.split("/")[-1] in error.details()
+
+
+# --- who may call ---
+
+
+@pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer ", "Bearer wrong", "Basic {token}", "{token}",
+                                    "Bearer {token}x", "Bearer {half}"])
+def test_tcp_without_the_token_is_unauthenticated(daemon, header):
+    metadata = []
+    if header is not None:
+        metadata = [("authorization", header.format(token=daemon.token, half=daemon.token[:-1]))]
+    with open_channel(daemon.tcp) as channel:
+        refused(grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED", lambda: ping(channel, metadata=metadata))
+
+
+def test_a_stranger_does_not_learn_which_methods_there_are(daemon):
+    with open_channel(daemon.tcp) as channel:
+        call = channel.unary_unary("/no.such.Service/Method", request_serializer=bytes, response_deserializer=bytes)
+        refused(grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED", lambda: call(b"", timeout=20))
+
+
+@pytest.mark.parametrize("authority", ["evil.example.com", "127.0.0.1.evil.example.com", "localhost.evil:80", "10.0.0.1"])
+def test_tcp_under_a_foreign_name_is_refused_token_or_not(daemon, authority):
+    with open_channel(daemon.tcp, daemon.token, default_authority=authority) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            ping(channel)
+        assert caught.value.code() == grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_tcp_from_a_foreign_web_page_is_refused(daemon):
+    with open_channel(daemon.tcp, daemon.token) as channel:
+        assert ping(channel, metadata=[("origin", "http://localhost:3000")]) == b"hello"
+        with pytest.raises(grpc.RpcError) as caught:
+            ping(channel, metadata=[("origin", "https://evil.example.com")])
+        assert caught.value.code() == grpc.StatusCode.PERMISSION_DENIED
