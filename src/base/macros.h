@@ -3,13 +3,12 @@
 
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/param.h> /* MIN, MAX */
 #include <unistd.h>
 
 #define MUST_USE __attribute__((warn_unused_result))
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 static inline void close_fd_cleanup(int *fd) {

@@ -1,0 +1,37 @@
+/* api — the methods a server offers, and who may call them.
+ *
+ * Filled once at start and read-only afterwards. */
+#pragma once
+
+#include "api/call.h"
+
+#define API_TOKEN_CHARS 64
+
+struct api_methods {
+    const struct method *rows;
+    size_t n;
+};
+
+struct api_auth {
+    const uid_t *uids; /* Unix peers that may call, besides root and our own uid */
+    size_t n_uids;
+    char token[API_TOKEN_CHARS + 1]; /* of TCP peers; empty: TCP peers may not call at all */
+    bool open;                       /* no check at all: the conformance server only */
+};
+
+struct api {
+    const struct method **slots; /* open addressing by path */
+    size_t n_slots;
+    struct api_auth auth;
+    bool access_log;
+    bool draining; /* the daemon is stopping: no new call */
+    void *user; /* what handlers share */
+};
+
+MUST_USE int api_init(struct api *api, const struct api_methods *tables, size_t n_tables,
+                      const struct api_auth *auth);
+void api_done(struct api *api);
+
+const struct method *api_find(const struct api *api, struct str path);
+/* 0, or UNAUTHENTICATED or PERMISSION_DENIED. */
+MUST_USE int api_authorize(const struct api *api, const struct call *c, struct err *e);

@@ -1,0 +1,196 @@
+#include "api/call.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "api/api.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+/* --- the end of a call, and its line in the log --- */
+
+static void log_call(const struct call *c, enum grpc_code code, const struct err *e) {
+    struct log_line l;
+    if (!c->api->access_log || !log_begin(&l, LOG_INFO, "call"))
+        return;
+    log_str(&l, "method", c->path.n > 1 ? (struct str){c->path.p + 1, c->path.n - 1} : c->path);
+    log_str(&l, "peer", str_of(c->peer->text));
+    log_str(&l, "code", str_of(grpc_code_name(code)));
+    log_u64(&l, "us", clock_us() - c->began_us);
+    log_u64(&l, "in", c->bytes_in);
+    log_u64(&l, "out", c->bytes_out);
+    if (e) {
+        log_str(&l, "reason", str_of(err_face(e->code)->name));
+        log_str(&l, "text", str_of(e->text));
+    }
+    log_end(&l);
+}
+
+void call_finish_status(struct call *c, const struct call_status *status) {
+    if (c->finished)
+        return;
+    c->finished = true;
+    log_call(c, status->code, status->err);
+    c->wire->finish(c, status);
+}
+
+void call_finish(struct call *c, const struct err *e) {
+    struct call_status status = {.code = GRPC_OK};
+    if (e)
+        status = (struct call_status){
+            .code = err_face(e->code)->grpc, .message = str_of(e->text), .err = e};
+    call_finish_status(c, &status);
+}
+
+void call_reply(struct call *c, const ProtobufCMessage *m) {
+    if (call_send(c, m) != CALL_GONE)
+        call_finish(c, NULL);
+}
+
+/* The handler hears that it is over, unless it never heard of the call. */
+static void tell_handler(struct call *c) {
+    if (c->opened && c->method->handler->on_cancel)
+        c->method->handler->on_cancel(c);
+}
+
+void call_fail(struct call *c, const struct err *e) {
+    if (c->finished)
+        return;
+    tell_handler(c);
+    call_finish(c, e);
+}
+
+void call_cancel(struct call *c, enum err_code why) {
+    if (c->finished)
+        return;
+    struct err e;
+    if (why == ERR_DEADLINE_EXCEEDED) {
+        err_set(&e, why, "the deadline passed after %llu ms",
+                (unsigned long long)((clock_us() - c->began_us) / 1000));
+        call_fail(c, &e);
+        return;
+    }
+    err_set(&e, why, "%s", err_face(why)->meaning);
+    tell_handler(c);
+    c->finished = true;
+    log_call(c, err_face(why)->grpc, &e);
+}
+
+/* --- from the handler --- */
+
+enum call_room call_send(struct call *c, const ProtobufCMessage *m) {
+    return c->finished ? CALL_GONE : c->wire->send(c, m);
+}
+
+void call_hold(struct call *c) {
+    c->held = true;
+}
+
+void call_release(struct call *c) {
+    if (!c->held || c->finished)
+        return;
+    c->held = false;
+    c->wire->release(c);
+}
+
+struct str call_header(const struct call *c, struct str name) {
+    struct str found = {0};
+    for (const struct call_header *h = c->headers; h; h = h->next)
+        if (str_is(h->name, name))
+            found = h->value; /* the list runs backwards: the last match is the first value */
+    return found;
+}
+
+static int add(struct call *c, struct call_header **list, struct str name, struct str value) {
+    struct call_header *h = arena_alloc(&c->arena, sizeof *h);
+    char *name_copy = arena_copy(&c->arena, name.p, name.n);
+    char *value_copy = arena_copy(&c->arena, value.p, value.n);
+    if (!h || !name_copy || !value_copy)
+        return -ENOMEM;
+    *h = (struct call_header){NULL, {name_copy, name.n}, {value_copy, value.n}};
+    while (*list)
+        list = &(*list)->next;
+    *list = h;
+    return 0;
+}
+
+int call_add_header(struct call *c, struct str name, struct str value) {
+    return add(c, &c->reply_headers, name, value);
+}
+
+int call_add_trailer(struct call *c, struct str name, struct str value) {
+    return add(c, &c->reply_trailers, name, value);
+}
+
+/* --- from the transport --- */
+
+static int find_method(struct call *c, struct err *e) {
+    c->method = api_find(c->api, c->path);
+    int r = api_authorize(c->api, c, e); /* a stranger does not learn which methods there are */
+    if (r < 0)
+        return r;
+    if (c->api->draining && !(c->method && c->method->scope == SCOPE_ANYONE))
+        return err_set(e, ERR_SHUTTING_DOWN, "the daemon is stopping");
+    if (c->method && c->method->handler)
+        return 0;
+    return err_set(e, ERR_UNIMPLEMENTED, c->method ? "%.*s is not built yet" : "there is no method %.*s",
+                   (int)MIN(c->path.n, (size_t)160), c->path.p);
+}
+
+void call_begin(struct call *c) {
+    struct err e;
+    if (find_method(c, &e) < 0) {
+        call_fail(c, &e);
+        return;
+    }
+    if (call_has_one_request(c))
+        return;
+    c->opened = true;
+    if (c->method->handler->on_open)
+        c->method->handler->on_open(c);
+}
+
+void call_message(struct call *c, const ProtobufCMessage *m) {
+    struct err e;
+    if (c->finished)
+        return;
+    if (!call_has_one_request(c)) {
+        c->method->handler->on_message(c, m);
+        return;
+    }
+    if (c->request) {
+        err_set(&e, ERR_UNIMPLEMENTED, "%.*s takes one request, not several",
+                (int)c->method->path.n, c->method->path.p);
+        call_fail(c, &e);
+        return;
+    }
+    c->request = m;
+}
+
+void call_half_close(struct call *c) {
+    struct err e;
+    if (c->finished)
+        return;
+    if (!call_has_one_request(c)) {
+        c->method->handler->on_half_close(c);
+        return;
+    }
+    if (!c->request) {
+        err_set(&e, ERR_UNIMPLEMENTED, "%.*s takes one request, none came",
+                (int)c->method->path.n, c->method->path.p);
+        call_fail(c, &e);
+        return;
+    }
+    c->opened = true;
+    c->method->handler->on_message(c, c->request);
+}
+
+void call_drain(struct call *c) {
+    if (!c->finished && c->opened && c->method->handler->on_drain)
+        c->method->handler->on_drain(c);
+}
+
+void call_wake(struct call *c) {
+    if (!c->finished && c->opened && c->method->handler->on_room)
+        c->method->handler->on_room(c);
+}

@@ -1,0 +1,146 @@
+/* call — one request from a client, whichever wire brought it.
+ *
+ * Owner:   the transport's connection.     Ends: the handler calls call_finish, or hears on_cancel;
+ *          one of the two, exactly once, last.
+ * A handler sees a call and never a socket; a transport sees a call and never a sandbox. The part
+ * for handlers comes first, the part for transports behind it.
+ * Bounds:  what a client has not read yet is held up to call_wire's mark; call_send then answers
+ *          FULL and the handler waits for on_room. */
+#pragma once
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/str.h"
+
+struct api;
+struct call;
+
+enum method_kind { METHOD_UNARY, METHOD_CLIENT_STREAM, METHOD_SERVER_STREAM, METHOD_BIDI };
+
+/* What a caller must have shown before the method runs. */
+enum method_scope { SCOPE_ANYONE, SCOPE_USER };
+
+struct handler {
+    /* Client stream and bidi: the headers are in. Optional. */
+    void (*on_open)(struct call *c);
+    /* Unary and server stream: the one request, which lives as long as the call. Client stream and
+     * bidi: each request in turn, borrowed. */
+    void (*on_message)(struct call *c, const ProtobufCMessage *m);
+    /* Client stream and bidi: there are no more. */
+    void (*on_half_close)(struct call *c);
+    /* The client has read; send again. Optional. */
+    void (*on_room)(struct call *c);
+    /* The daemon is stopping; a stream without an end of its own finishes now. Optional. */
+    void (*on_drain)(struct call *c);
+    /* The call is over: client gone, deadline passed. Free c->state. Optional. */
+    void (*on_cancel)(struct call *c);
+};
+
+struct method {
+    struct str path; /* "/berm.v1.SystemService/Ping" */
+    const ProtobufCMessageDescriptor *request;
+    const ProtobufCMessageDescriptor *response;
+    enum method_kind kind;
+    enum method_scope scope;
+    const struct handler *handler; /* NULL: not built yet, answers UNIMPLEMENTED by name */
+};
+
+struct call_header {
+    struct call_header *next;
+    struct str name; /* lower case */
+    struct str value;
+};
+
+/* A google.protobuf.Any for the details of a status. */
+struct call_detail {
+    struct str type_url;
+    const uint8_t *bytes;
+    size_t n;
+};
+
+struct call_status {
+    enum grpc_code code;
+    struct str message;
+    const struct err *err; /* our own failure, shown as ErrorInfo and BadRequest; NULL if not ours */
+    const struct call_detail *details;
+    size_t n_details;
+};
+
+/* Where a connection comes from; the listener fills it. */
+struct call_peer {
+    bool is_unix;
+    uid_t uid; /* of a Unix peer, from the kernel */
+    pid_t pid;
+    char text[64]; /* for logs: "uid:1000" or "127.0.0.1:4711" */
+};
+
+enum call_room { CALL_OK, CALL_FULL, CALL_GONE };
+
+/* --- for handlers --- */
+
+/* OK or FULL: it is on its way; after FULL wait for on_room. GONE: the call is over. */
+enum call_room call_send(struct call *c, const ProtobufCMessage *m);
+/* NULL is success. Nothing of the call may be touched afterwards. */
+void call_finish(struct call *c, const struct err *e);
+void call_finish_status(struct call *c, const struct call_status *status);
+/* The one answer of a unary or client-stream method, and success. */
+void call_reply(struct call *c, const ProtobufCMessage *m);
+/* No more on_message until call_release; the client is slowed down through its window. */
+void call_hold(struct call *c);
+void call_release(struct call *c);
+
+/* First value of a request header, or an empty slice with p == NULL. */
+struct str call_header(const struct call *c, struct str name);
+/* Text as it goes on the wire; headers must come before the first call_send. -ENOMEM. */
+MUST_USE int call_add_header(struct call *c, struct str name, struct str value);
+MUST_USE int call_add_trailer(struct call *c, struct str name, struct str value);
+
+/* --- for transports --- */
+
+struct call_wire {
+    enum call_room (*send)(struct call *c, const ProtobufCMessage *m);
+    void (*finish)(struct call *c, const struct call_status *status);
+    void (*release)(struct call *c); /* the handler takes messages again */
+};
+
+struct call {
+    struct api *api;
+    const struct method *method; /* NULL until call_begin found it */
+    const struct call_wire *wire;
+    const struct call_peer *peer;
+    struct arena arena;
+    struct str path;
+    struct str authority;
+    struct call_header *headers; /* newest first */
+    struct call_header *reply_headers;
+    struct call_header *reply_trailers;
+    uint64_t began_us;
+    uint64_t deadline_us; /* clock_us(); 0 = none */
+    uint64_t bytes_in;
+    uint64_t bytes_out;
+    const ProtobufCMessage *request; /* unary and server stream: waiting for the end of the body */
+    void *state;                     /* the handler's */
+    bool opened;                     /* the handler knows of it */
+    bool held;
+    bool finished; /* by call_finish or call_cancel */
+};
+
+/* The next four may finish the call. The transport has filled path, authority, headers, deadline. */
+void call_begin(struct call *c);
+void call_message(struct call *c, const ProtobufCMessage *m);
+void call_half_close(struct call *c);
+void call_drain(struct call *c);
+void call_wake(struct call *c); /* there is room to send again */
+/* A failure found by the transport: malformed or too large a message. */
+void call_fail(struct call *c, const struct err *e);
+/* The client is gone, or the deadline passed (ERR_DEADLINE_EXCEEDED, which is also answered). */
+void call_cancel(struct call *c, enum err_code why);
+/* Does a message of this method arrive only once and live as long as the call? */
+static inline bool call_has_one_request(const struct call *c) {
+    return c->method->kind == METHOD_UNARY || c->method->kind == METHOD_SERVER_STREAM;
+}

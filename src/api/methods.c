@@ -1,0 +1,24 @@
+#include "api/methods.h"
+
+#include "berm/v1/berm.pb-c.h"
+#include "grpc/health/v1/health.pb-c.h"
+#include "grpc/reflection/v1/reflection.pb-c.h"
+
+#define HANDLER_NONE NULL
+#define HANDLER_api_system_ping &api_system_ping
+#define HANDLER_api_system_get_info &api_system_get_info
+#define HANDLER_api_health_check &api_health_check
+#define HANDLER_api_health_watch &api_health_watch
+#define HANDLER_api_reflection &api_reflection
+
+const struct api_methods *api_daemon_methods(void) {
+    static const struct method rows[] = {
+#define METHOD(service, name, req, res, kind, scope, handler)                                \
+    {STR("/" service "/" name), &req##__descriptor, &res##__descriptor, METHOD_##kind,       \
+     SCOPE_##scope, HANDLER_##handler},
+#include "api/methods.def"
+#undef METHOD
+    };
+    static const struct api_methods table = {rows, COUNT_OF(rows)};
+    return &table;
+}

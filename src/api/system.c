@@ -1,0 +1,73 @@
+#include "api/system.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "api/methods.h"
+#include "base/clock.h"
+#include "berm/v1/berm.pb-c.h"
+
+#define SPEC_VERSION "1.0"
+
+static void on_ping(struct call *c, const ProtobufCMessage *m) {
+    const Berm__V1__PingRequest *request = (const Berm__V1__PingRequest *)m;
+    Berm__V1__PingResponse response = BERM__V1__PING_RESPONSE__INIT;
+    response.payload = request->payload;
+    call_reply(c, &response.base);
+}
+
+const struct handler api_system_ping = {.on_message = on_ping};
+
+static int64_t unix_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* The limits as messages in the call's arena; NULL when it is full. */
+static Berm__V1__LimitInfo **limit_messages(struct call *c, const struct limits *limits) {
+    Berm__V1__LimitInfo **list = arena_alloc(&c->arena, LIMIT_COUNT * sizeof *list);
+    Berm__V1__LimitInfo *items = arena_alloc(&c->arena, LIMIT_COUNT * sizeof *items);
+    if (!list || !items)
+        return NULL;
+    for (size_t i = 0; i < LIMIT_COUNT; i++) {
+        berm__v1__limit_info__init(&items[i]);
+        items[i].name = (char *)limit_table[i].name;
+        items[i].value = limits->of[i];
+        items[i].unit = (char *)limit_unit_name(limit_table[i].unit);
+        list[i] = &items[i];
+    }
+    return list;
+}
+
+static void on_get_info(struct call *c, const ProtobufCMessage *m) {
+    (void)m;
+    const struct system_facts *facts = c->api->user;
+    Berm__V1__GetInfoResponse response = BERM__V1__GET_INFO_RESPONSE__INIT;
+    struct err e;
+    char identity[32] = "token";
+    if (c->peer->is_unix)
+        snprintf(identity, sizeof identity, "uid:%u", (unsigned)c->peer->uid);
+    response.limits = limit_messages(c, facts->limits);
+    if (!response.limits) {
+        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        call_finish(c, &e);
+        return;
+    }
+    response.n_limits = LIMIT_COUNT;
+    response.version = (char *)facts->version;
+    response.spec_version = SPEC_VERSION;
+    response.protocol = "berm.v1";
+    response.instance_id = (char *)facts->instance_id;
+    response.run_id = (char *)facts->run_id;
+    response.state = c->api->draining ? BERM__V1__DAEMON_STATE__DAEMON_STATE_DRAINING
+                                     : BERM__V1__DAEMON_STATE__DAEMON_STATE_SERVING;
+    response.server_unix_ms = unix_ms();
+    response.started_unix_ms = facts->started_unix_ms;
+    response.uptime_ms = (int64_t)((clock_us() - facts->started_us) / 1000);
+    response.identity = identity;
+    response.admin = c->peer->is_unix && c->peer->uid == 0;
+    call_reply(c, &response.base);
+}
+
+const struct handler api_system_get_info = {.on_message = on_get_info};

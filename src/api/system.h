@@ -1,0 +1,16 @@
+/* system — what the daemon says about itself. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/limits.h"
+
+/* Filled by main; api.user points here. */
+struct system_facts {
+    const char *version;
+    const char *instance_id; /* of the state directory */
+    const char *run_id;      /* of this start */
+    uint64_t started_us;     /* clock_us() */
+    int64_t started_unix_ms;
+    const struct limits *limits;
+};

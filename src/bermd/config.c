@@ -1,0 +1,220 @@
+#include "bermd/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "base/log.h"
+
+#define MAX_FILE_BYTES ((size_t)64 * 1024)
+#define LIMIT_PREFIX "limits."
+
+static const char *const level_names[] = {"debug", "info", "warn", "error"};
+
+/* --- values, one pair of functions per type: 0 or -EINVAL --- */
+
+static int set_TEXT(char *out, size_t cap, struct str value) {
+    if (value.n >= cap || memchr(value.p, '\0', value.n))
+        return -EINVAL;
+    memcpy(out, value.p, value.n);
+    out[value.n] = '\0';
+    return 0;
+}
+
+static int set_PATH(char *out, size_t cap, struct str value) {
+    return value.n > 0 && value.p[0] == '/' ? set_TEXT(out, cap, value) : -EINVAL;
+}
+
+static int set_MODE(uint64_t *out, struct str value) {
+    uint64_t mode = 0;
+    if (value.n == 0 || value.n > 4)
+        return -EINVAL;
+    for (size_t i = 0; i < value.n; i++) {
+        if (value.p[i] < '0' || value.p[i] > '7')
+            return -EINVAL;
+        mode = mode * 8 + (uint64_t)(value.p[i] - '0');
+    }
+    if (mode > 0777)
+        return -EINVAL;
+    *out = mode;
+    return 0;
+}
+
+static int set_LEVEL(uint64_t *out, struct str value) {
+    for (size_t i = 0; i < COUNT_OF(level_names); i++)
+        if (str_is(value, str_of(level_names[i]))) {
+            *out = i;
+            return 0;
+        }
+    return -EINVAL;
+}
+
+static int set_BOOL(bool *out, struct str value) {
+    bool yes = str_is(value, STR("true"));
+    if (!yes && !str_is(value, STR("false")))
+        return -EINVAL;
+    *out = yes;
+    return 0;
+}
+
+static int set_UIDS(struct config *c, struct str value) {
+    uid_t uids[CONFIG_MAX_UIDS];
+    size_t n = 0;
+    struct str part;
+    while (value.n > 0 && str_split(&value, ',', &part)) {
+        uint64_t uid;
+        if (n == CONFIG_MAX_UIDS || str_to_u64(str_trim(part), 0, UINT32_MAX - 1, &uid) < 0)
+            return -EINVAL;
+        uids[n++] = (uid_t)uid;
+    }
+    memcpy(c->allow_uids, uids, n * sizeof *uids);
+    c->n_allow_uids = n;
+    return 0;
+}
+
+/* --- names --- */
+
+#define SET_PATH(c, member, value) set_PATH((c)->member, sizeof(c)->member, value)
+#define SET_TEXT(c, member, value) set_TEXT((c)->member, sizeof(c)->member, value)
+#define SET_MODE(c, member, value) set_MODE(&(c)->member, value)
+#define SET_LEVEL(c, member, value) set_LEVEL(&(c)->member, value)
+#define SET_BOOL(c, member, value) set_BOOL(&(c)->member, value)
+#define SET_UIDS(c, member, value) set_UIDS(c, value)
+
+static int set_limit(struct config *c, struct str name, struct str value, struct err *e) {
+    for (size_t i = 0; i < LIMIT_COUNT; i++) {
+        const struct limit *l = &limit_table[i];
+        uint64_t n;
+        if (!str_is(name, str_of(l->name)))
+            continue;
+        if (l->how != LIMIT_HOW_KNOB)
+            return err_set(e, ERR_INVALID_ARGUMENT, "%s%s cannot be set: %s", LIMIT_PREFIX, l->name,
+                           l->how == LIMIT_HOW_FIXED ? "it is part of the contract"
+                                                     : "what it limits is not built yet");
+        if (str_to_u64(value, (uint64_t)l->min, (uint64_t)l->max, &n) < 0)
+            return err_set(e, ERR_INVALID_ARGUMENT, "%s%s = \"%.*s\": give a number from %lld to %lld",
+                           LIMIT_PREFIX, l->name, (int)MIN(value.n, (size_t)40), value.p,
+                           (long long)l->min, (long long)l->max);
+        c->limits.of[i] = (int64_t)n;
+        return 0;
+    }
+    return err_set(e, ERR_INVALID_ARGUMENT, "there is no knob \"%s%.*s\"", LIMIT_PREFIX,
+                   (int)MIN(name.n, (size_t)60), name.p);
+}
+
+int config_set(struct config *c, struct str name, struct str value, struct err *e) {
+#define KNOB(knob, type, member, range, what)                                                   \
+    if (str_is(name, STR(#knob)))                                                               \
+        return SET_##type(c, member, value) == 0                                                \
+                   ? 0                                                                          \
+                   : err_set(e, ERR_INVALID_ARGUMENT, #knob " = \"%.*s\": give " range,          \
+                             (int)MIN(value.n, (size_t)80), value.p);
+#include "bermd/config.def"
+#undef KNOB
+    struct str prefix = STR(LIMIT_PREFIX);
+    if (str_starts(name, prefix))
+        return set_limit(c, (struct str){name.p + prefix.n, name.n - prefix.n}, value, e);
+    return err_set(e, ERR_INVALID_ARGUMENT, "there is no knob \"%.*s\"", (int)MIN(name.n, (size_t)60),
+                   name.p);
+}
+
+/* --- defaults: the system's folders for root, the user's own for anyone else --- */
+
+static void default_path(char *out, size_t cap, const char *root_path, const char *xdg,
+                         const char *home_rest, const char *rest) {
+    const char *dir = getenv(xdg);
+    const char *home = getenv("HOME");
+    if (geteuid() == 0)
+        snprintf(out, cap, "%s", root_path);
+    else if (dir && dir[0] == '/')
+        snprintf(out, cap, "%s%s", dir, rest);
+    else
+        snprintf(out, cap, "%s%s%s", home && home[0] == '/' ? home : "/tmp", home_rest, rest);
+}
+
+void config_init(struct config *c) {
+    *c = (struct config){.socket_mode = 0600, .log_level = LOG_INFO, .access_log = true};
+    default_path(c->state, sizeof c->state, "/var/lib/berm", "XDG_STATE_HOME", "/.local/state",
+                 "/berm");
+    default_path(c->socket, sizeof c->socket, "/run/berm/bermd.sock", "XDG_RUNTIME_DIR",
+                 "/.local/state", "/berm/bermd.sock");
+    limits_init(&c->limits);
+}
+
+/* --- the file --- */
+
+static int set_line(struct config *c, struct str line, struct err *e) {
+    const char *hash = memchr(line.p, '#', line.n);
+    if (hash)
+        line.n = (size_t)(hash - line.p);
+    line = str_trim(line);
+    if (line.n == 0)
+        return 0;
+    struct str name;
+    struct str rest = line;
+    if (!memchr(line.p, '=', line.n) || !str_split(&rest, '=', &name))
+        return err_set(e, ERR_INVALID_ARGUMENT, "\"%.*s\" is not NAME = VALUE",
+                       (int)MIN(line.n, (size_t)60), line.p);
+    return config_set(c, str_trim(name), str_trim(rest), e);
+}
+
+static ssize_t read_file(const char *path, char *out, size_t cap) {
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t n = 0;
+    while (fd >= 0 && n < cap) {
+        ssize_t r = read(fd, out + n, cap - n);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r < 0)
+            return -errno;
+        if (r == 0)
+            return (ssize_t)n;
+        n += (size_t)r;
+    }
+    return fd < 0 ? -errno : -EFBIG;
+}
+
+int config_read(struct config *c, const char *path, struct err *e) {
+    AUTO_FREE char *text = malloc(MAX_FILE_BYTES);
+    if (!text)
+        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+    ssize_t n = read_file(path, text, MAX_FILE_BYTES);
+    if (n < 0)
+        return err_sys(e, ERR_INVALID_ARGUMENT, (int)-n, "read %s", path);
+    struct str rest = {text, (size_t)n};
+    struct str line;
+    for (unsigned number = 1; str_split(&rest, '\n', &line); number++)
+        if (set_line(c, line, e) < 0)
+            return err_wrap(e, "%s:%u", path, number);
+    return 0;
+}
+
+/* --- printing --- */
+
+static void print_uids(const struct config *c) {
+    for (size_t i = 0; i < c->n_allow_uids; i++)
+        printf("%s%u", i > 0 ? "," : "", (unsigned)c->allow_uids[i]);
+}
+
+#define PRINT_PATH(c, member) printf("%s", (c)->member)
+#define PRINT_TEXT(c, member) printf("%s", (c)->member)
+#define PRINT_MODE(c, member) printf("%04o", (unsigned)(c)->member)
+#define PRINT_LEVEL(c, member) printf("%s", level_names[(c)->member])
+#define PRINT_BOOL(c, member) printf("%s", (c)->member ? "true" : "false")
+#define PRINT_UIDS(c, member) print_uids(c)
+
+void config_print(const struct config *c) {
+#define KNOB(knob, type, member, range, what)          \
+    printf("# %s (%s)\n" #knob " = ", what, range);    \
+    PRINT_##type(c, member);                           \
+    printf("\n\n");
+#include "bermd/config.def"
+#undef KNOB
+    for (size_t i = 0; i < LIMIT_COUNT; i++) {
+        const struct limit *l = &limit_table[i];
+        if (l->how == LIMIT_HOW_KNOB)
+            printf("# %s (%s, %lld to %lld)\n" LIMIT_PREFIX "%s = %lld\n\n", l->what,
+                   limit_unit_name(l->unit), (long long)l->min, (long long)l->max, l->name,
+                   (long long)c->limits.of[i]);
+    }
+}

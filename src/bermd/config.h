@@ -1,0 +1,34 @@
+/* config — every knob: its default, its range, and where it was set.
+ *
+ * A file of `name = value` lines with # comments; the command line comes on top. The knobs are the
+ * rows of config.def and, as limits.NAME, those limits of base/limits.def that may be set. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/str.h"
+
+#define CONFIG_MAX_UIDS 64
+
+struct config {
+    char state[256];
+    char socket[108];
+    char listen[128]; /* empty: no TCP */
+    uint64_t socket_mode;
+    uint64_t log_level; /* enum log_level */
+    bool access_log;
+    uid_t allow_uids[CONFIG_MAX_UIDS];
+    size_t n_allow_uids;
+    struct limits limits;
+};
+
+void config_init(struct config *c);
+/* Unknown names and bad values are refused with file and line. */
+MUST_USE int config_read(struct config *c, const char *path, struct err *e);
+MUST_USE int config_set(struct config *c, struct str name, struct str value, struct err *e);
+/* Prints a configuration file that sets every knob to what it is now. */
+void config_print(const struct config *c);

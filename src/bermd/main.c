@@ -1,0 +1,5 @@
+#include "bermd/daemon.h"
+
+int main(int argc, char **argv) {
+    return daemon_main(argc, argv, NULL);
+}

@@ -1,0 +1,121 @@
+#include "loop/stream.h"
+
+#include <assert.h>
+#include <errno.h>
+
+int stream_pool_init(struct stream_pool *pool) {
+    *pool = (struct stream_pool){.read_block = malloc(STREAM_BLOCK_BYTES)};
+    return pool->read_block ? 0 : -ENOMEM;
+}
+
+void stream_pool_done(struct stream_pool *pool) {
+    free(pool->spare);
+    free(pool->read_block);
+    *pool = (struct stream_pool){0};
+}
+
+static int init_done(struct stream *s, int r, struct stream_pool *pool,
+                     const struct stream_events *events) {
+    if (r < 0)
+        return r;
+    s->uv.handle.data = s;
+    s->write.data = s;
+    s->events = events;
+    s->pool = pool;
+    s->block = NULL;
+    s->writing = s->closing = false;
+    return 0;
+}
+
+int stream_init_pipe(struct stream *s, uv_loop_t *loop, struct stream_pool *pool,
+                     const struct stream_events *events) {
+    return init_done(s, uv_pipe_init(loop, &s->uv.pipe, 0), pool, events);
+}
+
+int stream_init_tcp(struct stream *s, uv_loop_t *loop, struct stream_pool *pool,
+                    const struct stream_events *events) {
+    return init_done(s, uv_tcp_init(loop, &s->uv.tcp), pool, events);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
+    (void)suggested;
+    struct stream *s = handle->data;
+    *buf = uv_buf_init((char *)s->pool->read_block, STREAM_BLOCK_BYTES);
+}
+
+static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf) {
+    struct stream *s = handle->data;
+    if (n > 0)
+        s->events->on_bytes(s, (const uint8_t *)buf->base, (size_t)n);
+    else if (n < 0 && !s->closing)
+        s->events->on_gone(s, (int)n);
+}
+
+int stream_read_start(struct stream *s) {
+    return uv_read_start(&s->uv.stream, on_alloc, on_read);
+}
+
+int stream_fd(const struct stream *s) {
+    uv_os_fd_t fd;
+    return uv_fileno(&s->uv.handle, &fd) == 0 ? fd : -1;
+}
+
+static void block_return(struct stream *s) {
+    if (s->pool->spare)
+        free(s->block);
+    else
+        s->pool->spare = s->block;
+    s->block = NULL;
+}
+
+uint8_t *stream_block(struct stream *s) {
+    assert(!s->writing);
+    if (!s->block) {
+        s->block = s->pool->spare ? s->pool->spare : malloc(STREAM_BLOCK_BYTES);
+        s->pool->spare = NULL;
+    }
+    return s->block;
+}
+
+static void on_written(uv_write_t *req, int status) {
+    struct stream *s = req->data;
+    s->writing = false;
+    block_return(s);
+    if (s->closing)
+        return;
+    if (status < 0)
+        s->events->on_gone(s, status);
+    else
+        s->events->on_drained(s);
+}
+
+/* The kernel usually takes everything at once; only what it leaves waits for the loop. */
+int stream_send(struct stream *s, size_t n) {
+    uv_buf_t all = uv_buf_init((char *)s->block, (unsigned)n);
+    int taken = n > 0 ? uv_try_write(&s->uv.stream, &all, 1) : 0;
+    if (taken == (int)n || (taken < 0 && taken != UV_EAGAIN)) {
+        block_return(s);
+        return taken < 0 ? taken : 0;
+    }
+    size_t done = taken > 0 ? (size_t)taken : 0;
+    uv_buf_t rest = uv_buf_init((char *)s->block + done, (unsigned)(n - done));
+    int r = uv_write(&s->write, &s->uv.stream, &rest, 1, on_written);
+    if (r < 0)
+        block_return(s);
+    s->writing = r == 0;
+    return r;
+}
+
+static void on_handle_closed(uv_handle_t *handle) {
+    struct stream *s = handle->data;
+    if (s->block)
+        block_return(s);
+    s->events->on_closed(s);
+}
+
+void stream_close(struct stream *s) {
+    if (s->closing)
+        return;
+    s->closing = true;
+    uv_close(&s->uv.handle, on_handle_closed);
+}

@@ -1,0 +1,666 @@
+#include "transport/h2_conn.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "wire/grpc.h"
+#include "wire/h2.h"
+#include "wire/pb.h"
+
+#define CALL_HIGH_BYTES ((size_t)256 * 1024) /* call_send answers FULL from here on */
+#define CALL_LOW_BYTES ((size_t)128 * 1024)  /* on_room comes below this */
+#define CALL_OUT_BYTES ((size_t)64 << 20)    /* one message of any size may follow the high mark */
+#define ARENA_FIRST_BYTES ((size_t)4096)
+#define STREAM_WINDOW_BYTES (1u << 20)
+#define CONNECTION_WINDOW_BYTES (4u << 20)
+#define SPARE_CALLS 256
+#define GZIP_WORTH_BYTES 256
+#define MAX_REPLY_HEADERS 64
+
+struct h2_conn {
+    struct conn *conn;
+    struct h2 *h2;
+    struct list calls;
+    struct list thirsty;     /* calls whose handler may send again */
+    size_t unfinished_bytes; /* of messages being put together */
+    uint64_t idle_since_us;
+    uint64_t pinged_us; /* when we asked whether the peer lives; 0 = not asked */
+};
+
+struct grpc_call {
+    struct h2_stream stream;
+    struct call call;
+    struct h2_conn *conn;
+    struct list in_conn;
+    struct list in_thirsty;
+    struct deadline deadline;
+    struct grpc_reader reader;
+    struct arena message; /* of a streamed request: emptied after each */
+    struct buf out;
+    struct buf backlog;       /* body that came while the handler held the call */
+    size_t unfinished_bytes;  /* our share of the connection's */
+    struct str method;
+    bool body_ended;
+    bool body_gzip;
+    bool reply_gzip;
+    bool reading; /* inside read_body: a release there needs no second loop */
+    bool full;    /* call_send answered FULL */
+};
+
+static struct grpc_call *of_stream(struct h2_stream *s) {
+    return container_of(s, struct grpc_call, stream);
+}
+static struct grpc_call *of_call(struct call *c) {
+    return container_of(c, struct grpc_call, call);
+}
+static struct server *server_of(const struct grpc_call *g) {
+    return g->conn->conn->server;
+}
+
+static size_t limit_of(const struct grpc_call *g, enum limit_id id) {
+    return server_limit(server_of(g), id);
+}
+
+/* --- calls come from a pool, so that a small one costs no trip to the allocator --- */
+
+static void on_deadline(struct deadline *d);
+static const struct call_wire wire;
+
+static struct grpc_call *call_make(struct server *s) {
+    struct list *spare = list_pop_front(&s->spare_calls);
+    if (spare) {
+        s->n_spare_calls--;
+        return container_of(spare, struct grpc_call, in_conn);
+    }
+    struct grpc_call *g = calloc(1, sizeof *g);
+    if (g && arena_init(&g->call.arena, ARENA_FIRST_BYTES, server_limit(s, LIMIT_MESSAGE_DECODED)) < 0) {
+        free(g);
+        return NULL;
+    }
+    if (g)
+        buf_init(&g->out, CALL_OUT_BYTES);
+    return g;
+}
+
+static void call_destroy(struct grpc_call *g) {
+    arena_done(&g->call.arena);
+    buf_done(&g->out);
+    free(g);
+}
+
+/* What only some calls need goes at once; the rest waits for the next request. */
+static void call_return(struct server *s, struct grpc_call *g) {
+    grpc_reader_done(&g->reader);
+    buf_done(&g->backlog);
+    if (g->message.blocks)
+        arena_done(&g->message);
+    if (s->n_spare_calls >= SPARE_CALLS) {
+        call_destroy(g);
+        return;
+    }
+    if (g->out.cap > ARENA_FIRST_BYTES)
+        buf_done(&g->out);
+    buf_clear(&g->out);
+    arena_reset(&g->call.arena);
+    list_push_back(&s->spare_calls, &g->in_conn);
+    s->n_spare_calls++;
+}
+
+void h2_conn_pool_done(struct server *s) {
+    for (struct list *node; (node = list_pop_front(&s->spare_calls));)
+        call_destroy(container_of(node, struct grpc_call, in_conn));
+    s->n_spare_calls = 0;
+}
+
+static struct h2_stream *on_open(void *user) {
+    struct h2_conn *h = user;
+    struct server *s = h->conn->server;
+    struct grpc_call *g = call_make(s);
+    if (!g)
+        return NULL;
+    struct arena arena = g->call.arena;
+    struct buf out = g->out;
+    *g = (struct grpc_call){.conn = h, .out = out};
+    g->call = (struct call){.api = s->api, .wire = &wire, .peer = &h->conn->peer, .arena = arena,
+                            .began_us = clock_us()};
+    list_init(&g->in_thirsty);
+    list_push_back(&h->calls, &g->in_conn);
+    deadline_init(&g->deadline, on_deadline);
+    grpc_reader_init(&g->reader, server_limit(s, LIMIT_MESSAGE_INBOUND));
+    buf_init(&g->backlog, STREAM_WINDOW_BYTES);
+    return &g->stream;
+}
+
+/* Takes the call out of the connection; nobody may know of it any more. */
+static void call_leave(struct grpc_call *g) {
+    struct server *s = server_of(g);
+    struct h2_conn *h = g->conn;
+    call_cancel(&g->call, ERR_CANCELLED);
+    deadline_clear(&s->deadlines, &g->deadline);
+    list_remove(&g->in_conn);
+    list_remove(&g->in_thirsty);
+    h->unfinished_bytes -= g->unfinished_bytes;
+    if (list_is_empty(&h->calls))
+        h->idle_since_us = clock_us();
+    call_return(s, g);
+}
+
+static void on_close(struct h2_stream *s) {
+    call_leave(of_stream(s));
+}
+
+/* --- the request's headers --- */
+
+static void on_header(struct h2_stream *s, struct str name, struct str value) {
+    struct grpc_call *g = of_stream(s);
+    struct arena *arena = &g->call.arena;
+    struct call_header *h = arena_alloc(arena, sizeof *h + name.n + value.n);
+    if (!h) {
+        s->headers_too_large = true;
+        return;
+    }
+    char *text = (char *)(h + 1);
+    memcpy(text, name.p, name.n);
+    memcpy(text + name.n, value.p, value.n);
+    *h = (struct call_header){NULL, {text, name.n}, {text + name.n, value.n}};
+    if (name.p[0] != ':') {
+        h->next = g->call.headers;
+        g->call.headers = h;
+    } else if (str_is(name, STR(":path"))) {
+        g->call.path = h->value;
+    } else if (str_is(name, STR(":method"))) {
+        g->method = h->value;
+    } else if (str_is(name, STR(":authority"))) {
+        g->call.authority = h->value;
+    }
+}
+
+/* Not gRPC at all: a plain HTTP status, which any client shows. */
+static void refuse_http(struct grpc_call *g, struct str status) {
+    struct h2_header header = {STR(":status"), status};
+    g->call.finished = true;
+    if (h2_respond(&g->stream, &header, 1, true) < 0)
+        h2_reset(&g->stream);
+}
+
+static bool is_grpc(struct str type) {
+    return str_is(type, STR("application/grpc")) || str_is(type, STR("application/grpc+proto")) ||
+           str_starts(type, STR("application/grpc;")) ||
+           str_starts(type, STR("application/grpc+proto;"));
+}
+
+static bool list_has(struct str list, struct str item) {
+    struct str part;
+    while (str_split(&list, ',', &part))
+        if (str_is(str_trim(part), item))
+            return true;
+    return false;
+}
+
+static int parse_encodings(struct grpc_call *g, struct err *e) {
+    struct str encoding = call_header(&g->call, STR("grpc-encoding"));
+    struct str accept = call_header(&g->call, STR("grpc-accept-encoding"));
+    if (encoding.p && str_is(encoding, STR("gzip")))
+        g->body_gzip = true;
+    else if (encoding.p && !str_is(encoding, STR("identity")))
+        return err_set(e, ERR_UNIMPLEMENTED, "grpc-encoding \"%.*s\": identity and gzip are understood",
+                       (int)MIN(encoding.n, (size_t)40), encoding.p);
+    g->reply_gzip = g->body_gzip && accept.p && list_has(accept, STR("gzip"));
+    return 0;
+}
+
+static int parse_headers(struct grpc_call *g, struct err *e) {
+    struct call *c = &g->call;
+    uint64_t timeout_us;
+    if (g->stream.headers_too_large)
+        return err_set(e, ERR_HEADERS_TOO_LARGE, "the request's headers exceed %zu bytes or 128 fields",
+                       limit_of(g, LIMIT_HEADERS_BLOCK));
+    struct str timeout = call_header(c, STR("grpc-timeout"));
+    if (timeout.p && grpc_parse_timeout(timeout, &timeout_us) < 0)
+        return err_set(e, ERR_MALFORMED, "grpc-timeout \"%.*s\" is not digits and a unit",
+                       (int)MIN(timeout.n, (size_t)20), timeout.p);
+    if (timeout.p)
+        c->deadline_us = c->began_us + timeout_us;
+    return parse_encodings(g, e);
+}
+
+/* Until a single request is complete, the wait for it is bounded as well. */
+static void arm_deadline(struct grpc_call *g, bool request_complete) {
+    struct server *s = server_of(g);
+    uint64_t at = g->call.deadline_us;
+    uint64_t limit = g->call.began_us + server_limit(s, LIMIT_CONNECTION_REQUEST) * 1000;
+    if (!request_complete && call_has_one_request(&g->call) && (at == 0 || at > limit))
+        at = limit;
+    if (at != 0)
+        deadline_set(&s->deadlines, &g->deadline, at);
+    else
+        deadline_clear(&s->deadlines, &g->deadline);
+}
+
+static void on_request(struct h2_stream *s) {
+    struct grpc_call *g = of_stream(s);
+    struct err e;
+    struct str type = call_header(&g->call, STR("content-type"));
+    if (!s->headers_too_large && !str_is(g->method, STR("POST"))) {
+        refuse_http(g, STR("405"));
+        return;
+    }
+    if (!s->headers_too_large && (!type.p || !is_grpc(type))) {
+        refuse_http(g, STR("415"));
+        return;
+    }
+    if (parse_headers(g, &e) < 0)
+        call_fail(&g->call, &e);
+    else
+        call_begin(&g->call);
+    if (!g->call.finished)
+        arm_deadline(g, false);
+}
+
+static void on_deadline(struct deadline *d) {
+    struct grpc_call *g = container_of(d, struct grpc_call, deadline);
+    buf_clear(&g->out); /* nobody waits for it any more */
+    call_cancel(&g->call, ERR_DEADLINE_EXCEEDED);
+}
+
+/* --- the request's messages --- */
+
+static int decode(struct grpc_call *g, const uint8_t *bytes, size_t n, struct err *e) {
+    struct call *c = &g->call;
+    ProtobufCMessage *m;
+    struct arena *arena = call_has_one_request(c) ? &c->arena : &g->message;
+    if (arena == &g->message && !arena->blocks &&
+        arena_init(arena, ARENA_FIRST_BYTES, limit_of(g, LIMIT_MESSAGE_DECODED)) < 0)
+        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+    int r = pb_decode(c->method->request, bytes, n, arena, &m, e);
+    if (r < 0)
+        return r;
+    call_message(c, m);
+    if (arena == &g->message)
+        arena_reset(arena);
+    return 0;
+}
+
+static int take_message(struct grpc_call *g, const struct grpc_frame *frame, struct err *e) {
+    struct server *s = server_of(g);
+    g->call.bytes_in += frame->n;
+    if (!frame->compressed)
+        return decode(g, frame->bytes, frame->n, e);
+    if (!g->body_gzip)
+        return err_set(e, ERR_MALFORMED, "a message is marked compressed, but grpc-encoding is not set");
+    struct buf plain;
+    buf_init(&plain, server_limit(s, LIMIT_MESSAGE_INBOUND));
+    int r = gzip_inflate(s->gzip, frame->bytes, frame->n, &plain);
+    if (r == -ENOBUFS)
+        r = err_set(e, ERR_MESSAGE_TOO_LARGE, "a message inflates beyond %zu bytes",
+                    server_limit(s, LIMIT_MESSAGE_INBOUND));
+    else if (r < 0)
+        r = err_set(e, ERR_MALFORMED, "a message is not valid gzip");
+    else
+        r = decode(g, plain.block ? buf_data(&plain) : frame->bytes, buf_len(&plain), e);
+    buf_done(&plain);
+    return r;
+}
+
+static int read_failed(struct grpc_call *g, enum grpc_read what, const struct grpc_frame *frame,
+                       struct err *e) {
+    if (what == GRPC_READ_TOO_LARGE)
+        return err_set(e, ERR_MESSAGE_TOO_LARGE, "a message of %zu bytes exceeds the limit of %zu",
+                       frame->n, limit_of(g, LIMIT_MESSAGE_INBOUND));
+    if (what == GRPC_READ_BAD)
+        return err_set(e, ERR_MALFORMED, "a message prefix is not valid");
+    return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+}
+
+static void count_unfinished(struct grpc_call *g) {
+    size_t now = grpc_reader_pending(&g->reader);
+    g->conn->unfinished_bytes += now - g->unfinished_bytes;
+    g->unfinished_bytes = now;
+}
+
+/* What the client still sends is of no use: give its window back and let the memory go. */
+static void drop_request(struct grpc_call *g) {
+    grpc_reader_done(&g->reader);
+    buf_done(&g->backlog);
+    count_unfinished(g);
+    if (g->stream.unconsumed_bytes > 0)
+        h2_consume(&g->stream, g->stream.unconsumed_bytes);
+}
+
+/* Hands on the whole messages between `at` and `end` until the handler holds the call or it is over;
+ * then nothing is left to read. Returns where it stopped. */
+static const uint8_t *read_body(struct grpc_call *g, const uint8_t *at, const uint8_t *end) {
+    struct h2_conn *h = g->conn;
+    size_t max_unfinished = limit_of(g, LIMIT_CONNECTION_UNFINISHED);
+    struct grpc_frame frame;
+    struct err e;
+    g->reading = true;
+    while (!g->call.held && !g->call.finished) {
+        enum grpc_read what = grpc_reader_next(&g->reader, &at, end, &frame);
+        if (what == GRPC_READ_MORE)
+            break;
+        int r = what == GRPC_READ_MESSAGE ? take_message(g, &frame, &e)
+                                          : read_failed(g, what, &frame, &e);
+        if (r < 0)
+            call_fail(&g->call, &e);
+    }
+    count_unfinished(g);
+    if (h->unfinished_bytes > max_unfinished) {
+        err_set(&e, ERR_LIMIT_REACHED, "the connection's unfinished messages exceed %zu bytes",
+                max_unfinished);
+        call_fail(&g->call, &e);
+    }
+    g->reading = false;
+    if (g->call.finished)
+        drop_request(g);
+    return at;
+}
+
+static void body_ended(struct grpc_call *g) {
+    struct err e;
+    if (g->call.finished || g->call.held || buf_len(&g->backlog) > 0)
+        return; /* the end waits its turn behind the messages */
+    if (grpc_reader_pending(&g->reader) > 0) {
+        err_set(&e, ERR_MALFORMED, "the last message is cut short");
+        call_fail(&g->call, &e);
+        return;
+    }
+    arm_deadline(g, true);
+    call_half_close(&g->call);
+}
+
+static void on_body(struct h2_stream *s, const uint8_t *bytes, size_t n) {
+    struct grpc_call *g = of_stream(s);
+    const uint8_t *end = bytes + n;
+    const uint8_t *at = bytes;
+    if (!g->call.finished && !g->call.held && buf_len(&g->backlog) == 0)
+        at = read_body(g, bytes, end);
+    if (g->call.finished)
+        at = end;
+    h2_consume(s, MIN((size_t)(at - bytes), s->unconsumed_bytes));
+    /* The peer's window bounds the backlog, so a failure here is memory. */
+    if (at < end && buf_append(&g->backlog, at, (size_t)(end - at)) < 0)
+        h2_reset(s);
+}
+
+static void on_body_end(struct h2_stream *s) {
+    struct grpc_call *g = of_stream(s);
+    g->body_ended = true;
+    body_ended(g);
+}
+
+static void wire_release(struct call *c) {
+    struct grpc_call *g = of_call(c);
+    if (g->reading)
+        return;
+    size_t n = buf_len(&g->backlog);
+    if (n > 0) {
+        const uint8_t *from = buf_data(&g->backlog);
+        size_t used = (size_t)(read_body(g, from, from + n) - from);
+        if (c->finished)
+            return;
+        buf_consume(&g->backlog, used);
+        h2_consume(&g->stream, used);
+    }
+    if (g->body_ended)
+        body_ended(g);
+    conn_dirty(g->conn->conn);
+}
+
+/* --- the response --- */
+
+static size_t add_headers(struct h2_header *out, size_t at, const struct call_header *list) {
+    for (; list && at < MAX_REPLY_HEADERS; list = list->next)
+        out[at++] = (struct h2_header){list->name, list->value};
+    return at;
+}
+
+static size_t response_headers(const struct grpc_call *g, struct h2_header *out) {
+    size_t n = 0;
+    out[n++] = (struct h2_header){STR(":status"), STR("200")};
+    out[n++] = (struct h2_header){STR("content-type"), STR("application/grpc")};
+    out[n++] = (struct h2_header){STR("grpc-accept-encoding"), STR("gzip")};
+    if (g->reply_gzip)
+        out[n++] = (struct h2_header){STR("grpc-encoding"), STR("gzip")};
+    return add_headers(out, n, g->call.reply_headers);
+}
+
+static int send_headers(struct grpc_call *g) {
+    struct h2_header headers[MAX_REPLY_HEADERS];
+    return h2_respond(&g->stream, headers, response_headers(g, headers), false);
+}
+
+/* Puts prefix and message behind what is queued. */
+static int queue_plain(struct grpc_call *g, const ProtobufCMessage *m, size_t n) {
+    uint8_t *at;
+    int r = buf_reserve(&g->out, GRPC_PREFIX_BYTES + n, &at);
+    if (r < 0)
+        return r;
+    grpc_put_prefix(at, false, n);
+    protobuf_c_message_pack(m, at + GRPC_PREFIX_BYTES);
+    buf_commit(&g->out, GRPC_PREFIX_BYTES + n);
+    return 0;
+}
+
+static int queue_gzip(struct grpc_call *g, const ProtobufCMessage *m, size_t n) {
+    AUTO_FREE uint8_t *plain = malloc(n);
+    uint8_t *at;
+    size_t start = buf_len(&g->out);
+    int r = plain ? buf_reserve(&g->out, GRPC_PREFIX_BYTES, &at) : -ENOMEM;
+    if (r < 0)
+        return r;
+    buf_commit(&g->out, GRPC_PREFIX_BYTES);
+    protobuf_c_message_pack(m, plain);
+    r = gzip_deflate(server_of(g)->gzip, plain, n, &g->out);
+    if (r == 0)
+        grpc_put_prefix(buf_data(&g->out) + start, true, buf_len(&g->out) - start - GRPC_PREFIX_BYTES);
+    return r;
+}
+
+static enum call_room wire_send(struct call *c, const ProtobufCMessage *m) {
+    struct grpc_call *g = of_call(c);
+    struct err e;
+    size_t n = protobuf_c_message_get_packed_size(m);
+    bool gzip = g->reply_gzip && n >= GZIP_WORTH_BYTES;
+    int r = g->stream.responded ? 0 : send_headers(g);
+    if (r == 0)
+        r = gzip ? queue_gzip(g, m, n) : queue_plain(g, m, n);
+    if (r < 0) {
+        buf_clear(&g->out);
+        err_set(&e, ERR_LIMIT_REACHED, "a response of %zu bytes does not fit", n);
+        call_fail(c, &e);
+        return CALL_GONE;
+    }
+    c->bytes_out += n;
+    h2_resume(&g->stream);
+    conn_dirty(g->conn->conn);
+    g->full = buf_len(&g->out) >= CALL_HIGH_BYTES;
+    return g->full ? CALL_FULL : CALL_OK;
+}
+
+/* The details of a status: our own error's, or those the handler brought. */
+static struct str status_details(struct grpc_call *g, const struct call_status *status) {
+    struct grpc_detail own[GRPC_ERROR_DETAILS];
+    struct arena *arena = &g->call.arena;
+    if (status->err)
+        return grpc_encode_status(status->code, status->message, own,
+                                  grpc_error_details(status->err, arena, own), arena);
+    if (status->n_details == 0)
+        return (struct str){0};
+    struct grpc_detail *all = arena_alloc(arena, status->n_details * sizeof *all);
+    for (size_t i = 0; all && i < status->n_details; i++)
+        all[i] = (struct grpc_detail){status->details[i].type_url, status->details[i].bytes,
+                                      status->details[i].n};
+    return all ? grpc_encode_status(status->code, status->message, all, status->n_details, arena)
+               : (struct str){0};
+}
+
+static size_t status_trailers(struct grpc_call *g, const struct call_status *status,
+                              struct h2_header *out, size_t at) {
+    static const char numbers[] = "012345678910111213141516";
+    unsigned code = status->code;
+    struct str number = code < 10 ? (struct str){numbers + code, 1}
+                                  : (struct str){numbers + 10 + (code - 10) * 2, 2};
+    struct str details = status_details(g, status);
+    out[at++] = (struct h2_header){STR("grpc-status"), number};
+    if (status->message.n > 0)
+        out[at++] = (struct h2_header){STR("grpc-message"),
+                                       grpc_encode_message(status->message, &g->call.arena)};
+    if (details.n > 0)
+        out[at++] = (struct h2_header){STR("grpc-status-details-bin"), details};
+    return add_headers(out, at, g->call.reply_trailers);
+}
+
+static void wire_finish(struct call *c, const struct call_status *status) {
+    static const struct h2_header ok[] = {{{"grpc-status", 11}, {"0", 1}}};
+    struct grpc_call *g = of_call(c);
+    deadline_clear(&server_of(g)->deadlines, &g->deadline);
+    if (!g->reading)
+        drop_request(g);
+    conn_dirty(g->conn->conn);
+    if (g->stream.responded && status->code == GRPC_OK && !c->reply_trailers) {
+        h2_finish(&g->stream, ok, COUNT_OF(ok));
+        return;
+    }
+    struct h2_header *headers = arena_alloc(&c->arena, (MAX_REPLY_HEADERS + 4) * sizeof *headers);
+    if (!headers) {
+        h2_reset(&g->stream);
+        return;
+    }
+    size_t n = g->stream.responded ? 0 : response_headers(g, headers);
+    n = status_trailers(g, status, headers, MIN(n, (size_t)MAX_REPLY_HEADERS - 4));
+    if (g->stream.responded)
+        h2_finish(&g->stream, headers, n);
+    else if (h2_respond(&g->stream, headers, n, true) < 0)
+        h2_reset(&g->stream);
+}
+
+static const struct call_wire wire = {wire_send, wire_finish, wire_release};
+
+static size_t on_pull(struct h2_stream *s, uint8_t *out, size_t cap) {
+    struct grpc_call *g = of_stream(s);
+    size_t n = MIN(cap, buf_len(&g->out));
+    if (n == 0)
+        return 0;
+    memcpy(out, buf_data(&g->out), n);
+    buf_consume(&g->out, n);
+    if (g->full && buf_len(&g->out) < CALL_LOW_BYTES) {
+        g->full = false;
+        list_remove(&g->in_thirsty);
+        list_push_back(&g->conn->thirsty, &g->in_thirsty);
+    }
+    return n;
+}
+
+static const struct h2_events h2_events = {
+    .on_open = on_open,
+    .on_header = on_header,
+    .on_request = on_request,
+    .on_body = on_body,
+    .on_body_end = on_body_end,
+    .on_pull = on_pull,
+    .on_close = on_close,
+};
+
+/* --- the connection --- */
+
+static void conn_bytes(struct conn *c, const uint8_t *bytes, size_t n) {
+    struct h2_conn *h = c->state;
+    h->pinged_us = 0;
+    if (h2_feed(h->h2, bytes, n) < 0)
+        conn_finish(c); /* the goodbye still goes out */
+    else
+        conn_dirty(c);
+}
+
+/* Handlers that wait for room are woken between pulls, never inside one. */
+static size_t conn_pull(struct conn *c, uint8_t *out, size_t cap) {
+    struct h2_conn *h = c->state;
+    size_t used = 0;
+    bool woke = true;
+    while (woke && used < cap) {
+        ssize_t n = h2_pull(h->h2, out + used, cap - used);
+        if (n < 0) {
+            conn_close(c);
+            return 0;
+        }
+        used += (size_t)n;
+        woke = !list_is_empty(&h->thirsty);
+        for (struct list *node; (node = list_pop_front(&h->thirsty));)
+            call_wake(&container_of(node, struct grpc_call, in_thirsty)->call);
+    }
+    if (h2_is_done(h->h2))
+        c->closing = true;
+    return used;
+}
+
+/* One timer for both questions: does a silent peer live, and is an idle one worth keeping? */
+static void conn_timer(struct conn *c) {
+    struct h2_conn *h = c->state;
+    uint64_t silence_us = server_limit(c->server, LIMIT_KEEPALIVE_INTERVAL) * 1000;
+    uint64_t answer_us = server_limit(c->server, LIMIT_KEEPALIVE_TIMEOUT) * 1000;
+    uint64_t idle_us = server_limit(c->server, LIMIT_CONNECTION_IDLE) * 1000;
+    uint64_t now = clock_us();
+    uint64_t next = now + silence_us;
+    if (h->pinged_us != 0 && now - h->pinged_us >= answer_us) {
+        log_text(LOG_INFO, "connection_dead", "%s did not answer a ping", c->peer.text);
+        conn_close(c);
+        return;
+    }
+    if (list_is_empty(&h->calls) && idle_us != 0 && now - h->idle_since_us >= idle_us) {
+        h2_drain(h->h2);
+        conn_dirty(c);
+    } else if (h->pinged_us == 0 && now - c->heard_us >= silence_us) {
+        h->pinged_us = now;
+        h2_ping(h->h2);
+        conn_dirty(c);
+        next = now + answer_us;
+    }
+    deadline_set(&c->server->deadlines, &c->timer, next);
+}
+
+static void conn_drain(struct conn *c) {
+    struct h2_conn *h = c->state;
+    LIST_FOR_EACH(node, &h->calls)
+        call_drain(&container_of(node, struct grpc_call, in_conn)->call);
+    h2_drain(h->h2);
+    conn_dirty(c);
+}
+
+static void conn_gone(struct conn *c) {
+    struct h2_conn *h = c->state;
+    while (!list_is_empty(&h->calls))
+        call_leave(container_of(h->calls.next, struct grpc_call, in_conn));
+    h2_free(h->h2);
+    free(h);
+    c->state = NULL;
+}
+
+static const struct conn_protocol protocol = {conn_bytes, conn_pull, conn_timer, conn_drain, conn_gone};
+
+int h2_conn_start(struct conn *c) {
+    struct server *s = c->server;
+    struct h2_limits limits = {
+        .max_streams = (uint32_t)server_limit(s, LIMIT_CONNECTION_STREAMS),
+        .stream_window_bytes = STREAM_WINDOW_BYTES,
+        .connection_window_bytes = CONNECTION_WINDOW_BYTES,
+        .max_header_bytes = (uint32_t)server_limit(s, LIMIT_HEADERS_BLOCK),
+    };
+    struct h2_conn *h = calloc(1, sizeof *h);
+    if (!h)
+        return -ENOMEM;
+    h->conn = c;
+    h->idle_since_us = clock_us();
+    list_init(&h->calls);
+    list_init(&h->thirsty);
+    if (h2_new(&h->h2, &h2_events, &limits, h) < 0) {
+        free(h);
+        return -ENOMEM;
+    }
+    c->state = h;
+    c->protocol = &protocol;
+    deadline_set(&s->deadlines, &c->timer, clock_us() + server_limit(s, LIMIT_KEEPALIVE_INTERVAL) * 1000);
+    return 0;
+}

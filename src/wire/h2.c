@@ -1,0 +1,351 @@
+#include "wire/h2.h"
+
+#include <errno.h>
+#include <nghttp2/nghttp2.h>
+
+#include "base/clock.h"
+
+#define MAX_HEADERS_PER_BLOCK 128
+/* Work-free frames a peer may send on credit, and what earns the credit back. An honest client sends
+ * at most a window update or two for each data frame it gets, and a ping now and then. */
+#define BUDGET_FRAMES 1000
+#define BUDGET_PER_USEFUL_FRAME 4
+#define BUDGET_PER_SECOND 50
+#define BUDGET_OWN_RESET 10 /* a reset we had to send costs us more than it cost the peer */
+/* nghttp2's own guard against rapid reset; raised from 1000 and 33 for clients that cancel a lot. */
+#define RESET_BURST 2000
+#define RESETS_PER_SECOND 200
+#define MAX_UNACKNOWLEDGED 1000
+
+static const uint8_t DRAIN_PING[8] = {'b', 'e', 'r', 'm', 'd', 'r', 'n', 0};
+
+struct h2 {
+    nghttp2_session *session;
+    const struct h2_events *events;
+    void *user;
+    uint32_t max_header_bytes;
+    const uint8_t *chunk; /* serialized by nghttp2 and not yet given out; nghttp2's memory */
+    size_t chunk_n;
+    int64_t budget;
+    uint64_t budget_us; /* when it was last topped up */
+    bool sent_away;
+    bool draining;
+};
+
+/* --- the budget for frames without work --- */
+
+static void earn(struct h2 *h) {
+    h->budget = MIN(h->budget + BUDGET_PER_USEFUL_FRAME, BUDGET_FRAMES);
+}
+
+static void charge(struct h2 *h, int64_t frames) {
+    h->budget -= frames;
+    if (h->budget >= 0 || h->sent_away)
+        return;
+    uint64_t now = clock_us();
+    h->budget += (int64_t)((now - h->budget_us) * BUDGET_PER_SECOND / 1000000);
+    h->budget = MIN(h->budget, BUDGET_FRAMES);
+    h->budget_us = now;
+    if (h->budget >= 0)
+        return;
+    static const char why[] = "too_many_pings"; /* the text gRPC clients know */
+    h->sent_away = true;
+    nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
+                          nghttp2_session_get_last_proc_stream_id(h->session),
+                          NGHTTP2_ENHANCE_YOUR_CALM, (const uint8_t *)why, sizeof why - 1);
+}
+
+/* --- receiving --- */
+
+static struct h2_stream *stream_of(struct h2 *h, int32_t id) {
+    return nghttp2_session_get_stream_user_data(h->session, id);
+}
+
+static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *user) {
+    struct h2 *h = user;
+    if (frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+        return 0;
+    struct h2_stream *s = h->sent_away ? NULL : h->events->on_open(h->user);
+    if (!s)
+        return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                         NGHTTP2_REFUSED_STREAM);
+    *s = (struct h2_stream){.h2 = h, .id = frame->hd.stream_id};
+    nghttp2_session_set_stream_user_data(session, s->id, s);
+    return 0;
+}
+
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+                     size_t name_n, const uint8_t *value, size_t value_n, uint8_t flags, void *user) {
+    (void)session;
+    (void)flags;
+    struct h2 *h = user;
+    struct h2_stream *s = stream_of(h, frame->hd.stream_id);
+    if (!s || frame->headers.cat != NGHTTP2_HCAT_REQUEST) /* trailers of a request say nothing to us */
+        return 0;
+    s->header_bytes += name_n + value_n;
+    if (s->header_bytes > h->max_header_bytes || ++s->n_headers > MAX_HEADERS_PER_BLOCK) {
+        s->headers_too_large = true;
+        return 0;
+    }
+    h->events->on_header(s, (struct str){(const char *)name, name_n},
+                         (struct str){(const char *)value, value_n});
+    return 0;
+}
+
+static void request_ended(struct h2 *h, struct h2_stream *s) {
+    if (s->request_ended)
+        return;
+    s->request_ended = true;
+    h->events->on_body_end(s);
+}
+
+static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user) {
+    (void)session;
+    struct h2 *h = user;
+    bool ends = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
+    struct h2_stream *s = stream_of(h, frame->hd.stream_id);
+    switch (frame->hd.type) {
+    case NGHTTP2_HEADERS:
+        earn(h);
+        if (s && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
+            h->events->on_request(s);
+        if (s && ends)
+            request_ended(h, s);
+        return 0;
+    case NGHTTP2_DATA:
+        if (frame->hd.length == 0 && !ends)
+            charge(h, 1);
+        else
+            earn(h);
+        if (s && ends)
+            request_ended(h, s);
+        return 0;
+    case NGHTTP2_PING:
+        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) && h->draining &&
+            memcmp(frame->ping.opaque_data, DRAIN_PING, sizeof DRAIN_PING) == 0)
+            nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
+                                  nghttp2_session_get_last_proc_stream_id(h->session),
+                                  NGHTTP2_NO_ERROR, NULL, 0);
+        charge(h, 1);
+        return 0;
+    default:
+        charge(h, 1);
+        return 0;
+    }
+}
+
+static int on_bad_frame(nghttp2_session *session, const nghttp2_frame *frame, int code, void *user) {
+    (void)session;
+    (void)frame;
+    (void)code;
+    charge(user, 1);
+    return 0;
+}
+
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes, size_t n,
+                   void *user) {
+    (void)flags;
+    struct h2 *h = user;
+    struct h2_stream *s = stream_of(h, id);
+    if (!s)
+        return nghttp2_session_consume_connection(session, n);
+    s->unconsumed_bytes += n;
+    h->events->on_body(s, bytes, n);
+    return 0;
+}
+
+static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, void *user) {
+    (void)code;
+    struct h2 *h = user;
+    struct h2_stream *s = stream_of(h, id);
+    if (!s)
+        return 0;
+    nghttp2_session_set_stream_user_data(session, id, NULL);
+    /* Bytes nobody will read any more must not eat up the connection's window. */
+    if (s->unconsumed_bytes > 0)
+        nghttp2_session_consume_connection(session, s->unconsumed_bytes);
+    h->events->on_close(s);
+    return 0;
+}
+
+/* --- sending --- */
+
+/* A reset must follow an end that comes before the peer's own; sent any earlier than this, it would
+ * overtake the headers. */
+static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *user) {
+    struct h2 *h = user;
+    if (frame->hd.type == NGHTTP2_RST_STREAM && frame->rst_stream.error_code != NGHTTP2_NO_ERROR)
+        charge(h, BUDGET_OWN_RESET);
+    if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
+        return 0;
+    earn(h);
+    struct h2_stream *s = stream_of(h, frame->hd.stream_id);
+    if (s && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) && !s->request_ended)
+        return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_NO_ERROR);
+    return 0;
+}
+
+static size_t to_nv(const struct h2_header *headers, size_t n, nghttp2_nv *out, size_t max) {
+    n = MIN(n, max);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (nghttp2_nv){.name = (uint8_t *)headers[i].name.p,
+                              .value = (uint8_t *)headers[i].value.p,
+                              .namelen = headers[i].name.n,
+                              .valuelen = headers[i].value.n};
+    return n;
+}
+
+static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, size_t cap,
+                            uint32_t *flags, nghttp2_data_source *source, void *user) {
+    struct h2 *h = user;
+    struct h2_stream *s = source->ptr;
+    size_t n = h->events->on_pull(s, out, cap);
+    if (n > 0)
+        return (ssize_t)n;
+    if (!s->finished) {
+        s->waiting = true;
+        return NGHTTP2_ERR_DEFERRED;
+    }
+    nghttp2_nv nv[MAX_HEADERS_PER_BLOCK];
+    size_t count = to_nv(s->trailers, s->n_trailers, nv, COUNT_OF(nv));
+    *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+    return nghttp2_submit_trailer(session, id, nv, count) == 0 ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+}
+
+int h2_respond(struct h2_stream *s, const struct h2_header *headers, size_t n, bool end) {
+    nghttp2_nv nv[MAX_HEADERS_PER_BLOCK];
+    nghttp2_data_provider body = {.source.ptr = s, .read_callback = on_read_body};
+    s->responded = true;
+    s->finished = end;
+    int r = nghttp2_submit_response(s->h2->session, s->id, nv, to_nv(headers, n, nv, COUNT_OF(nv)),
+                                    end ? NULL : &body);
+    return r == 0 ? 0 : -ENOMEM;
+}
+
+void h2_finish(struct h2_stream *s, const struct h2_header *trailers, size_t n) {
+    s->trailers = trailers;
+    s->n_trailers = n;
+    s->finished = true;
+    h2_resume(s);
+}
+
+void h2_resume(struct h2_stream *s) {
+    if (!s->waiting)
+        return;
+    s->waiting = false;
+    nghttp2_session_resume_data(s->h2->session, s->id);
+}
+
+void h2_consume(struct h2_stream *s, size_t n) {
+    s->unconsumed_bytes -= n;
+    nghttp2_session_consume(s->h2->session, s->id, n);
+}
+
+void h2_reset(struct h2_stream *s) {
+    nghttp2_submit_rst_stream(s->h2->session, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_INTERNAL_ERROR);
+}
+
+/* --- the connection --- */
+
+static int session_new(struct h2 *h, const nghttp2_option *option) {
+    nghttp2_session_callbacks *callbacks;
+    if (nghttp2_session_callbacks_new(&callbacks) != 0)
+        return -ENOMEM;
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, on_bad_frame);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
+    int r = nghttp2_session_server_new2(&h->session, callbacks, h, option);
+    nghttp2_session_callbacks_del(callbacks);
+    return r == 0 ? 0 : -ENOMEM;
+}
+
+static int session_open(struct h2 *h, const struct h2_limits *limits) {
+    nghttp2_option *option;
+    if (nghttp2_option_new(&option) != 0)
+        return -ENOMEM;
+    nghttp2_option_set_no_auto_window_update(option, 1);
+    nghttp2_option_set_max_outbound_ack(option, MAX_UNACKNOWLEDGED);
+    nghttp2_option_set_stream_reset_rate_limit(option, RESET_BURST, RESETS_PER_SECOND);
+    int r = session_new(h, option);
+    nghttp2_option_del(option);
+    if (r < 0)
+        return r;
+    nghttp2_settings_entry settings[] = {
+        {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, limits->max_streams},
+        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, limits->stream_window_bytes},
+        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, limits->max_header_bytes},
+    };
+    if (nghttp2_submit_settings(h->session, NGHTTP2_FLAG_NONE, settings, COUNT_OF(settings)) != 0 ||
+        nghttp2_session_set_local_window_size(h->session, NGHTTP2_FLAG_NONE, 0,
+                                              (int32_t)limits->connection_window_bytes) != 0)
+        return -ENOMEM;
+    return 0;
+}
+
+int h2_new(struct h2 **ret_h2, const struct h2_events *events, const struct h2_limits *limits,
+           void *user) {
+    struct h2 *h = calloc(1, sizeof *h);
+    if (!h)
+        return -ENOMEM;
+    h->events = events;
+    h->user = user;
+    h->max_header_bytes = limits->max_header_bytes;
+    h->budget = BUDGET_FRAMES;
+    h->budget_us = clock_us();
+    int r = session_open(h, limits);
+    if (r < 0)
+        h2_free(h);
+    else
+        *ret_h2 = h;
+    return r;
+}
+
+void h2_free(struct h2 *h) {
+    nghttp2_session_del(h->session);
+    free(h);
+}
+
+int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n) {
+    ssize_t r = nghttp2_session_mem_recv(h->session, bytes, n);
+    return r < 0 || h->sent_away ? -EPROTO : 0;
+}
+
+ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap) {
+    size_t used = 0;
+    while (used < cap) {
+        if (h->chunk_n == 0) {
+            ssize_t n = nghttp2_session_mem_send(h->session, &h->chunk);
+            if (n < 0)
+                return -EPROTO;
+            if (n == 0)
+                break;
+            h->chunk_n = (size_t)n;
+        }
+        size_t n = MIN(h->chunk_n, cap - used);
+        memcpy(out + used, h->chunk, n);
+        used += n;
+        h->chunk += n;
+        h->chunk_n -= n;
+    }
+    return (ssize_t)used;
+}
+
+bool h2_is_done(const struct h2 *h) {
+    return !nghttp2_session_want_read(h->session) && !nghttp2_session_want_write(h->session);
+}
+
+void h2_drain(struct h2 *h) {
+    if (h->draining)
+        return;
+    h->draining = true;
+    nghttp2_submit_shutdown_notice(h->session);
+    nghttp2_submit_ping(h->session, NGHTTP2_FLAG_NONE, DRAIN_PING);
+}
+
+void h2_ping(struct h2 *h) {
+    nghttp2_submit_ping(h->session, NGHTTP2_FLAG_NONE, NULL);
+}

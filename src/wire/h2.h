@@ -1,0 +1,87 @@
+/* h2 — the server's side of one HTTP/2 connection, bytes in and bytes out; the only file that
+ * includes nghttp2.
+ *
+ * Owner:   the connection.                Ends: h2_free; streams still open hear nothing then.
+ * Streams: the user embeds a struct h2_stream in what on_open returns; it is the user's until
+ *          on_close, which comes exactly once and last.
+ * Sending: pull. h2_pull asks each stream that has something for its bytes when the socket has room.
+ * Bounds:  header blocks over max_header_bytes are not stored, only flagged; frames that carry no
+ *          work (pings, settings, resets, empty data) draw on a budget that useful frames refill,
+ *          and a peer that empties it is sent away with ENHANCE_YOUR_CALM.
+ * Inside a callback you may call anything here but h2_feed, h2_pull and h2_free. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/macros.h"
+#include "base/str.h"
+
+struct h2;
+
+struct h2_header {
+    struct str name; /* lower case */
+    struct str value;
+};
+
+struct h2_stream {
+    struct h2 *h2;
+    int32_t id;
+    unsigned n_headers;
+    size_t header_bytes;
+    size_t unconsumed_bytes;  /* of the body, still counted against the peer's window */
+    const struct h2_header *trailers;
+    size_t n_trailers;
+    bool headers_too_large;
+    bool request_ended;       /* the peer sends no more */
+    bool responded;
+    bool finished;            /* trailers are set or the response ended with its headers */
+    bool waiting;             /* on_pull had nothing; h2_resume wakes it */
+};
+
+struct h2_events {
+    /* A request begins. NULL refuses it. */
+    struct h2_stream *(*on_open)(void *user);
+    void (*on_header)(struct h2_stream *s, struct str name, struct str value);
+    void (*on_request)(struct h2_stream *s); /* all headers are in */
+    void (*on_body)(struct h2_stream *s, const uint8_t *bytes, size_t n);
+    void (*on_body_end)(struct h2_stream *s);
+    /* Copies up to cap bytes of the response; 0 = nothing now. */
+    size_t (*on_pull)(struct h2_stream *s, uint8_t *out, size_t cap);
+    void (*on_close)(struct h2_stream *s);
+};
+
+struct h2_limits {
+    uint32_t max_streams;
+    uint32_t stream_window_bytes;
+    uint32_t connection_window_bytes;
+    uint32_t max_header_bytes;
+};
+
+MUST_USE int h2_new(struct h2 **ret_h2, const struct h2_events *events, const struct h2_limits *limits,
+                    void *user);
+void h2_free(struct h2 *h);
+
+/* Bytes from the peer. Negative: the connection is over once h2_pull has given what is left. */
+MUST_USE int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n);
+/* Fills `out`; less than cap means there is nothing more now. Negative: the connection is over. */
+MUST_USE ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap);
+/* Nothing will ever be read or written again. */
+bool h2_is_done(const struct h2 *h);
+
+/* The response's headers; `end` closes the stream with them. -ENOMEM. */
+MUST_USE int h2_respond(struct h2_stream *s, const struct h2_header *headers, size_t n, bool end);
+/* After what on_pull still has, the stream ends with these, which must live until on_close. */
+void h2_finish(struct h2_stream *s, const struct h2_header *trailers, size_t n);
+/* on_pull has something again. */
+void h2_resume(struct h2_stream *s);
+/* n bytes of the body are used up; the peer may send as many more. */
+void h2_consume(struct h2_stream *s, size_t n);
+/* Ends the stream now, without a status. on_close follows from h2_pull. */
+void h2_reset(struct h2_stream *s);
+
+/* Says goodbye in two steps, so that no request in flight is lost: no new streams after the peer has
+ * heard it; h2_is_done once the open ones have ended. */
+void h2_drain(struct h2 *h);
+void h2_ping(struct h2 *h);
