@@ -23,6 +23,7 @@ class Daemon:
         self.socket = directory / "bermd.sock"
         self.log = directory / "bermd.log"
         self.command = [BERMD, "--state", self.state, "--socket", self.socket, *arguments]
+        self.stopping = False
         self.addresses = 2 if "--listen" in arguments else 1
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -51,9 +52,15 @@ class Daemon:
     def token(self):
         return (self.state / "token").read_text().strip()
 
-    def stop(self, signum=signal.SIGTERM):
-        if self.process.poll() is None:
-            self.process.send_signal(signum)
+    def stop(self):
+        """Asks it to end, once."""
+        if not self.stopping and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self.wait()
+
+    def wait(self):
+        """Its end, which must be a clean one."""
+        self.stopping = True
         try:
             status = self.process.wait(SECONDS)
         finally:

@@ -34,6 +34,7 @@ def test_an_unknown_option_is_refused_by_name():
 
 
 def test_files_are_for_the_owner_alone(daemon):
+    # covers: AUTH-5
     assert stat.S_IMODE((daemon.state / "token").stat().st_mode) == 0o600
     assert stat.S_IMODE(daemon.state.stat().st_mode) & 0o077 == 0
     assert stat.S_ISSOCK(daemon.socket.stat().st_mode)
@@ -48,6 +49,7 @@ def test_the_token_outlives_a_restart(start):
 
 
 def test_a_second_daemon_on_the_same_state_names_the_holder(start, tmp_path):
+    # covers: STORE-5
     holder = start()
     second = run("--state", holder.state, "--socket", tmp_path / "second.sock")
     assert second.returncode not in (0, None)
@@ -68,12 +70,14 @@ def test_a_killed_daemon_leaves_nothing_in_the_way(start):
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
 def test_an_address_others_can_reach_needs_tls(tmp_path, address):
+    # covers: AUTH-6
     done = run("--state", tmp_path / "state", "--socket", tmp_path / "sock", "--listen", address)
     assert done.returncode != 0 and address.rsplit(":", 1)[0].strip("[]") in done.stderr, done
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains_and_ends(start, signum):
+    # covers: RPC-25, RPC-19
     daemon = start()
     with open_channel(daemon.unix) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
@@ -86,7 +90,7 @@ def test_a_signal_drains_and_ends(start, signum):
                 seen.append(answer.status)
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE, caught.value
         assert set(seen) <= {health_pb2.HealthCheckResponse.NOT_SERVING}
-        daemon.stop()
+        daemon.wait()
         assert time.monotonic() - asked < 10
         assert not daemon.socket.exists()
         with pytest.raises(grpc.RpcError) as caught:
@@ -95,7 +99,10 @@ def test_a_signal_drains_and_ends(start, signum):
 
 
 def test_no_call_fails_halfway_when_the_daemon_drains(start):
-    """Calls that were begun are answered; later ones find nobody. Nothing is cut in the middle."""
+    """Calls that were begun are answered; later ones find nobody. Nothing is cut in the middle.
+
+    covers: RPC-25
+    """
     daemon = start()
     payload = os.urandom(200_000)
     codes, go_on = [], threading.Event()
@@ -124,7 +131,10 @@ def test_no_call_fails_halfway_when_the_daemon_drains(start):
 
 
 def test_the_daemon_keeps_the_deadline_itself(daemon):
-    """A client that does not: it says grpc-timeout and then only listens."""
+    """A client that does not: it says grpc-timeout and then only listens.
+
+    covers: RPC-8
+    """
     connection = h2.connection.H2Connection()
     connection.initiate_connection()
     connection.send_headers(1, [

@@ -10,7 +10,7 @@ import { root, startDaemon } from "./daemon.mjs";
 
 const load = (file) =>
   grpc.loadPackageDefinition(
-    protoLoader.loadSync(file, { includeDirs: [join(root, "proto")], keepCase: true, enums: String }),
+    protoLoader.loadSync(file, { includeDirs: [join(root, "proto")], keepCase: true, enums: String, defaults: true }),
   );
 const { SystemService, SandboxService } = load("berm/v1/berm.proto").berm.v1;
 const { Health } = load("grpc/health/v1/health.proto").grpc.health.v1;

@@ -161,6 +161,7 @@ func wantKind(t *testing.T, err error, kind *berm.Kind) *status.Status {
 }
 
 func TestPing(t *testing.T) {
+	// covers: RPC-18
 	onBoth(t, func(t *testing.T, ctx context.Context, conn *grpc.ClientConn) {
 		system := bermv1.NewSystemServiceClient(conn)
 		for _, size := range []int{0, 1, 16384, 65536, 1 << 20} {
@@ -249,6 +250,7 @@ func TestHealth(t *testing.T) {
 }
 
 func TestReflectionV1(t *testing.T) {
+	// covers: RPC-20
 	onBoth(t, func(t *testing.T, ctx context.Context, conn *grpc.ClientConn) {
 		stream, err := reflection.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
 		if err != nil {
@@ -301,6 +303,7 @@ func TestReflectionV1(t *testing.T) {
 }
 
 func TestUnbuilt(t *testing.T) {
+	// covers: RPC-1, ERR-1
 	onBoth(t, func(t *testing.T, ctx context.Context, conn *grpc.ClientConn) {
 		_, err := bermv1.NewSandboxServiceClient(conn).GetSandbox(ctx, &bermv1.GetSandboxRequest{})
 		wantCode(t, err, codes.Unimplemented)
@@ -329,6 +332,7 @@ func TestTooLarge(t *testing.T) {
 }
 
 func TestStrangers(t *testing.T) {
+	// covers: AUTH-4, AUTH-7
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	call := func(options ...grpc.DialOption) error {
@@ -351,6 +355,7 @@ func TestMetadata(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
+	// covers: RPC-25
 	own, err := start(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
