@@ -188,44 +188,14 @@ var ErrServiceNotFound = &Kind{
 	Meaning: "no service has this name",
 }
 
-// ErrMessageCount: the method takes exactly one message and got none or several.
-var ErrMessageCount = &Kind{
-	Reason:  "MESSAGE_COUNT",
-	Number:  16,
-	GRPC:    "UNIMPLEMENTED",
-	HTTP:    400,
-	Retry:   RetryNever,
-	Meaning: "the method takes exactly one message and got none or several",
-}
-
-// ErrEncodingUnknown: a message is compressed in a way the daemon does not know.
-var ErrEncodingUnknown = &Kind{
-	Reason:  "ENCODING_UNKNOWN",
-	Number:  17,
-	GRPC:    "UNIMPLEMENTED",
-	HTTP:    415,
-	Retry:   RetryNever,
-	Meaning: "a message is compressed in a way the daemon does not know",
-}
-
 // ErrHeadersTooLarge: the headers are larger than the limit.
 var ErrHeadersTooLarge = &Kind{
 	Reason:  "HEADERS_TOO_LARGE",
-	Number:  18,
+	Number:  16,
 	GRPC:    "RESOURCE_EXHAUSTED",
 	HTTP:    431,
 	Retry:   RetryNever,
 	Meaning: "the headers are larger than the limit",
-}
-
-// ErrOriginRefused: the Host or Origin is not one this daemon answers to.
-var ErrOriginRefused = &Kind{
-	Reason:  "ORIGIN_REFUSED",
-	Number:  19,
-	GRPC:    "PERMISSION_DENIED",
-	HTTP:    403,
-	Retry:   RetryNever,
-	Meaning: "the Host or Origin is not one this daemon answers to",
 }
 
 // ErrRequestIdReused: the request id was used for a different request.
@@ -794,10 +764,7 @@ var byReason = map[string]*Kind{
 	"SHUTTING_DOWN":          ErrShuttingDown,
 	"MALFORMED":              ErrMalformed,
 	"SERVICE_NOT_FOUND":      ErrServiceNotFound,
-	"MESSAGE_COUNT":          ErrMessageCount,
-	"ENCODING_UNKNOWN":       ErrEncodingUnknown,
 	"HEADERS_TOO_LARGE":      ErrHeadersTooLarge,
-	"ORIGIN_REFUSED":         ErrOriginRefused,
 	"REQUEST_ID_REUSED":      ErrRequestIdReused,
 	"UNSUPPORTED":            ErrUnsupported,
 	"DRIVER_UNAVAILABLE":     ErrDriverUnavailable,

@@ -941,7 +941,7 @@ const (
 	OutputPolicy_OUTPUT_POLICY_UNSPECIFIED OutputPolicy = 0
 	// The oldest bytes go; readers that needed them get a gap with its offsets.
 	OutputPolicy_OUTPUT_POLICY_DROP_OLDEST OutputPolicy = 1
-	// The program waits until readers have acknowledged; nothing is ever dropped unread (OUT-9).
+	// The program waits until readers have acknowledged; nothing is ever dropped unread (OUT-8).
 	OutputPolicy_OUTPUT_POLICY_BLOCK OutputPolicy = 2
 	// The program is ended; the exit is output_limit.
 	OutputPolicy_OUTPUT_POLICY_KILL OutputPolicy = 3
@@ -6268,7 +6268,7 @@ type WatchEventsRequest struct {
 	//	*WatchEventsRequest_Oldest
 	//	*WatchEventsRequest_Now
 	Start isWatchEventsRequest_Start `protobuf_oneof:"start"`
-	// First send every matching sandbox and running program as it stands (EVT-9). Only with now.
+	// First send every matching sandbox and running program as it stands (EVT-8). Only with now.
 	IncludeSnapshot bool `protobuf:"varint,4,opt,name=include_snapshot,json=includeSnapshot,proto3" json:"include_snapshot,omitempty"`
 	// Only these sandboxes; empty = all. At most 100.
 	SandboxIds []string `protobuf:"bytes,5,rep,name=sandbox_ids,json=sandboxIds,proto3" json:"sandbox_ids,omitempty"`
@@ -6875,9 +6875,12 @@ type ExecSpec struct {
 	// Sends standard error into the stdout stream, in the program's own order.
 	MergeStderr bool `protobuf:"varint,11,opt,name=merge_stderr,json=mergeStderr,proto3" json:"merge_stderr,omitempty"`
 	// For the caller's own use; as SandboxSpec.labels, at most 16.
-	Labels        []*KeyValue `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Labels []*KeyValue `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty"`
+	// Lets what the program started live on after its end, until the sandbox stops; what those
+	// processes write then is not kept. Else they are killed when the program ends.
+	KeepDescendants bool `protobuf:"varint,13,opt,name=keep_descendants,json=keepDescendants,proto3" json:"keep_descendants,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ExecSpec) Reset() {
@@ -6992,6 +6995,13 @@ func (x *ExecSpec) GetLabels() []*KeyValue {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *ExecSpec) GetKeepDescendants() bool {
+	if x != nil {
+		return x.KeepDescendants
+	}
+	return false
 }
 
 // A terminal.
@@ -10109,7 +10119,7 @@ type ReadFileRequest struct {
 	SandboxId string `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	// Refused with SANDBOX_STALE unless it is the present one; 0 = any.
 	Incarnation uint64 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// Which file; NOT_A_REGULAR_FILE for anything else. Symlinks are followed inside the sandbox.
+	// Which file; anything else as PATH-7 says. Symlinks are followed inside the sandbox.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	// The same when it is not UTF-8.
 	RawPath []byte `protobuf:"bytes,4,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
@@ -13481,7 +13491,7 @@ type GetInfoResponse struct {
 	Admin bool `protobuf:"varint,11,opt,name=admin,proto3" json:"admin,omitempty"`
 	// The drivers, the default one first.
 	Drivers []*DriverInfo `protobuf:"bytes,12,rep,name=drivers,proto3" json:"drivers,omitempty"`
-	// What this daemon can do beyond what every daemon must; names in spec/behavior.md (RPC-18).
+	// What this daemon can do beyond what every daemon must; names in spec/behavior.md (RPC-17).
 	Capabilities []string `protobuf:"bytes,13,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// Every limit in force; names in the table of spec/behavior.md.
 	Limits []*LimitInfo `protobuf:"bytes,14,rep,name=limits,proto3" json:"limits,omitempty"`
@@ -14295,7 +14305,7 @@ const file_berm_v1_berm_proto_rawDesc = "" +
 	" \x01(\x03R\rcreatedUnixMs\x12&\n" +
 	"\x0fstarted_unix_ms\x18\v \x01(\x03R\rstartedUnixMs\x12$\n" +
 	"\x0eexited_unix_ms\x18\f \x01(\x03R\fexitedUnixMs\x12)\n" +
-	"\x10changed_sequence\x18\r \x01(\x04R\x0fchangedSequence\"\xbd\x03\n" +
+	"\x10changed_sequence\x18\r \x01(\x04R\x0fchangedSequence\"\xe8\x03\n" +
 	"\bExecSpec\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\tR\x04argv\x12#\n" +
 	"\x03env\x18\x02 \x03(\v2\x11.berm.v1.KeyValueR\x03env\x12\x10\n" +
@@ -14311,7 +14321,8 @@ const file_berm_v1_berm_proto_rawDesc = "" +
 	"\x12output_limit_bytes\x18\n" +
 	" \x01(\x03R\x10outputLimitBytes\x12!\n" +
 	"\fmerge_stderr\x18\v \x01(\bR\vmergeStderr\x12)\n" +
-	"\x06labels\x18\f \x03(\v2\x11.berm.v1.KeyValueR\x06labels\"I\n" +
+	"\x06labels\x18\f \x03(\v2\x11.berm.v1.KeyValueR\x06labels\x12)\n" +
+	"\x10keep_descendants\x18\r \x01(\bR\x0fkeepDescendants\"I\n" +
 	"\bTerminal\x12)\n" +
 	"\x04size\x18\x01 \x01(\v2\x15.berm.v1.TerminalSizeR\x04size\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\tR\x04term\"6\n" +

@@ -58,7 +58,7 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // Sandboxes: their lifecycle, their events and what they use. Methods that change a sandbox answer
-// once the intent is durable (RPC-12); the state and the events tell the rest.
+// once the intent is durable (RPC-11); the state and the events tell the rest.
 type SandboxServiceClient interface {
 	// Accepts a new sandbox, in state PENDING. SANDBOX_EXISTS when the id is, or ever was, in use.
 	CreateSandbox(ctx context.Context, in *CreateSandboxRequest, opts ...grpc.CallOption) (*CreateSandboxResponse, error)
@@ -285,7 +285,7 @@ type SandboxService_WatchEventsClient = grpc.ServerStreamingClient[WatchEventsRe
 // for forward compatibility.
 //
 // Sandboxes: their lifecycle, their events and what they use. Methods that change a sandbox answer
-// once the intent is durable (RPC-12); the state and the events tell the rest.
+// once the intent is durable (RPC-11); the state and the events tell the rest.
 type SandboxServiceServer interface {
 	// Accepts a new sandbox, in state PENDING. SANDBOX_EXISTS when the id is, or ever was, in use.
 	CreateSandbox(context.Context, *CreateSandboxRequest) (*CreateSandboxResponse, error)

@@ -184,48 +184,15 @@ class ServiceNotFoundError(BermError):
     meaning = "no service has this name"
 
 
-class MessageCountError(BermError):
-    """the method takes exactly one message and got none or several"""
-
-    reason = "MESSAGE_COUNT"
-    number = 16
-    grpc = "UNIMPLEMENTED"
-    http = 400
-    retry = "never"
-    meaning = "the method takes exactly one message and got none or several"
-
-
-class EncodingUnknownError(BermError):
-    """a message is compressed in a way the daemon does not know"""
-
-    reason = "ENCODING_UNKNOWN"
-    number = 17
-    grpc = "UNIMPLEMENTED"
-    http = 415
-    retry = "never"
-    meaning = "a message is compressed in a way the daemon does not know"
-
-
 class HeadersTooLargeError(BermError):
     """the headers are larger than the limit"""
 
     reason = "HEADERS_TOO_LARGE"
-    number = 18
+    number = 16
     grpc = "RESOURCE_EXHAUSTED"
     http = 431
     retry = "never"
     meaning = "the headers are larger than the limit"
-
-
-class OriginRefusedError(BermError):
-    """the Host or Origin is not one this daemon answers to"""
-
-    reason = "ORIGIN_REFUSED"
-    number = 19
-    grpc = "PERMISSION_DENIED"
-    http = 403
-    retry = "never"
-    meaning = "the Host or Origin is not one this daemon answers to"
 
 
 class RequestIdReusedError(BermError):
@@ -849,10 +816,7 @@ _BY_REASON = {
     "SHUTTING_DOWN": ShuttingDownError,
     "MALFORMED": MalformedError,
     "SERVICE_NOT_FOUND": ServiceNotFoundError,
-    "MESSAGE_COUNT": MessageCountError,
-    "ENCODING_UNKNOWN": EncodingUnknownError,
     "HEADERS_TOO_LARGE": HeadersTooLargeError,
-    "ORIGIN_REFUSED": OriginRefusedError,
     "REQUEST_ID_REUSED": RequestIdReusedError,
     "UNSUPPORTED": UnsupportedError,
     "DRIVER_UNAVAILABLE": DriverUnavailableError,
@@ -933,10 +897,7 @@ __all__ = [
     "ShuttingDownError",
     "MalformedError",
     "ServiceNotFoundError",
-    "MessageCountError",
-    "EncodingUnknownError",
     "HeadersTooLargeError",
-    "OriginRefusedError",
     "RequestIdReusedError",
     "UnsupportedError",
     "DriverUnavailableError",

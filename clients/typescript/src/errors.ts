@@ -175,44 +175,14 @@ export class ServiceNotFoundError extends BermError {
   static override readonly meaning = "no service has this name";
 }
 
-/** the method takes exactly one message and got none or several */
-export class MessageCountError extends BermError {
-  static override readonly reason = "MESSAGE_COUNT";
-  static override readonly number = 16;
-  static override readonly grpc = "UNIMPLEMENTED";
-  static override readonly http = 400;
-  static override readonly retry = "never";
-  static override readonly meaning = "the method takes exactly one message and got none or several";
-}
-
-/** a message is compressed in a way the daemon does not know */
-export class EncodingUnknownError extends BermError {
-  static override readonly reason = "ENCODING_UNKNOWN";
-  static override readonly number = 17;
-  static override readonly grpc = "UNIMPLEMENTED";
-  static override readonly http = 415;
-  static override readonly retry = "never";
-  static override readonly meaning = "a message is compressed in a way the daemon does not know";
-}
-
 /** the headers are larger than the limit */
 export class HeadersTooLargeError extends BermError {
   static override readonly reason = "HEADERS_TOO_LARGE";
-  static override readonly number = 18;
+  static override readonly number = 16;
   static override readonly grpc = "RESOURCE_EXHAUSTED";
   static override readonly http = 431;
   static override readonly retry = "never";
   static override readonly meaning = "the headers are larger than the limit";
-}
-
-/** the Host or Origin is not one this daemon answers to */
-export class OriginRefusedError extends BermError {
-  static override readonly reason = "ORIGIN_REFUSED";
-  static override readonly number = 19;
-  static override readonly grpc = "PERMISSION_DENIED";
-  static override readonly http = 403;
-  static override readonly retry = "never";
-  static override readonly meaning = "the Host or Origin is not one this daemon answers to";
 }
 
 /** the request id was used for a different request */
@@ -781,10 +751,7 @@ const byReason = new Map<string, typeof BermError>([
   ["SHUTTING_DOWN", ShuttingDownError],
   ["MALFORMED", MalformedError],
   ["SERVICE_NOT_FOUND", ServiceNotFoundError],
-  ["MESSAGE_COUNT", MessageCountError],
-  ["ENCODING_UNKNOWN", EncodingUnknownError],
   ["HEADERS_TOO_LARGE", HeadersTooLargeError],
-  ["ORIGIN_REFUSED", OriginRefusedError],
   ["REQUEST_ID_REUSED", RequestIdReusedError],
   ["UNSUPPORTED", UnsupportedError],
   ["DRIVER_UNAVAILABLE", DriverUnavailableError],

@@ -1157,7 +1157,7 @@ class Exec(_message.Message):
     def __init__(self, exec_id: _Optional[str] = ..., sandbox_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., spec: _Optional[_Union[ExecSpec, _Mapping]] = ..., state: _Optional[_Union[ExecState, str]] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., usage: _Optional[_Union[ExecUsage, _Mapping]] = ..., output: _Optional[_Iterable[_Union[OutputState, _Mapping]]] = ..., input: _Optional[_Union[StdinState, _Mapping]] = ..., created_unix_ms: _Optional[int] = ..., started_unix_ms: _Optional[int] = ..., exited_unix_ms: _Optional[int] = ..., changed_sequence: _Optional[int] = ...) -> None: ...
 
 class ExecSpec(_message.Message):
-    __slots__ = ("argv", "env", "cwd", "user", "terminal", "stdin_mode", "timeout_ms", "grace_ms", "output_policy", "output_limit_bytes", "merge_stderr", "labels")
+    __slots__ = ("argv", "env", "cwd", "user", "terminal", "stdin_mode", "timeout_ms", "grace_ms", "output_policy", "output_limit_bytes", "merge_stderr", "labels", "keep_descendants")
     ARGV_FIELD_NUMBER: _ClassVar[int]
     ENV_FIELD_NUMBER: _ClassVar[int]
     CWD_FIELD_NUMBER: _ClassVar[int]
@@ -1170,6 +1170,7 @@ class ExecSpec(_message.Message):
     OUTPUT_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     MERGE_STDERR_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_DESCENDANTS_FIELD_NUMBER: _ClassVar[int]
     argv: _containers.RepeatedScalarFieldContainer[str]
     env: _containers.RepeatedCompositeFieldContainer[KeyValue]
     cwd: str
@@ -1182,7 +1183,8 @@ class ExecSpec(_message.Message):
     output_limit_bytes: int
     merge_stderr: bool
     labels: _containers.RepeatedCompositeFieldContainer[KeyValue]
-    def __init__(self, argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., cwd: _Optional[str] = ..., user: _Optional[str] = ..., terminal: _Optional[_Union[Terminal, _Mapping]] = ..., stdin_mode: _Optional[_Union[StdinMode, str]] = ..., timeout_ms: _Optional[int] = ..., grace_ms: _Optional[int] = ..., output_policy: _Optional[_Union[OutputPolicy, str]] = ..., output_limit_bytes: _Optional[int] = ..., merge_stderr: bool = ..., labels: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ...) -> None: ...
+    keep_descendants: bool
+    def __init__(self, argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., cwd: _Optional[str] = ..., user: _Optional[str] = ..., terminal: _Optional[_Union[Terminal, _Mapping]] = ..., stdin_mode: _Optional[_Union[StdinMode, str]] = ..., timeout_ms: _Optional[int] = ..., grace_ms: _Optional[int] = ..., output_policy: _Optional[_Union[OutputPolicy, str]] = ..., output_limit_bytes: _Optional[int] = ..., merge_stderr: bool = ..., labels: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., keep_descendants: bool = ...) -> None: ...
 
 class Terminal(_message.Message):
     __slots__ = ("size", "term")

@@ -30,7 +30,7 @@ class SandboxServiceStub(object):
     Services
 
     Sandboxes: their lifecycle, their events and what they use. Methods that change a sandbox answer
-    once the intent is durable (RPC-12); the state and the events tell the rest.
+    once the intent is durable (RPC-11); the state and the events tell the rest.
     """
 
     def __init__(self, channel):
@@ -126,7 +126,7 @@ class SandboxServiceServicer(object):
     Services
 
     Sandboxes: their lifecycle, their events and what they use. Methods that change a sandbox answer
-    once the intent is durable (RPC-12); the state and the events tell the rest.
+    once the intent is durable (RPC-11); the state and the events tell the rest.
     """
 
     def CreateSandbox(self, request, context):
@@ -337,7 +337,7 @@ class SandboxService(object):
     Services
 
     Sandboxes: their lifecycle, their events and what they use. Methods that change a sandbox answer
-    once the intent is durable (RPC-12); the state and the events tell the rest.
+    once the intent is durable (RPC-11); the state and the events tell the rest.
     """
 
     @staticmethod
