@@ -21,7 +21,8 @@ int api_init(struct api *api, const struct api_methods *tables, size_t n_tables,
     size_t n = 0;
     for (size_t t = 0; t < n_tables; t++)
         n += tables[t].n;
-    *api = (struct api){.auth = *auth, .access_log = true, .n_slots = 16};
+    *api = (struct api){.auth = *auth, .access_log = true, .error_details = true,
+                         .n_slots = 16};
     while (api->n_slots < 2 * n + 1)
         api->n_slots *= 2;
     api->slots = calloc(api->n_slots, sizeof *api->slots);

@@ -24,6 +24,7 @@ struct api {
     size_t n_slots;
     struct api_auth auth;
     bool access_log;
+    bool error_details; /* failures carry ErrorInfo and BadRequest */
     bool draining; /* the daemon is stopping: no new call */
     void *user; /* what handlers share */
 };

@@ -31,7 +31,10 @@ void call_finish_status(struct call *c, const struct call_status *status) {
         return;
     c->finished = true;
     log_call(c, status->code, status->err);
-    c->wire->finish(c, status);
+    struct call_status shown = *status;
+    if (!c->api->error_details)
+        shown.err = NULL;
+    c->wire->finish(c, &shown);
 }
 
 void call_finish(struct call *c, const struct err *e) {
@@ -77,6 +80,11 @@ void call_cancel(struct call *c, enum err_code why) {
 }
 
 /* --- from the handler --- */
+
+void call_send_headers(struct call *c) {
+    if (!c->finished)
+        c->wire->send_headers(c);
+}
 
 enum call_room call_send(struct call *c, const ProtobufCMessage *m) {
     return c->finished ? CALL_GONE : c->wire->send(c, m);

@@ -83,6 +83,8 @@ enum call_room { CALL_OK, CALL_FULL, CALL_GONE };
 
 /* --- for handlers --- */
 
+/* Sends the response's headers now rather than with the first message. */
+void call_send_headers(struct call *c);
 /* OK or FULL: it is on its way; after FULL wait for on_room. GONE: the call is over. */
 enum call_room call_send(struct call *c, const ProtobufCMessage *m);
 /* NULL is success. Nothing of the call may be touched afterwards. */
@@ -103,6 +105,7 @@ MUST_USE int call_add_trailer(struct call *c, struct str name, struct str value)
 /* --- for transports --- */
 
 struct call_wire {
+    void (*send_headers)(struct call *c);
     enum call_room (*send)(struct call *c, const ProtobufCMessage *m);
     void (*finish)(struct call *c, const struct call_status *status);
     void (*release)(struct call *c); /* the handler takes messages again */

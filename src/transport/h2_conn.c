@@ -429,7 +429,15 @@ static size_t response_headers(const struct grpc_call *g, struct h2_header *out)
 
 static int send_headers(struct grpc_call *g) {
     struct h2_header headers[MAX_REPLY_HEADERS];
-    return h2_respond(&g->stream, headers, response_headers(g, headers), false);
+    return g->stream.responded ? 0
+                               : h2_respond(&g->stream, headers, response_headers(g, headers), false);
+}
+
+static void wire_send_headers(struct call *c) {
+    struct grpc_call *g = of_call(c);
+    if (send_headers(g) < 0)
+        h2_reset(&g->stream);
+    conn_dirty(g->conn->conn);
 }
 
 /* Puts prefix and message behind what is queued. */
@@ -464,7 +472,7 @@ static enum call_room wire_send(struct call *c, const ProtobufCMessage *m) {
     struct err e;
     size_t n = protobuf_c_message_get_packed_size(m);
     bool gzip = g->reply_gzip && n >= GZIP_WORTH_BYTES;
-    int r = g->stream.responded ? 0 : send_headers(g);
+    int r = send_headers(g);
     if (r == 0)
         r = gzip ? queue_gzip(g, m, n) : queue_plain(g, m, n);
     if (r < 0) {
@@ -537,7 +545,7 @@ static void wire_finish(struct call *c, const struct call_status *status) {
         h2_reset(&g->stream);
 }
 
-static const struct call_wire wire = {wire_send, wire_finish, wire_release};
+static const struct call_wire wire = {wire_send_headers, wire_send, wire_finish, wire_release};
 
 static size_t on_pull(struct h2_stream *s, uint8_t *out, size_t cap) {
     struct grpc_call *g = of_stream(s);
