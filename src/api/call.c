@@ -141,7 +141,8 @@ static int find_method(struct call *c, struct err *e) {
         return err_set(e, ERR_SHUTTING_DOWN, "the daemon is stopping");
     if (c->method && c->method->handler)
         return 0;
-    return err_set(e, ERR_UNIMPLEMENTED, c->method ? "%.*s is not built yet" : "there is no method %.*s",
+    return err_set(e, ERR_UNIMPLEMENTED,
+                   c->method ? "%.*s is not built yet" : "there is no method %.*s",
                    (int)MIN(c->path.n, (size_t)160), c->path.p);
 }
 
@@ -184,8 +185,8 @@ void call_half_close(struct call *c) {
         return;
     }
     if (!c->request) {
-        err_set(&e, ERR_UNIMPLEMENTED, "%.*s takes one request, none came",
-                (int)c->method->path.n, c->method->path.p);
+        err_set(&e, ERR_UNIMPLEMENTED, "%.*s takes one request, none came", (int)c->method->path.n,
+                c->method->path.p);
         call_fail(c, &e);
         return;
     }

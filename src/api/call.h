@@ -66,7 +66,7 @@ struct call_detail {
 struct call_status {
     enum grpc_code code;
     struct str message;
-    const struct err *err; /* our own failure, shown as ErrorInfo and BadRequest; NULL if not ours */
+    const struct err *err; /* a failure of ours: shown as ErrorInfo and BadRequest */
     const struct call_detail *details;
     size_t n_details;
 };

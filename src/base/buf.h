@@ -11,8 +11,8 @@
 
 struct buf {
     uint8_t *block;
-    size_t head;     /* first byte not yet consumed */
-    size_t tail;     /* one past the last byte */
+    size_t head; /* first byte not yet consumed */
+    size_t tail; /* one past the last byte */
     size_t cap;
     size_t max_bytes;
 };
@@ -20,9 +20,15 @@ struct buf {
 void buf_init(struct buf *b, size_t max_bytes);
 void buf_done(struct buf *b);
 
-static inline size_t buf_len(const struct buf *b) { return b->tail - b->head; }
-static inline uint8_t *buf_data(const struct buf *b) { return b->block + b->head; }
-static inline size_t buf_room(const struct buf *b) { return b->max_bytes - buf_len(b); }
+static inline size_t buf_len(const struct buf *b) {
+    return b->tail - b->head;
+}
+static inline uint8_t *buf_data(const struct buf *b) {
+    return b->block + b->head;
+}
+static inline size_t buf_room(const struct buf *b) {
+    return b->max_bytes - buf_len(b);
+}
 
 /* Makes room for n bytes at the tail and returns where to write them; buf_commit then counts them.
  * -ENOBUFS over the maximum, -ENOMEM. */

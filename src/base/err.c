@@ -6,10 +6,10 @@
 
 const struct err_face *err_face(enum err_code code) {
     switch (code) { /* a number used twice does not compile */
-#define ERR(n, num, g, h, r, m)                                                        \
-    case num: {                                                                        \
-        static const struct err_face face = {#n, num, GRPC_##g, h, RETRY_##r, m};      \
-        return &face;                                                                  \
+#define ERR(n, num, g, h, r, m)                                                   \
+    case num: {                                                                   \
+        static const struct err_face face = {#n, num, GRPC_##g, h, RETRY_##r, m}; \
+        return &face;                                                             \
     }
 #include "base/errors.def"
 #undef ERR
@@ -26,9 +26,22 @@ const char *err_retry_name(enum err_retry retry) {
 
 const char *grpc_code_name(enum grpc_code code) {
     static const char *const names[] = {
-        "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND",
-        "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
-        "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS",
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
         "UNAUTHENTICATED",
     };
     return code < COUNT_OF(names) ? names[code] : "UNKNOWN";

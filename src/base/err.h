@@ -51,8 +51,8 @@ struct err_face {
 
 struct err {
     enum err_code code;
-    int sys;         /* errno behind it, 0 if none */
-    char field[96];  /* the request field at fault, empty if none */
+    int sys;        /* errno behind it, 0 if none */
+    char field[96]; /* the request field at fault, empty if none */
     char text[240];
 };
 

@@ -75,7 +75,8 @@ static void put_time(struct log_line *l) {
         logger.stamp_second = now.tv_sec;
     }
     unsigned ms = (unsigned)(now.tv_nsec / 1000000);
-    char tail[] = {'.', (char)('0' + ms / 100), (char)('0' + ms / 10 % 10), (char)('0' + ms % 10), 'Z'};
+    char tail[] = {'.', (char)('0' + ms / 100), (char)('0' + ms / 10 % 10), (char)('0' + ms % 10),
+                   'Z'};
     put(l, logger.stamp, STAMP_BYTES);
     put(l, tail, sizeof tail);
 }
@@ -87,7 +88,8 @@ static bool make_room(void) {
 }
 
 bool log_begin(struct log_line *l, enum log_level level, const char *msg) {
-    static const char *const names[] = {" level=debug", " level=info", " level=warn", " level=error"};
+    static const char *const names[] = {" level=debug", " level=info", " level=warn",
+                                        " level=error"};
     if (!log_is_on(level))
         return false;
     if (!make_room()) {

@@ -72,8 +72,8 @@ static int set_pair(struct config *c, const char *pair, struct err *e) {
     return config_set(c, name, rest, e);
 }
 
-static int set_option(struct config *c, int which, const char *name, const char *value, bool in_file,
-                      struct err *e) {
+static int set_option(struct config *c, int which, const char *name, const char *value,
+                      bool in_file, struct err *e) {
     if (which == OPT_CONFIG)
         return in_file ? config_read(c, value, e) : 0;
     if (in_file)

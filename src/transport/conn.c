@@ -73,8 +73,9 @@ static void on_drained(struct stream *stream) {
 
 /* Someone speaks HTTP/1.1: say so in a way curl and browsers show. */
 static void refuse_http1(struct conn *c) {
-    static const char body[] = "{\"code\":\"UNIMPLEMENTED\",\"message\":\"this daemon speaks gRPC, over "
-                               "HTTP/2 by prior knowledge\"}\n";
+    static const char body[] =
+        "{\"code\":\"UNIMPLEMENTED\",\"message\":\"this daemon speaks gRPC, over "
+        "HTTP/2 by prior knowledge\"}\n";
     char *block = (char *)stream_block(&c->stream);
     int n = block ? snprintf(block, STREAM_BLOCK_BYTES,
                              "HTTP/1.1 505 HTTP Version Not Supported\r\n"
@@ -172,7 +173,8 @@ static void accepted(struct conn *c) {
         return;
     }
     c->heard_us = clock_us();
-    deadline_set(&s->deadlines, &c->timer, c->heard_us + server_limit(s, LIMIT_CONNECTION_FIRST_BYTES) * 1000);
+    deadline_set(&s->deadlines, &c->timer,
+                 c->heard_us + server_limit(s, LIMIT_CONNECTION_FIRST_BYTES) * 1000);
     if (stream_read_start(&c->stream) < 0)
         conn_close(c);
 }

@@ -39,8 +39,8 @@ struct grpc_call {
     struct grpc_reader reader;
     struct arena message; /* of a streamed request: emptied after each */
     struct buf out;
-    struct buf backlog;       /* body that came while the handler held the call */
-    size_t unfinished_bytes;  /* our share of the connection's */
+    struct buf backlog;      /* body that came while the handler held the call */
+    size_t unfinished_bytes; /* our share of the connection's */
     struct str method;
     bool body_ended;
     bool body_gzip;
@@ -75,7 +75,8 @@ static struct grpc_call *call_make(struct server *s) {
         return container_of(spare, struct grpc_call, in_conn);
     }
     struct grpc_call *g = calloc(1, sizeof *g);
-    if (g && arena_init(&g->call.arena, ARENA_FIRST_BYTES, server_limit(s, LIMIT_MESSAGE_DECODED)) < 0) {
+    if (g &&
+        arena_init(&g->call.arena, ARENA_FIRST_BYTES, server_limit(s, LIMIT_MESSAGE_DECODED)) < 0) {
         free(g);
         return NULL;
     }
@@ -123,7 +124,10 @@ static struct h2_stream *on_open(void *user) {
     struct arena arena = g->call.arena;
     struct buf out = g->out;
     *g = (struct grpc_call){.conn = h, .out = out};
-    g->call = (struct call){.api = s->api, .wire = &wire, .peer = &h->conn->peer, .arena = arena,
+    g->call = (struct call){.api = s->api,
+                            .wire = &wire,
+                            .peer = &h->conn->peer,
+                            .arena = arena,
                             .began_us = clock_us()};
     list_init(&g->in_thirsty);
     list_push_back(&h->calls, &g->in_conn);
@@ -205,7 +209,8 @@ static int parse_encodings(struct grpc_call *g, struct err *e) {
     if (encoding.p && str_is(encoding, STR("gzip")))
         g->body_gzip = true;
     else if (encoding.p && !str_is(encoding, STR("identity")))
-        return err_set(e, ERR_UNIMPLEMENTED, "grpc-encoding \"%.*s\": identity and gzip are understood",
+        return err_set(e, ERR_UNIMPLEMENTED,
+                       "grpc-encoding \"%.*s\": identity and gzip are understood",
                        (int)MIN(encoding.n, (size_t)40), encoding.p);
     g->reply_gzip = g->body_gzip && accept.p && list_has(accept, STR("gzip"));
     return 0;
@@ -215,7 +220,8 @@ static int parse_headers(struct grpc_call *g, struct err *e) {
     struct call *c = &g->call;
     uint64_t timeout_us;
     if (g->stream.headers_too_large)
-        return err_set(e, ERR_HEADERS_TOO_LARGE, "the request's headers exceed %zu bytes or 128 fields",
+        return err_set(e, ERR_HEADERS_TOO_LARGE,
+                       "the request's headers exceed %zu bytes or 128 fields",
                        limit_of(g, LIMIT_HEADERS_BLOCK));
     struct str timeout = call_header(c, STR("grpc-timeout"));
     if (timeout.p && grpc_parse_timeout(timeout, &timeout_us) < 0)
@@ -289,7 +295,8 @@ static int take_message(struct grpc_call *g, const struct grpc_frame *frame, str
     if (!frame->compressed)
         return decode(g, frame->bytes, frame->n, e);
     if (!g->body_gzip)
-        return err_set(e, ERR_MALFORMED, "a message is marked compressed, but grpc-encoding is not set");
+        return err_set(e, ERR_MALFORMED,
+                       "a message is marked compressed, but grpc-encoding is not set");
     struct buf plain;
     buf_init(&plain, server_limit(s, LIMIT_MESSAGE_INBOUND));
     int r = gzip_inflate(s->gzip, frame->bytes, frame->n, &plain);
@@ -429,8 +436,9 @@ static size_t response_headers(const struct grpc_call *g, struct h2_header *out)
 
 static int send_headers(struct grpc_call *g) {
     struct h2_header headers[MAX_REPLY_HEADERS];
-    return g->stream.responded ? 0
-                               : h2_respond(&g->stream, headers, response_headers(g, headers), false);
+    return g->stream.responded
+               ? 0
+               : h2_respond(&g->stream, headers, response_headers(g, headers), false);
 }
 
 static void wire_send_headers(struct call *c) {
@@ -463,7 +471,8 @@ static int queue_gzip(struct grpc_call *g, const ProtobufCMessage *m, size_t n) 
     protobuf_c_message_pack(m, plain);
     r = gzip_deflate(server_of(g)->gzip, plain, n, &g->out);
     if (r == 0)
-        grpc_put_prefix(buf_data(&g->out) + start, true, buf_len(&g->out) - start - GRPC_PREFIX_BYTES);
+        grpc_put_prefix(buf_data(&g->out) + start, true,
+                        buf_len(&g->out) - start - GRPC_PREFIX_BYTES);
     return r;
 }
 
@@ -646,7 +655,8 @@ static void conn_gone(struct conn *c) {
     c->state = NULL;
 }
 
-static const struct conn_protocol protocol = {conn_bytes, conn_pull, conn_timer, conn_drain, conn_gone};
+static const struct conn_protocol protocol = {conn_bytes, conn_pull, conn_timer, conn_drain,
+                                              conn_gone};
 
 int h2_conn_start(struct conn *c) {
     struct server *s = c->server;
@@ -669,6 +679,7 @@ int h2_conn_start(struct conn *c) {
     }
     c->state = h;
     c->protocol = &protocol;
-    deadline_set(&s->deadlines, &c->timer, clock_us() + server_limit(s, LIMIT_KEEPALIVE_INTERVAL) * 1000);
+    deadline_set(&s->deadlines, &c->timer,
+                 clock_us() + server_limit(s, LIMIT_KEEPALIVE_INTERVAL) * 1000);
     return 0;
 }

@@ -26,8 +26,7 @@ static void on_before_sleep(uv_prepare_t *handle) {
     log_flush();
 }
 
-int server_init(struct server *s, uv_loop_t *loop, struct api *api,
-                const struct limits *limits) {
+int server_init(struct server *s, uv_loop_t *loop, struct api *api, const struct limits *limits) {
     *s = (struct server){.loop = loop, .api = api, .limits = limits};
     list_init(&s->conns);
     list_init(&s->dirty);

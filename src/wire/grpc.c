@@ -2,7 +2,8 @@
 
 #include <errno.h>
 
-#define STATUS_MAX_BYTES ((size_t)8 * 1024) /* of a details trailer; peers cap header blocks near it */
+#define STATUS_MAX_BYTES \
+    ((size_t)8 * 1024) /* of a details trailer; peers cap header blocks near it */
 
 void grpc_reader_init(struct grpc_reader *r, size_t max_message_bytes) {
     r->max_message_bytes = max_message_bytes;
@@ -173,10 +174,12 @@ static size_t error_info(const struct err_face *face, struct arena *arena,
     r |= put_str(&info, 1, face->name) | put_str(&info, 2, "berm");
     r |= put_bytes(&info, 3, buf_data(&entry), buf_len(&entry));
     buf_done(&entry);
-    return detail_take(&info, r, STR("type.googleapis.com/google.rpc.ErrorInfo"), arena, ret_detail);
+    return detail_take(&info, r, STR("type.googleapis.com/google.rpc.ErrorInfo"), arena,
+                       ret_detail);
 }
 
-static size_t bad_request(const struct err *e, struct arena *arena, struct grpc_detail *ret_detail) {
+static size_t bad_request(const struct err *e, struct arena *arena,
+                          struct grpc_detail *ret_detail) {
     struct buf request, violation;
     buf_init(&request, STATUS_MAX_BYTES);
     buf_init(&violation, STATUS_MAX_BYTES);

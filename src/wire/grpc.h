@@ -20,7 +20,13 @@ struct grpc_reader {
     size_t max_message_bytes; /* of the message itself, compressed or not */
 };
 
-enum grpc_read { GRPC_READ_MORE, GRPC_READ_MESSAGE, GRPC_READ_TOO_LARGE, GRPC_READ_BAD, GRPC_READ_NO_MEMORY };
+enum grpc_read {
+    GRPC_READ_MORE,
+    GRPC_READ_MESSAGE,
+    GRPC_READ_TOO_LARGE,
+    GRPC_READ_BAD,
+    GRPC_READ_NO_MEMORY
+};
 
 struct grpc_frame {
     const uint8_t *bytes; /* valid until the next call on the reader */

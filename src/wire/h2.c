@@ -75,12 +75,14 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 }
 
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
-                     size_t name_n, const uint8_t *value, size_t value_n, uint8_t flags, void *user) {
+                     size_t name_n, const uint8_t *value, size_t value_n, uint8_t flags,
+                     void *user) {
     (void)session;
     (void)flags;
     struct h2 *h = user;
     struct h2_stream *s = stream_of(h, frame->hd.stream_id);
-    if (!s || frame->headers.cat != NGHTTP2_HCAT_REQUEST) /* trailers of a request say nothing to us */
+    if (!s ||
+        frame->headers.cat != NGHTTP2_HCAT_REQUEST) /* trailers of a request say nothing to us */
         return 0;
     s->header_bytes += name_n + value_n;
     if (s->header_bytes > h->max_header_bytes || ++s->n_headers > MAX_HEADERS_PER_BLOCK) {
@@ -134,7 +136,8 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     }
 }
 
-static int on_bad_frame(nghttp2_session *session, const nghttp2_frame *frame, int code, void *user) {
+static int on_bad_frame(nghttp2_session *session, const nghttp2_frame *frame, int code,
+                        void *user) {
     (void)session;
     (void)frame;
     (void)code;
@@ -142,8 +145,8 @@ static int on_bad_frame(nghttp2_session *session, const nghttp2_frame *frame, in
     return 0;
 }
 
-static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes, size_t n,
-                   void *user) {
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes,
+                   size_t n, void *user) {
     (void)flags;
     struct h2 *h = user;
     struct h2_stream *s = stream_of(h, id);
@@ -209,7 +212,9 @@ static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, 
     nghttp2_nv nv[MAX_HEADERS_PER_BLOCK];
     size_t count = to_nv(s->trailers, s->n_trailers, nv, COUNT_OF(nv));
     *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
-    return nghttp2_submit_trailer(session, id, nv, count) == 0 ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    return nghttp2_submit_trailer(session, id, nv, count) == 0
+               ? 0
+               : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
 int h2_respond(struct h2_stream *s, const struct h2_header *headers, size_t n, bool end) {

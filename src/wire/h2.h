@@ -30,14 +30,14 @@ struct h2_stream {
     int32_t id;
     unsigned n_headers;
     size_t header_bytes;
-    size_t unconsumed_bytes;  /* of the body, still counted against the peer's window */
+    size_t unconsumed_bytes; /* of the body, still counted against the peer's window */
     const struct h2_header *trailers;
     size_t n_trailers;
     bool headers_too_large;
-    bool request_ended;       /* the peer sends no more */
+    bool request_ended; /* the peer sends no more */
     bool responded;
-    bool finished;            /* trailers are set or the response ended with its headers */
-    bool waiting;             /* on_pull had nothing; h2_resume wakes it */
+    bool finished; /* trailers are set or the response ended with its headers */
+    bool waiting;  /* on_pull had nothing; h2_resume wakes it */
 };
 
 struct h2_events {
@@ -59,8 +59,8 @@ struct h2_limits {
     uint32_t max_header_bytes;
 };
 
-MUST_USE int h2_new(struct h2 **ret_h2, const struct h2_events *events, const struct h2_limits *limits,
-                    void *user);
+MUST_USE int h2_new(struct h2 **ret_h2, const struct h2_events *events,
+                    const struct h2_limits *limits, void *user);
 void h2_free(struct h2 *h);
 
 /* Bytes from the peer. Negative: the connection is over once h2_pull has given what is left. */

@@ -123,8 +123,8 @@ static enum wire_type wire_type_of(ProtobufCType type) {
 /* A repeated number may come packed or one by one, whatever the schema says. */
 static bool wire_type_fits(const ProtobufCFieldDescriptor *field, enum wire_type wire) {
     enum wire_type own = wire_type_of(field->type);
-    return wire == own || (wire == WIRE_BYTES && own != WIRE_BYTES &&
-                           field->label == PROTOBUF_C_LABEL_REPEATED);
+    return wire == own ||
+           (wire == WIRE_BYTES && own != WIRE_BYTES && field->label == PROTOBUF_C_LABEL_REPEATED);
 }
 
 static bool seen_before(struct level *l) {
@@ -168,8 +168,7 @@ static int check_bytes(struct level *l, struct cursor c, struct err *e) {
         return fail(l, e, "the message is given twice");
     if (l->depth + 1 > PB_MAX_DEPTH)
         return fail(l, e, "messages are nested too deep");
-    struct level below = {
-        .up = l, .type = l->field->descriptor, .whole = c, .depth = l->depth + 1};
+    struct level below = {.up = l, .type = l->field->descriptor, .whole = c, .depth = l->depth + 1};
     return check_message(&below, e);
 }
 
