@@ -51,17 +51,20 @@ void conn_dirty(struct conn *c) {
 void conn_flush(struct conn *c) {
     if (stream_is_busy(&c->stream))
         return; /* on_drained comes back here */
+    bool more = false;
     uint8_t *block = stream_block(&c->stream);
-    size_t n = block && c->protocol ? c->protocol->pull(c, block, STREAM_BLOCK_BYTES) : 0;
+    size_t n = block && c->protocol ? c->protocol->pull(c, block, STREAM_BLOCK_BYTES, &more) : 0;
     if (c->stream.closing)
         return; /* the protocol gave up */
     if (!block || stream_send(&c->stream, n) < 0) {
         conn_close(c);
         return;
     }
-    if (n == STREAM_BLOCK_BYTES && !stream_is_busy(&c->stream))
+    if (stream_is_busy(&c->stream))
+        return;
+    if (more)
         conn_dirty(c);
-    else if (c->closing && n < STREAM_BLOCK_BYTES && !stream_is_busy(&c->stream))
+    else if (c->closing)
         conn_close(c);
 }
 

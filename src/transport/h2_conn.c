@@ -556,11 +556,12 @@ static void wire_finish(struct call *c, const struct call_status *status) {
 
 static const struct call_wire wire = {wire_send_headers, wire_send, wire_finish, wire_release};
 
-static size_t on_pull(struct h2_stream *s, uint8_t *out, size_t cap) {
+static size_t on_body_left(struct h2_stream *s) {
+    return buf_len(&of_stream(s)->out);
+}
+
+static void on_pull(struct h2_stream *s, uint8_t *out, size_t n) {
     struct grpc_call *g = of_stream(s);
-    size_t n = MIN(cap, buf_len(&g->out));
-    if (n == 0)
-        return 0;
     memcpy(out, buf_data(&g->out), n);
     buf_consume(&g->out, n);
     if (g->full && buf_len(&g->out) < CALL_LOW_BYTES) {
@@ -568,7 +569,6 @@ static size_t on_pull(struct h2_stream *s, uint8_t *out, size_t cap) {
         list_remove(&g->in_thirsty);
         list_push_back(&g->conn->thirsty, &g->in_thirsty);
     }
-    return n;
 }
 
 static const struct h2_events h2_events = {
@@ -577,6 +577,7 @@ static const struct h2_events h2_events = {
     .on_request = on_request,
     .on_body = on_body,
     .on_body_end = on_body_end,
+    .on_body_left = on_body_left,
     .on_pull = on_pull,
     .on_close = on_close,
 };
@@ -593,21 +594,21 @@ static void conn_bytes(struct conn *c, const uint8_t *bytes, size_t n) {
 }
 
 /* Handlers that wait for room are woken between pulls, never inside one. */
-static size_t conn_pull(struct conn *c, uint8_t *out, size_t cap) {
+static size_t conn_pull(struct conn *c, uint8_t *out, size_t cap, bool *ret_more) {
     struct h2_conn *h = c->state;
     size_t used = 0;
-    bool woke = true;
-    while (woke && used < cap) {
-        ssize_t n = h2_pull(h->h2, out + used, cap - used);
+    do {
+        ssize_t n = h2_pull(h->h2, out + used, cap - used, ret_more);
         if (n < 0) {
             conn_close(c);
             return 0;
         }
         used += (size_t)n;
-        woke = !list_is_empty(&h->thirsty);
+        if (list_is_empty(&h->thirsty))
+            break;
         for (struct list *node; (node = list_pop_front(&h->thirsty));)
             call_wake(&container_of(node, struct grpc_call, in_thirsty)->call);
-    }
+    } while (!*ret_more);
     if (h2_is_done(h->h2))
         c->closing = true;
     return used;

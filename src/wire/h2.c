@@ -6,6 +6,7 @@
 #include "base/clock.h"
 
 #define MAX_HEADERS_PER_BLOCK 128
+#define FRAME_HEAD_BYTES ((size_t)9)
 /* Work-free frames a peer may send on credit, and what earns the credit back. An honest client sends
  * at most a window update or two for each data frame it gets, and a ping now and then. */
 #define BUDGET_FRAMES 1000
@@ -26,6 +27,9 @@ struct h2 {
     uint32_t max_header_bytes;
     const uint8_t *chunk; /* serialized by nghttp2 and not yet given out; nghttp2's memory */
     size_t chunk_n;
+    uint8_t *out; /* during h2_pull: where the next byte goes */
+    uint8_t *out_end;
+    bool out_full; /* a data frame waits for a larger rest of the block */
     int64_t budget;
     uint64_t budget_us; /* when it was last topped up */
     bool sent_away;
@@ -198,13 +202,18 @@ static size_t to_nv(const struct h2_header *headers, size_t n, nghttp2_nv *out, 
     return n;
 }
 
+/* How much of the body the next frame takes; on_send_body copies it. Trailers must be submitted here:
+ * any earlier and they would overtake the data. */
 static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, size_t cap,
                             uint32_t *flags, nghttp2_data_source *source, void *user) {
+    (void)out;
     struct h2 *h = user;
     struct h2_stream *s = source->ptr;
-    size_t n = h->events->on_pull(s, out, cap);
-    if (n > 0)
+    size_t n = MIN(h->events->on_body_left(s), cap);
+    if (n > 0) {
+        *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
         return (ssize_t)n;
+    }
     if (!s->finished) {
         s->waiting = true;
         return NGHTTP2_ERR_DEFERRED;
@@ -215,6 +224,22 @@ static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, 
     return nghttp2_submit_trailer(session, id, nv, count) == 0
                ? 0
                : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+}
+
+/* Frame header and bytes straight into the caller's block: nghttp2 would copy them once more. */
+static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
+                        size_t n, nghttp2_data_source *source, void *user) {
+    (void)session;
+    (void)frame;
+    struct h2 *h = user;
+    if ((size_t)(h->out_end - h->out) < FRAME_HEAD_BYTES + n) {
+        h->out_full = true;
+        return NGHTTP2_ERR_WOULDBLOCK;
+    }
+    memcpy(h->out, head, FRAME_HEAD_BYTES);
+    h->events->on_pull(source->ptr, h->out + FRAME_HEAD_BYTES, n);
+    h->out += FRAME_HEAD_BYTES + n;
+    return 0;
 }
 
 int h2_respond(struct h2_stream *s, const struct h2_header *headers, size_t n, bool end) {
@@ -263,6 +288,7 @@ static int session_new(struct h2 *h, const nghttp2_option *option) {
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
+    nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_body);
     int r = nghttp2_session_server_new2(&h->session, callbacks, h, option);
     nghttp2_session_callbacks_del(callbacks);
     return r == 0 ? 0 : -ENOMEM;
@@ -319,9 +345,11 @@ int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n) {
     return r < 0 || h->sent_away ? -EPROTO : 0;
 }
 
-ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap) {
-    size_t used = 0;
-    while (used < cap) {
+ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, bool *ret_more) {
+    h->out = out;
+    h->out_end = out + cap;
+    h->out_full = false;
+    while (h->out < h->out_end) {
         if (h->chunk_n == 0) {
             ssize_t n = nghttp2_session_mem_send(h->session, &h->chunk);
             if (n < 0)
@@ -330,13 +358,14 @@ ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap) {
                 break;
             h->chunk_n = (size_t)n;
         }
-        size_t n = MIN(h->chunk_n, cap - used);
-        memcpy(out + used, h->chunk, n);
-        used += n;
+        size_t n = MIN(h->chunk_n, (size_t)(h->out_end - h->out));
+        memcpy(h->out, h->chunk, n);
+        h->out += n;
         h->chunk += n;
         h->chunk_n -= n;
     }
-    return (ssize_t)used;
+    *ret_more = h->out_full || h->out == h->out_end;
+    return h->out - out;
 }
 
 bool h2_is_done(const struct h2 *h) {

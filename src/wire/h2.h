@@ -47,8 +47,10 @@ struct h2_events {
     void (*on_request)(struct h2_stream *s); /* all headers are in */
     void (*on_body)(struct h2_stream *s, const uint8_t *bytes, size_t n);
     void (*on_body_end)(struct h2_stream *s);
-    /* Copies up to cap bytes of the response; 0 = nothing now. */
-    size_t (*on_pull)(struct h2_stream *s, uint8_t *out, size_t cap);
+    /* Bytes of the response that can be sent now. */
+    size_t (*on_body_left)(struct h2_stream *s);
+    /* Copies the first n of them and forgets them. */
+    void (*on_pull)(struct h2_stream *s, uint8_t *out, size_t n);
     void (*on_close)(struct h2_stream *s);
 };
 
@@ -65,8 +67,10 @@ void h2_free(struct h2 *h);
 
 /* Bytes from the peer. Negative: the connection is over once h2_pull has given what is left. */
 MUST_USE int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n);
-/* Fills `out`; less than cap means there is nothing more now. Negative: the connection is over. */
-MUST_USE ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap);
+/* Fills `out`, at least H2_PULL_BYTES large, and says whether there is more than fits. Negative: the
+ * connection is over. */
+#define H2_PULL_BYTES ((size_t)9 + 16384)
+MUST_USE ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, bool *ret_more);
 /* Nothing will ever be read or written again. */
 bool h2_is_done(const struct h2 *h);
 

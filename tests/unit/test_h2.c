@@ -74,12 +74,13 @@ static void on_body_end(struct h2_stream *s) {
         answer(s);
 }
 
-static size_t on_pull(struct h2_stream *s, uint8_t *out, size_t cap) {
-    struct request *r = of(s);
-    size_t n = r->left ? MIN(strlen(r->left), cap) : 0;
-    memcpy(out, r->left ? r->left : "", n);
-    r->left = r->left ? r->left + n : NULL;
-    return n;
+static size_t on_body_left(struct h2_stream *s) {
+    return of(s)->left ? strlen(of(s)->left) : 0;
+}
+
+static void on_pull(struct h2_stream *s, uint8_t *out, size_t n) {
+    memcpy(out, of(s)->left, n);
+    of(s)->left += n;
 }
 
 static void on_close(struct h2_stream *s) {
@@ -88,8 +89,8 @@ static void on_close(struct h2_stream *s) {
     current->open--;
 }
 
-static const struct h2_events events = {on_open,     on_header, on_request, on_body,
-                                        on_body_end, on_pull,   on_close};
+static const struct h2_events events = {on_open,     on_header,    on_request, on_body,
+                                        on_body_end, on_body_left, on_pull,    on_close};
 
 static int client_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user) {
     (void)session;
@@ -156,11 +157,12 @@ static int exchange(struct pair *p) {
     int fed = 0;
     for (bool moved = true; moved;) {
         const uint8_t *out;
-        uint8_t in[777]; /* an odd size, so that frames are cut */
+        uint8_t in[H2_PULL_BYTES + 77]; /* an odd size, so that frames are cut */
+        bool more;
         moved = false;
         for (ssize_t n; (n = nghttp2_session_mem_send(p->client, &out)) > 0; moved = true)
             fed = h2_feed(p->server, out, (size_t)n);
-        for (ssize_t n; (n = h2_pull(p->server, in, sizeof in)) > 0; moved = true)
+        for (ssize_t n; (n = h2_pull(p->server, in, sizeof in, &more)) > 0; moved = true)
             if (nghttp2_session_mem_recv(p->client, in, (size_t)n) < 0)
                 return fed;
     }
