@@ -54,6 +54,7 @@ static int fill(struct err *e, enum err_code code, int sys, const char *field, c
     assert(code != ERR_NONE);
     e->code = code;
     e->sys = sys;
+    e->limit = e->about = NULL;
     snprintf(e->field, sizeof e->field, "%s", field);
     int n = vsnprintf(e->text, sizeof e->text, fmt, args);
     if (sys != 0 && n >= 0 && (size_t)n < sizeof e->text)
@@ -83,6 +84,23 @@ int err_sys(struct err *e, enum err_code code, int sys, const char *fmt, ...) {
     int r = fill(e, code, sys, "", fmt, args);
     va_end(args);
     return r;
+}
+
+int err_limit(struct err *e, enum err_code code, enum limit_id limit, int64_t value,
+              const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    int r = fill(e, code, 0, "", fmt, args);
+    va_end(args);
+    e->limit = limit_table[limit].name;
+    e->limit_value = value;
+    return r;
+}
+
+int err_about(struct err *e, const char *key, const char *id) {
+    e->about = key;
+    snprintf(e->about_id, sizeof e->about_id, "%s", id);
+    return -(int)e->code;
 }
 
 int err_wrap(struct err *e, const char *fmt, ...) {

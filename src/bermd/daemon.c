@@ -130,6 +130,8 @@ static void close_all(struct daemon *d) {
     server_close(&d->server);
     for (size_t i = 0; i < COUNT_OF(d->signals); i++)
         uv_close((uv_handle_t *)&d->signals[i], NULL);
+    signal(SIGTERM, SIG_IGN); /* one that comes now asks for what is done already */
+    signal(SIGINT, SIG_IGN);
 }
 
 static void on_drained(struct server *s) {

@@ -9,9 +9,7 @@
 #include "wire/h2.h"
 #include "wire/pb.h"
 
-#define CALL_HIGH_BYTES ((size_t)256 * 1024) /* call_send answers FULL from here on */
-#define CALL_LOW_BYTES ((size_t)128 * 1024)  /* on_room comes below this */
-#define CALL_OUT_BYTES ((size_t)64 << 20)    /* one message of any size may follow the high mark */
+#define CALL_OUT_BYTES ((size_t)64 << 20) /* past call.unread one message of any size may come */
 #define ARENA_FIRST_BYTES ((size_t)4096)
 #define STREAM_WINDOW_BYTES (1u << 20)
 #define CONNECTION_WINDOW_BYTES (4u << 20)
@@ -61,6 +59,13 @@ static struct server *server_of(const struct grpc_call *g) {
 
 static size_t limit_of(const struct grpc_call *g, enum limit_id id) {
     return server_limit(server_of(g), id);
+}
+
+static int over_limit(const struct grpc_call *g, struct err *e, enum err_code code,
+                      enum limit_id id, const char *what) {
+    size_t value = limit_of(g, id);
+    return err_limit(e, code, id, (int64_t)value, "%s exceeds %s, %zu", what, limit_table[id].name,
+                     value);
 }
 
 /* --- calls come from a pool, so that a small one costs no trip to the allocator --- */
@@ -220,9 +225,8 @@ static int parse_headers(struct grpc_call *g, struct err *e) {
     struct call *c = &g->call;
     uint64_t timeout_us;
     if (g->stream.headers_too_large)
-        return err_set(e, ERR_HEADERS_TOO_LARGE,
-                       "the request's headers exceed %zu bytes or 128 fields",
-                       limit_of(g, LIMIT_HEADERS_BLOCK));
+        return over_limit(g, e, ERR_HEADERS_TOO_LARGE, LIMIT_HEADERS_BLOCK,
+                          "the request's headers, in bytes or fields,");
     struct str timeout = call_header(c, STR("grpc-timeout"));
     if (timeout.p && grpc_parse_timeout(timeout, &timeout_us) < 0)
         return err_set(e, ERR_MALFORMED, "grpc-timeout \"%.*s\" is not digits and a unit",
@@ -301,8 +305,7 @@ static int take_message(struct grpc_call *g, const struct grpc_frame *frame, str
     buf_init(&plain, server_limit(s, LIMIT_MESSAGE_INBOUND));
     int r = gzip_inflate(s->gzip, frame->bytes, frame->n, &plain);
     if (r == -ENOBUFS)
-        r = err_set(e, ERR_MESSAGE_TOO_LARGE, "a message inflates beyond %zu bytes",
-                    server_limit(s, LIMIT_MESSAGE_INBOUND));
+        r = over_limit(g, e, ERR_MESSAGE_TOO_LARGE, LIMIT_MESSAGE_INBOUND, "an inflated message");
     else if (r < 0)
         r = err_set(e, ERR_MALFORMED, "a message is not valid gzip");
     else
@@ -311,11 +314,9 @@ static int take_message(struct grpc_call *g, const struct grpc_frame *frame, str
     return r;
 }
 
-static int read_failed(struct grpc_call *g, enum grpc_read what, const struct grpc_frame *frame,
-                       struct err *e) {
+static int read_failed(struct grpc_call *g, enum grpc_read what, struct err *e) {
     if (what == GRPC_READ_TOO_LARGE)
-        return err_set(e, ERR_MESSAGE_TOO_LARGE, "a message of %zu bytes exceeds the limit of %zu",
-                       frame->n, limit_of(g, LIMIT_MESSAGE_INBOUND));
+        return over_limit(g, e, ERR_MESSAGE_TOO_LARGE, LIMIT_MESSAGE_INBOUND, "a message");
     if (what == GRPC_READ_BAD)
         return err_set(e, ERR_MALFORMED, "a message prefix is not valid");
     return err_set(e, ERR_LIMIT_REACHED, "out of memory");
@@ -340,7 +341,6 @@ static void drop_request(struct grpc_call *g) {
  * then nothing is left to read. Returns where it stopped. */
 static const uint8_t *read_body(struct grpc_call *g, const uint8_t *at, const uint8_t *end) {
     struct h2_conn *h = g->conn;
-    size_t max_unfinished = limit_of(g, LIMIT_CONNECTION_UNFINISHED);
     struct grpc_frame frame;
     struct err e;
     g->reading = true;
@@ -348,15 +348,14 @@ static const uint8_t *read_body(struct grpc_call *g, const uint8_t *at, const ui
         enum grpc_read what = grpc_reader_next(&g->reader, &at, end, &frame);
         if (what == GRPC_READ_MORE)
             break;
-        int r = what == GRPC_READ_MESSAGE ? take_message(g, &frame, &e)
-                                          : read_failed(g, what, &frame, &e);
+        int r = what == GRPC_READ_MESSAGE ? take_message(g, &frame, &e) : read_failed(g, what, &e);
         if (r < 0)
             call_fail(&g->call, &e);
     }
     count_unfinished(g);
-    if (h->unfinished_bytes > max_unfinished) {
-        err_set(&e, ERR_LIMIT_REACHED, "the connection's unfinished messages exceed %zu bytes",
-                max_unfinished);
+    if (h->unfinished_bytes > limit_of(g, LIMIT_CONNECTION_UNFINISHED)) {
+        over_limit(g, &e, ERR_LIMIT_REACHED, LIMIT_CONNECTION_UNFINISHED,
+                   "what the connection's unfinished messages hold");
         call_fail(&g->call, &e);
     }
     g->reading = false;
@@ -493,7 +492,7 @@ static enum call_room wire_send(struct call *c, const ProtobufCMessage *m) {
     c->bytes_out += n;
     h2_resume(&g->stream);
     conn_dirty(g->conn->conn);
-    g->full = buf_len(&g->out) >= CALL_HIGH_BYTES;
+    g->full = buf_len(&g->out) >= limit_of(g, LIMIT_CALL_UNREAD);
     return g->full ? CALL_FULL : CALL_OK;
 }
 
@@ -564,7 +563,7 @@ static void on_pull(struct h2_stream *s, uint8_t *out, size_t n) {
     struct grpc_call *g = of_stream(s);
     memcpy(out, buf_data(&g->out), n);
     buf_consume(&g->out, n);
-    if (g->full && buf_len(&g->out) < CALL_LOW_BYTES) {
+    if (g->full && buf_len(&g->out) < limit_of(g, LIMIT_CALL_UNREAD) / 2) {
         g->full = false;
         list_remove(&g->in_thirsty);
         list_push_back(&g->conn->thirsty, &g->in_thirsty);
@@ -628,7 +627,7 @@ static void conn_timer(struct conn *c) {
         return;
     }
     if (list_is_empty(&h->calls) && idle_us != 0 && now - h->idle_since_us >= idle_us) {
-        h2_drain(h->h2);
+        h2_drain(h->h2, false);
         conn_dirty(c);
     } else if (h->pinged_us == 0 && now - c->heard_us >= silence_us) {
         h->pinged_us = now;
@@ -643,7 +642,7 @@ static void conn_drain(struct conn *c) {
     struct h2_conn *h = c->state;
     LIST_FOR_EACH(node, &h->calls)
         call_drain(&container_of(node, struct grpc_call, in_conn)->call);
-    h2_drain(h->h2);
+    h2_drain(h->h2, !list_is_empty(&h->calls));
     conn_dirty(c);
 }
 

@@ -1,6 +1,6 @@
 /* h2_conn — gRPC over one HTTP/2 connection: frames ↔ messages ↔ calls.
  *
- * Bounds:  per call CALL_HIGH_BYTES of unread output, one request message being put together;
+ * Bounds:  per call call.unread of output and one message, one request message being put together;
  *          per connection connection.unfinished of those. */
 #pragma once
 

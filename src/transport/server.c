@@ -53,6 +53,8 @@ void server_drain(struct server *s, void (*on_drained)(struct server *s)) {
     }
     LIST_FOR_EACH(node, &s->conns) {
         struct conn *c = container_of(node, struct conn, in_server);
+        if (c->stream.closing)
+            continue;
         if (c->protocol)
             c->protocol->on_drain(c);
         else

@@ -105,6 +105,12 @@ static void request_ended(struct h2 *h, struct h2_stream *s) {
     h->events->on_body_end(s);
 }
 
+static void say_goodbye(struct h2 *h) {
+    nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
+                          nghttp2_session_get_last_proc_stream_id(h->session), NGHTTP2_NO_ERROR,
+                          NULL, 0);
+}
+
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user) {
     (void)session;
     struct h2 *h = user;
@@ -129,9 +135,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     case NGHTTP2_PING:
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) && h->draining &&
             memcmp(frame->ping.opaque_data, DRAIN_PING, sizeof DRAIN_PING) == 0)
-            nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
-                                  nghttp2_session_get_last_proc_stream_id(h->session),
-                                  NGHTTP2_NO_ERROR, NULL, 0);
+            say_goodbye(h);
         charge(h, 1);
         return 0;
     default:
@@ -372,10 +376,14 @@ bool h2_is_done(const struct h2 *h) {
     return !nghttp2_session_want_read(h->session) && !nghttp2_session_want_write(h->session);
 }
 
-void h2_drain(struct h2 *h) {
+void h2_drain(struct h2 *h, bool gently) {
     if (h->draining)
         return;
     h->draining = true;
+    if (!gently) {
+        say_goodbye(h);
+        return;
+    }
     nghttp2_submit_shutdown_notice(h->session);
     nghttp2_submit_ping(h->session, NGHTTP2_FLAG_NONE, DRAIN_PING);
 }

@@ -85,7 +85,8 @@ void h2_consume(struct h2_stream *s, size_t n);
 /* Ends the stream now, without a status. on_close follows from h2_pull. */
 void h2_reset(struct h2_stream *s);
 
-/* Says goodbye in two steps, so that no request in flight is lost: no new streams after the peer has
- * heard it; h2_is_done once the open ones have ended. */
-void h2_drain(struct h2 *h);
+/* Says goodbye: h2_is_done once the open streams have ended. `gently` asks the peer first, and takes
+ * what it sent before it heard; otherwise such a request is left untouched, for the peer to send again
+ * elsewhere, as the goodbye tells it which was the last one taken. */
+void h2_drain(struct h2 *h, bool gently);
 void h2_ping(struct h2 *h);

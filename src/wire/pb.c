@@ -230,8 +230,8 @@ int pb_decode(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size
     /* The walk above accepted the bytes, so what is left to fail is memory. */
     ProtobufCMessage *m = protobuf_c_message_unpack(type, &allocator, n, bytes);
     if (!m)
-        return err_set(e, ERR_LIMIT_REACHED, "the decoded message needs more than %zu bytes",
-                       arena->max_bytes);
+        return err_limit(e, ERR_LIMIT_REACHED, LIMIT_MESSAGE_DECODED, (int64_t)arena->max_bytes,
+                         "the decoded message needs more than %zu bytes", arena->max_bytes);
     *ret_message = m;
     return 0;
 }

@@ -147,7 +147,7 @@ TEST(call_streams_requests_as_they_come) {
     api_done(&api);
 }
 
-TEST(call_ends_once_whoever_ends_it) { /* covers: RPC-27 */
+TEST(call_ends_once_whoever_ends_it) { /* covers: RPC-26 */
     struct err e;
     begin("/t.S/Bidi");
     call_cancel(&call, ERR_CANCELLED);
@@ -267,7 +267,7 @@ TEST(call_tcp_callers_must_mean_this_host) { /* covers: AUTH-7 */
     CHECK_INT(tcp("/t.S/Unary", "Bearer " TOKEN, "localhost", "http://localhost:3000"), ERR_NONE);
 }
 
-TEST(call_refuses_new_calls_while_draining_but_not_health) { /* covers: RPC-26 */
+TEST(call_refuses_new_calls_while_draining_but_not_health) { /* covers: RPC-25 */
     begin("/t.S/Bidi");
     call_cancel(&call, ERR_CANCELLED);
     memset(&seen, 0, sizeof seen);
@@ -282,7 +282,7 @@ TEST(call_refuses_new_calls_while_draining_but_not_health) { /* covers: RPC-26 *
     api_done(&api);
 }
 
-TEST(call_headers_keep_their_order) { /* covers: RPC-11 */
+TEST(call_headers_keep_their_order) { /* covers: RPC-10 */
     struct call_header one = {NULL, STR("k"), STR("first")};
     struct call_header two = {&one, STR("k"), STR("second")};
     begin("/t.S/Bidi");

@@ -77,7 +77,7 @@ TEST(grpc_reader_survives_memory_running_out) {
     grpc_reader_done(&r);
 }
 
-TEST(grpc_timeouts) { /* covers: RPC-9 */
+TEST(grpc_timeouts) { /* covers: RPC-8 */
     static const struct {
         const char *text;
         uint64_t us;
@@ -104,7 +104,7 @@ TEST(grpc_message_is_percent_encoded) {
 }
 
 /* What a stock client would decode: compare with bytes made by protoc --encode. */
-TEST(grpc_status_carries_error_info_and_bad_request) { /* covers: ERR-1 */
+TEST(grpc_status_carries_error_info_and_bad_request) { /* covers: ERR-1, ERR-2 */
     static const char want[] = "\x08\x03\x12\x03"
                                "bad"
                                "\x1a\x54\x0a\x28type.googleapis.com/google.rpc.ErrorInfo\x12\x28"
@@ -125,6 +125,23 @@ TEST(grpc_status_carries_error_info_and_bad_request) { /* covers: ERR-1 */
     ssize_t len = base64_decode(text.p, text.n, bytes);
     CHECK(len > 0);
     CHECK_BYTES(bytes, len, want, sizeof want - 1);
+    arena_done(&a);
+}
+
+TEST(grpc_error_info_names_the_limit_and_the_object) { /* covers: SIZE-2, ERR-4 */
+    struct arena a;
+    struct err e;
+    struct grpc_detail details[GRPC_ERROR_DETAILS];
+    static const char want[] = "\x0a\x11MESSAGE_TOO_LARGE\x12\x04"
+                               "berm\x1a\x0e\x0a\x05retry\x12\x05never"
+                               "\x1a\x18\x0a\x05limit\x12\x0fmessage.inbound"
+                               "\x1a\x11\x0a\x0blimit_value\x12\x02"
+                               "42\x1a\x13\x0a\x0asandbox_id\x12\x05sb-77";
+    CHECK_INT(arena_init(&a, 4096, 1 << 16), 0);
+    err_limit(&e, ERR_MESSAGE_TOO_LARGE, LIMIT_MESSAGE_INBOUND, 42, "too large");
+    CHECK_INT(err_about(&e, "sandbox_id", "sb-77"), -ERR_MESSAGE_TOO_LARGE);
+    CHECK_INT(grpc_error_details(&e, &a, details), 1);
+    CHECK_BYTES(details[0].bytes, details[0].n, want, sizeof want - 1);
     arena_done(&a);
 }
 

@@ -26,7 +26,7 @@ TEST(gzip_goes_both_ways_and_again) {
     gzip_free(g);
 }
 
-TEST(gzip_bomb_stops_at_the_limit) { /* covers: RPC-6 */
+TEST(gzip_bomb_stops_at_the_limit) { /* covers: RPC-5 */
     struct gzip *g;
     struct buf packed, small, exact;
     CHECK_INT(gzip_new(&g), 0);

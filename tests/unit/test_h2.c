@@ -216,7 +216,7 @@ TEST(h2_resets_with_no_error_after_an_early_end) {
     pair_close(&pair);
 }
 
-TEST(h2_window_stops_a_peer_that_nobody_reads) { /* covers: RPC-17 */
+TEST(h2_window_stops_a_peer_that_nobody_reads) { /* covers: RPC-16 */
     nghttp2_data_provider data = {.read_callback = endless};
     pair_open(&pair);
     pair.hold = pair.consume_nothing = true;
@@ -234,7 +234,7 @@ TEST(h2_window_stops_a_peer_that_nobody_reads) { /* covers: RPC-17 */
     pair_close(&pair);
 }
 
-TEST(h2_sends_away_who_floods_with_pings) { /* covers: RPC-23 */
+TEST(h2_sends_away_who_floods_with_pings) { /* covers: RPC-22 */
     pair_open(&pair);
     exchange(&pair);
     int r = 0;
@@ -265,7 +265,7 @@ TEST(h2_keeps_who_pings_between_calls) {
     pair_close(&pair);
 }
 
-TEST(h2_flags_headers_that_are_too_large) { /* covers: RPC-8 */
+TEST(h2_flags_headers_that_are_too_large) { /* covers: RPC-7 */
     pair_open(&pair);
     char big[1100];
     memset(big, 'a', sizeof big);
@@ -284,12 +284,12 @@ TEST(h2_flags_headers_that_are_too_large) { /* covers: RPC-8 */
     pair_close(&pair);
 }
 
-TEST(h2_drain_lets_open_streams_finish_and_takes_no_new_ones) { /* covers: RPC-26 */
+TEST(h2_drain_lets_open_streams_finish_and_takes_no_new_ones) { /* covers: RPC-25 */
     pair_open(&pair);
     pair.hold = true;
     post(&pair, NULL);
     exchange(&pair);
-    h2_drain(pair.server);
+    h2_drain(pair.server, true);
     exchange(&pair);
     CHECK_INT(pair.goaways, 2); /* the notice, then the last stream taken */
     CHECK_INT(pair.goaway_code, NGHTTP2_NO_ERROR);
@@ -297,6 +297,16 @@ TEST(h2_drain_lets_open_streams_finish_and_takes_no_new_ones) { /* covers: RPC-2
     answer(&pair.requests[0].stream);
     exchange(&pair);
     CHECK_INT(pair.ended, 1);
+    CHECK(h2_is_done(pair.server));
+    pair_close(&pair);
+}
+
+TEST(h2_drain_of_an_idle_connection_is_done_at_once) {
+    pair_open(&pair);
+    exchange(&pair);
+    h2_drain(pair.server, false);
+    exchange(&pair);
+    CHECK_INT(pair.goaways, 1);
     CHECK(h2_is_done(pair.server));
     pair_close(&pair);
 }

@@ -33,7 +33,7 @@ TEST(pb_decodes_what_is_right) {
     CHECK_STR(r->sandbox_id, "");
 }
 
-TEST(pb_refuses_strings_with_nul_or_bad_utf8_and_names_the_path) { /* covers: RPC-14 */
+TEST(pb_refuses_strings_with_nul_or_bad_utf8_and_names_the_path) { /* covers: RPC-13 */
     struct err e;
     request *r;
     CHECK_INT(DECODE("\x0a\x03"
@@ -65,7 +65,7 @@ TEST(pb_refuses_broken_bytes) {
     CHECK_INT(DECODE("\x0f"), -ERR_INVALID_ARGUMENT);             /* wire type 7 */
 }
 
-TEST(pb_ignores_unknown_fields) { /* covers: RPC-15 */
+TEST(pb_ignores_unknown_fields) { /* covers: RPC-14 */
     struct err e;
     request *r;
     CHECK_INT(DECODE("\x98\x06\x01\xa2\x06\x02\xff\xfe\x0a\x01x\xa9\x06"
@@ -75,7 +75,7 @@ TEST(pb_ignores_unknown_fields) { /* covers: RPC-15 */
     CHECK_STR(r->sandbox_id, "x");
 }
 
-TEST(pb_refuses_a_message_given_twice) { /* covers: RPC-15 */
+TEST(pb_refuses_a_message_given_twice) { /* covers: RPC-14 */
     struct err e;
     request *r;
     CHECK_INT(DECODE("\x1a\x00\x1a\x00"), -ERR_INVALID_ARGUMENT);
@@ -100,7 +100,7 @@ static ProtobufCMessageDescriptor recursive = {.magic = PROTOBUF_C__MESSAGE_DESC
                                                .n_field_ranges = 1,
                                                .field_ranges = recursive_range};
 
-TEST(pb_bounds_the_depth) { /* covers: RPC-15 */
+TEST(pb_bounds_the_depth) { /* covers: RPC-14 */
     struct err e;
     struct arena arena;
     ProtobufCMessage *m;
@@ -127,7 +127,7 @@ TEST(pb_bounds_the_depth) { /* covers: RPC-15 */
     arena_done(&arena);
 }
 
-TEST(pb_bounds_the_memory_of_a_message) { /* covers: RPC-16 */
+TEST(pb_bounds_the_memory_of_a_message) { /* covers: RPC-15 */
     struct err e;
     request *r;
     static uint8_t bytes[3 + 40000];

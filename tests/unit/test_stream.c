@@ -92,7 +92,7 @@ TEST(stream_reads_and_writes) {
 }
 
 /* A peer that does not read: one block waits, and goes when it reads. */
-TEST(stream_holds_one_block_for_a_peer_that_does_not_read) { /* covers: RPC-17 */
+TEST(stream_holds_one_block_for_a_peer_that_does_not_read) { /* covers: RPC-16 */
     size_t sent = 0, received = 0;
     end_open(&end);
     while (!stream_is_busy(&end.stream)) {
