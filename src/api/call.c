@@ -109,6 +109,13 @@ struct str call_header(const struct call *c, struct str name) {
     return found;
 }
 
+struct str call_header_bin(struct call *c, struct str name) {
+    struct str text = call_header(c, name);
+    uint8_t *bytes = text.p ? arena_alloc(&c->arena, text.n * 3 / 4 + 3) : NULL;
+    ssize_t n = bytes ? base64_decode(text.p, text.n, bytes) : -1;
+    return n < 0 ? (struct str){0} : (struct str){(const char *)bytes, (size_t)n};
+}
+
 static int add(struct call *c, struct call_header **list, struct str name, struct str value) {
     struct call_header *h = arena_alloc(&c->arena, sizeof *h);
     char *name_copy = arena_copy(&c->arena, name.p, name.n);

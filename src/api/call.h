@@ -98,6 +98,9 @@ void call_release(struct call *c);
 
 /* First value of a request header, or an empty slice with p == NULL. */
 struct str call_header(const struct call *c, struct str name);
+/* The bytes of a header whose name ends in -bin, in the call's arena; p == NULL when it is not there or
+ * not base64. */
+struct str call_header_bin(struct call *c, struct str name);
 /* Text as it goes on the wire; headers must come before the first call_send. -ENOMEM. */
 MUST_USE int call_add_header(struct call *c, struct str name, struct str value);
 MUST_USE int call_add_trailer(struct call *c, struct str name, struct str value);

@@ -121,24 +121,25 @@ int config_set(struct config *c, struct str name, struct str value, struct err *
 
 /* --- defaults: the system's folders for root, the user's own for anyone else --- */
 
+/* Empty where the environment names no folder of the user's: then the path must be given. */
 static void default_path(char *out, size_t cap, const char *root_path, const char *xdg,
-                         const char *home_rest, const char *rest) {
+                         const char *rest) {
     const char *dir = getenv(xdg);
     const char *home = getenv("HOME");
+    out[0] = '\0';
     if (geteuid() == 0)
         snprintf(out, cap, "%s", root_path);
     else if (dir && dir[0] == '/')
         snprintf(out, cap, "%s%s", dir, rest);
-    else
-        snprintf(out, cap, "%s%s%s", home && home[0] == '/' ? home : "/tmp", home_rest, rest);
+    else if (home && home[0] == '/')
+        snprintf(out, cap, "%s/.local/state%s", home, rest);
 }
 
 void config_init(struct config *c) {
     *c = (struct config){.socket_mode = 0600, .log_level = LOG_INFO, .access_log = true};
-    default_path(c->state, sizeof c->state, "/var/lib/berm", "XDG_STATE_HOME", "/.local/state",
-                 "/berm");
+    default_path(c->state, sizeof c->state, "/var/lib/berm", "XDG_STATE_HOME", "/berm");
     default_path(c->socket, sizeof c->socket, "/run/berm/bermd.sock", "XDG_RUNTIME_DIR",
-                 "/.local/state", "/berm/bermd.sock");
+                 "/berm/bermd.sock");
     limits_init(&c->limits);
 }
 

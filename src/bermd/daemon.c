@@ -118,6 +118,10 @@ static int parse(struct config *c, int argc, char **argv) {
         fprintf(stderr, "bermd: unexpected argument \"%s\"; see bermd --help\n", argv[optind]);
         return EXIT_USAGE;
     }
+    if (!print && (c->state[0] == '\0' || c->socket[0] == '\0')) {
+        fprintf(stderr, "bermd: there is no home folder: give --state and --socket\n");
+        return EXIT_USAGE;
+    }
     if (print)
         config_print(c);
     return print ? EXIT_STOPPED : -1;

@@ -290,6 +290,13 @@ TEST(call_headers_keep_their_order) { /* covers: RPC-10 */
     call.headers = &two;
     CHECK(str_is(call_header(&call, STR("k")), STR("first")));
     CHECK(call_header(&call, STR("none")).p == NULL);
+    struct call_header bin = {&two, STR("t-bin"), STR("AP8=")};
+    struct call_header bad = {&bin, STR("bad-bin"), STR("?")};
+    call.headers = &bad;
+    struct str bytes = call_header_bin(&call, STR("t-bin"));
+    CHECK_BYTES(bytes.p, bytes.n, "\0\xff", 2);
+    CHECK(call_header_bin(&call, STR("bad-bin")).p == NULL);
+    CHECK(call_header_bin(&call, STR("none-bin")).p == NULL);
     CHECK_INT(call_add_header(&call, STR("a"), STR("1")), 0);
     CHECK_INT(call_add_header(&call, STR("a"), STR("2")), 0);
     CHECK_INT(call_add_trailer(&call, STR("t"), STR("3")), 0);
