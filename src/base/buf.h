@@ -38,5 +38,7 @@ MUST_USE int buf_append(struct buf *b, const void *bytes, size_t n);
 
 void buf_consume(struct buf *b, size_t n);
 void buf_clear(struct buf *b);
+/* Forgets all but the first n bytes. */
+void buf_truncate(struct buf *b, size_t n);
 /* Gives the block back to the allocator when nothing is queued. */
 void buf_trim(struct buf *b);

@@ -23,6 +23,7 @@ struct h2_conn {
     struct list calls;
     struct list thirsty;     /* calls whose handler may send again */
     size_t unfinished_bytes; /* of messages being put together */
+    size_t unread_bytes;     /* of answers the peer has not taken */
     uint64_t idle_since_us;
     uint64_t pinged_us; /* when we asked whether the peer lives; 0 = not asked */
 };
@@ -151,6 +152,7 @@ static void call_leave(struct grpc_call *g) {
     list_remove(&g->in_conn);
     list_remove(&g->in_thirsty);
     h->unfinished_bytes -= g->unfinished_bytes;
+    h->unread_bytes -= buf_len(&g->out);
     if (list_is_empty(&h->calls))
         h->idle_since_us = clock_us();
     call_return(s, g);
@@ -227,6 +229,9 @@ static int parse_headers(struct grpc_call *g, struct err *e) {
     if (g->stream.headers_too_large)
         return over_limit(g, e, ERR_HEADERS_TOO_LARGE, LIMIT_HEADERS_BLOCK,
                           "the request's headers, in bytes or fields,");
+    if (g->conn->unread_bytes > limit_of(g, LIMIT_CONNECTION_UNREAD))
+        return over_limit(g, e, ERR_LIMIT_REACHED, LIMIT_CONNECTION_UNREAD,
+                          "what the connection has not read of its answers");
     struct str timeout = call_header(c, STR("grpc-timeout"));
     if (timeout.p && grpc_parse_timeout(timeout, &timeout_us) < 0)
         return err_set(e, ERR_MALFORMED, "grpc-timeout \"%.*s\" is not digits and a unit",
@@ -269,9 +274,15 @@ static void on_request(struct h2_stream *s) {
         arm_deadline(g, false);
 }
 
+/* Nobody waits for the answer any more. A frame that is already announced keeps its bytes. */
+static void drop_answer(struct grpc_call *g) {
+    g->conn->unread_bytes -= buf_len(&g->out) - g->stream.promised_bytes;
+    buf_truncate(&g->out, g->stream.promised_bytes);
+}
+
 static void on_deadline(struct deadline *d) {
     struct grpc_call *g = container_of(d, struct grpc_call, deadline);
-    buf_clear(&g->out); /* nobody waits for it any more */
+    drop_answer(g);
     call_cancel(&g->call, ERR_DEADLINE_EXCEEDED);
 }
 
@@ -479,17 +490,18 @@ static enum call_room wire_send(struct call *c, const ProtobufCMessage *m) {
     struct grpc_call *g = of_call(c);
     struct err e;
     size_t n = protobuf_c_message_get_packed_size(m);
-    bool gzip = g->reply_gzip && n >= GZIP_WORTH_BYTES;
+    size_t before = buf_len(&g->out);
     int r = send_headers(g);
     if (r == 0)
-        r = gzip ? queue_gzip(g, m, n) : queue_plain(g, m, n);
+        r = g->reply_gzip && n >= GZIP_WORTH_BYTES ? queue_gzip(g, m, n) : queue_plain(g, m, n);
     if (r < 0) {
-        buf_clear(&g->out);
+        buf_truncate(&g->out, before);
         err_set(&e, ERR_LIMIT_REACHED, "a response of %zu bytes does not fit", n);
         call_fail(c, &e);
         return CALL_GONE;
     }
     c->bytes_out += n;
+    g->conn->unread_bytes += buf_len(&g->out) - before;
     h2_resume(&g->stream);
     conn_dirty(g->conn->conn);
     g->full = buf_len(&g->out) >= limit_of(g, LIMIT_CALL_UNREAD);
@@ -563,6 +575,7 @@ static void on_pull(struct h2_stream *s, uint8_t *out, size_t n) {
     struct grpc_call *g = of_stream(s);
     memcpy(out, buf_data(&g->out), n);
     buf_consume(&g->out, n);
+    g->conn->unread_bytes -= n;
     if (g->full && buf_len(&g->out) < limit_of(g, LIMIT_CALL_UNREAD) / 2) {
         g->full = false;
         list_remove(&g->in_thirsty);

@@ -216,6 +216,7 @@ static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, 
     size_t n = MIN(h->events->on_body_left(s), cap);
     if (n > 0) {
         *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+        s->promised_bytes = n;
         return (ssize_t)n;
     }
     if (!s->finished) {
@@ -240,8 +241,10 @@ static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const ui
         h->out_full = true;
         return NGHTTP2_ERR_WOULDBLOCK;
     }
+    struct h2_stream *s = source->ptr;
     memcpy(h->out, head, FRAME_HEAD_BYTES);
-    h->events->on_pull(source->ptr, h->out + FRAME_HEAD_BYTES, n);
+    h->events->on_pull(s, h->out + FRAME_HEAD_BYTES, n);
+    s->promised_bytes = 0;
     h->out += FRAME_HEAD_BYTES + n;
     return 0;
 }

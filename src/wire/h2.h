@@ -31,6 +31,7 @@ struct h2_stream {
     unsigned n_headers;
     size_t header_bytes;
     size_t unconsumed_bytes; /* of the body, still counted against the peer's window */
+    size_t promised_bytes;   /* of the response, in a frame that waits for room in the block */
     const struct h2_header *trailers;
     size_t n_trailers;
     bool headers_too_large;
@@ -49,7 +50,8 @@ struct h2_events {
     void (*on_body_end)(struct h2_stream *s);
     /* Bytes of the response that can be sent now. */
     size_t (*on_body_left)(struct h2_stream *s);
-    /* Copies the first n of them and forgets them. */
+    /* Copies the first n of them and forgets them. Until then what on_body_left told of stays: the
+     * stream's promised_bytes may not be taken back. */
     void (*on_pull)(struct h2_stream *s, uint8_t *out, size_t n);
     void (*on_close)(struct h2_stream *s);
 };

@@ -12,7 +12,9 @@ TEST(buf_is_a_queue) {
     CHECK_BYTES(buf_data(&b), buf_len(&b), "hello world", 11);
     buf_consume(&b, 6);
     CHECK_BYTES(buf_data(&b), buf_len(&b), "world", 5);
-    buf_consume(&b, 5);
+    buf_truncate(&b, 3);
+    CHECK_BYTES(buf_data(&b), buf_len(&b), "wor", 3);
+    buf_consume(&b, 3);
     CHECK_INT(buf_len(&b), 0);
     buf_done(&b);
 }
