@@ -87,17 +87,32 @@ static int check_token(const struct api *api, const struct call *c, struct err *
     return 0;
 }
 
+static int refuse_host(struct str host, struct err *e) {
+    return err_set(e, ERR_PERMISSION_DENIED, "host \"%.*s\" is not this daemon's",
+                   (int)MIN(host.n, (size_t)80), host.n > 0 ? host.p : "");
+}
+
+static int check_host(const struct call *c, struct err *e) {
+    struct str origin = call_header(c, STR("origin"));
+    struct str host = call_header(c, STR("host"));
+    /* HTTP/2 says it in :authority, HTTP/1.1 in Host; a client that sends both must mean us twice. */
+    if ((c->authority.n > 0 || !host.p) && !is_own_host(c->authority))
+        return refuse_host(c->authority, e);
+    if (host.p && !is_own_host(host))
+        return refuse_host(host, e);
+    if (origin.p && !origin_is_own(origin))
+        return err_set(e, ERR_PERMISSION_DENIED, "origin \"%.*s\" may not call this daemon",
+                       (int)MIN(origin.n, (size_t)80), origin.p);
+    return 0;
+}
+
 int api_authorize(const struct api *api, const struct call *c, struct err *e) {
     if (api->auth.open)
         return 0;
     if (c->peer->is_unix)
         return check_unix(api, c->peer, e);
-    struct str origin = call_header(c, STR("origin"));
-    if (!is_own_host(c->authority))
-        return err_set(e, ERR_PERMISSION_DENIED, "host \"%.*s\" is not this daemon's",
-                       (int)MIN(c->authority.n, (size_t)80), c->authority.p);
-    if (origin.p && !origin_is_own(origin))
-        return err_set(e, ERR_PERMISSION_DENIED, "origin \"%.*s\" may not call this daemon",
-                       (int)MIN(origin.n, (size_t)80), origin.p);
+    int r = check_host(c, e);
+    if (r < 0)
+        return r;
     return c->method && c->method->scope == SCOPE_ANYONE ? 0 : check_token(api, c, e);
 }
