@@ -166,39 +166,35 @@ void call_begin(struct call *c) {
         c->method->handler->on_open(c);
 }
 
-void call_message(struct call *c, const ProtobufCMessage *m) {
+void call_wrong_count(struct call *c, const char *how) {
     struct err e;
+    err_set(&e, ERR_UNIMPLEMENTED, "%.*s takes one request, %s", (int)c->method->path.n,
+            c->method->path.p, how);
+    call_fail(c, &e);
+}
+
+void call_message(struct call *c, const ProtobufCMessage *m) {
     if (c->finished)
         return;
-    if (!call_has_one_request(c)) {
+    if (!call_has_one_request(c))
         c->method->handler->on_message(c, m);
-        return;
-    }
-    if (c->request) {
-        err_set(&e, ERR_UNIMPLEMENTED, "%.*s takes one request, not several",
-                (int)c->method->path.n, c->method->path.p);
-        call_fail(c, &e);
-        return;
-    }
-    c->request = m;
+    else if (c->request)
+        call_wrong_count(c, "not several");
+    else
+        c->request = m;
 }
 
 void call_half_close(struct call *c) {
-    struct err e;
     if (c->finished)
         return;
     if (!call_has_one_request(c)) {
         c->method->handler->on_half_close(c);
-        return;
+    } else if (!c->request) {
+        call_wrong_count(c, "none came");
+    } else {
+        c->opened = true;
+        c->method->handler->on_message(c, c->request);
     }
-    if (!c->request) {
-        err_set(&e, ERR_UNIMPLEMENTED, "%.*s takes one request, none came", (int)c->method->path.n,
-                c->method->path.p);
-        call_fail(c, &e);
-        return;
-    }
-    c->opened = true;
-    c->method->handler->on_message(c, c->request);
 }
 
 void call_drain(struct call *c) {

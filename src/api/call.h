@@ -87,7 +87,7 @@ enum call_room { CALL_OK, CALL_FULL, CALL_GONE };
 void call_send_headers(struct call *c);
 /* OK or FULL: it is on its way; after FULL wait for on_room. GONE: the call is over. */
 enum call_room call_send(struct call *c, const ProtobufCMessage *m);
-/* NULL is success. Nothing of the call may be touched afterwards. */
+/* NULL is success. Nothing of the call may be touched afterwards, its request and arena included. */
 void call_finish(struct call *c, const struct err *e);
 void call_finish_status(struct call *c, const struct call_status *status);
 /* The one answer of a unary or client-stream method, and success. */
@@ -144,6 +144,8 @@ void call_drain(struct call *c);
 void call_wake(struct call *c); /* there is room to send again */
 /* A failure found by the transport: malformed or too large a message. */
 void call_fail(struct call *c, const struct err *e);
+/* A second request where one is due, noticed before it is decoded. */
+void call_wrong_count(struct call *c, const char *how);
 /* The client is gone, or the deadline passed (ERR_DEADLINE_EXCEEDED, which is also answered). */
 void call_cancel(struct call *c, enum err_code why);
 /* Does a message of this method arrive only once and live as long as the call? */

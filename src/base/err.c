@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
+
 const struct err_face *err_face(enum err_code code) {
     switch (code) { /* a number used twice does not compile */
 #define ERR(n, num, g, h, r, m)                                                   \
@@ -47,6 +49,19 @@ const char *grpc_code_name(enum grpc_code code) {
     return code < COUNT_OF(names) ? names[code] : "UNKNOWN";
 }
 
+/* A text may quote what a caller sent, cut anywhere; what is no longer UTF-8 becomes a question mark. */
+static void keep_utf8(char *text) {
+    size_t n = strlen(text);
+    for (size_t i = 0; i < n && !str_is_utf8(text, n);) {
+        size_t good = n - i;
+        while (good > 0 && !str_is_utf8(text + i, good))
+            good--;
+        i += good;
+        if (i < n)
+            text[i++] = '?';
+    }
+}
+
 static int fill(struct err *e, enum err_code code, int sys, const char *field, const char *fmt,
                 va_list args) PRINTF(5, 0);
 static int fill(struct err *e, enum err_code code, int sys, const char *field, const char *fmt,
@@ -59,6 +74,7 @@ static int fill(struct err *e, enum err_code code, int sys, const char *field, c
     int n = vsnprintf(e->text, sizeof e->text, fmt, args);
     if (sys != 0 && n >= 0 && (size_t)n < sizeof e->text)
         snprintf(e->text + n, sizeof e->text - (size_t)n, ": %s", strerror(sys));
+    keep_utf8(e->text);
     return -(int)code;
 }
 
@@ -112,5 +128,6 @@ int err_wrap(struct err *e, const char *fmt, ...) {
     va_end(args);
     if (n >= 0 && (size_t)n < sizeof e->text)
         snprintf(e->text + n, sizeof e->text - (size_t)n, ": %s", inner);
+    keep_utf8(e->text);
     return -(int)e->code;
 }

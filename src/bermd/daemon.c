@@ -1,5 +1,6 @@
 #include "bermd/daemon.h"
 
+#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -248,9 +249,17 @@ static int open_and_run(struct daemon *d, const struct api_methods *extra, struc
     return r;
 }
 
+/* A descriptor we open must never be 0, 1 or 2: the log would go into it. */
+static void hold_standard_fds(void) {
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
+            _exit(EXIT_BROKEN);
+}
+
 int daemon_main(int argc, char **argv, const struct api_methods *extra) {
     struct daemon d = {0};
     struct err e;
+    hold_standard_fds();
     int status = parse(&d.config, argc, argv);
     if (status >= 0)
         return status;

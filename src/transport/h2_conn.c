@@ -14,6 +14,8 @@
 #define STREAM_WINDOW_BYTES (1u << 20)
 #define CONNECTION_WINDOW_BYTES (4u << 20)
 #define SPARE_CALLS 256
+#define KEEP_BYTES ((size_t)1 << 20)     /* an empty buffer larger than this is let go */
+#define ANSWER_BYTES ((size_t)64 * 1024) /* of a status with all its trailers */
 #define GZIP_WORTH_BYTES 256
 #define MAX_REPLY_HEADERS 64
 
@@ -21,9 +23,10 @@ struct h2_conn {
     struct conn *conn;
     struct h2 *h2;
     struct list calls;
-    struct list thirsty;     /* calls whose handler may send again */
-    size_t unfinished_bytes; /* of messages being put together */
-    size_t unread_bytes;     /* of answers the peer has not taken */
+    struct list thirsty;       /* calls whose handler may send again */
+    struct grpc_call *heading; /* whose headers have begun and not ended; nothing else comes then */
+    size_t unfinished_bytes;   /* of messages being put together */
+    size_t unread_bytes;       /* of answers the peer has not taken */
     uint64_t idle_since_us;
     uint64_t pinged_us; /* when we asked whether the peer lives; 0 = not asked */
 };
@@ -36,7 +39,9 @@ struct grpc_call {
     struct list in_thirsty;
     struct deadline deadline;
     struct grpc_reader reader;
-    struct arena message; /* of a streamed request: emptied after each */
+    struct grpc_frame request; /* a single request, kept as it came until the body has ended */
+    struct arena message;      /* of a streamed request: emptied after each */
+    struct arena answer;       /* status and trailers; the request's own arena is gone by then */
     struct buf out;
     struct buf backlog;      /* body that came while the handler held the call */
     size_t unfinished_bytes; /* our share of the connection's */
@@ -103,6 +108,8 @@ static void call_return(struct server *s, struct grpc_call *g) {
     buf_done(&g->backlog);
     if (g->message.blocks)
         arena_done(&g->message);
+    if (g->answer.blocks)
+        arena_done(&g->answer);
     if (s->n_spare_calls >= SPARE_CALLS) {
         call_destroy(g);
         return;
@@ -140,6 +147,7 @@ static struct h2_stream *on_open(void *user) {
     deadline_init(&g->deadline, on_deadline);
     grpc_reader_init(&g->reader, server_limit(s, LIMIT_MESSAGE_INBOUND));
     buf_init(&g->backlog, STREAM_WINDOW_BYTES);
+    h->heading = g;
     return &g->stream;
 }
 
@@ -148,6 +156,8 @@ static void call_leave(struct grpc_call *g) {
     struct server *s = server_of(g);
     struct h2_conn *h = g->conn;
     call_cancel(&g->call, ERR_CANCELLED);
+    if (h->heading == g)
+        h->heading = NULL;
     deadline_clear(&s->deadlines, &g->deadline);
     list_remove(&g->in_conn);
     list_remove(&g->in_thirsty);
@@ -258,6 +268,7 @@ static void on_request(struct h2_stream *s) {
     struct grpc_call *g = of_stream(s);
     struct err e;
     struct str type = call_header(&g->call, STR("content-type"));
+    g->conn->heading = NULL;
     if (!s->headers_too_large && !str_is(g->method, STR("POST"))) {
         refuse_http(g, STR("405"));
         return;
@@ -282,6 +293,10 @@ static void drop_answer(struct grpc_call *g) {
 
 static void on_deadline(struct deadline *d) {
     struct grpc_call *g = container_of(d, struct grpc_call, deadline);
+    if (g->conn->heading == g) {
+        conn_close(g->conn->conn); /* nothing else can come behind headers without an end */
+        return;
+    }
     drop_answer(g);
     call_cancel(&g->call, ERR_DEADLINE_EXCEEDED);
 }
@@ -304,14 +319,10 @@ static int decode(struct grpc_call *g, const uint8_t *bytes, size_t n, struct er
     return 0;
 }
 
-static int take_message(struct grpc_call *g, const struct grpc_frame *frame, struct err *e) {
+static int open_message(struct grpc_call *g, const struct grpc_frame *frame, struct err *e) {
     struct server *s = server_of(g);
-    g->call.bytes_in += frame->n;
     if (!frame->compressed)
         return decode(g, frame->bytes, frame->n, e);
-    if (!g->body_gzip)
-        return err_set(e, ERR_MALFORMED,
-                       "a message is marked compressed, but grpc-encoding is not set");
     struct buf plain;
     buf_init(&plain, server_limit(s, LIMIT_MESSAGE_INBOUND));
     int r = gzip_inflate(s->gzip, frame->bytes, frame->n, &plain);
@@ -325,6 +336,23 @@ static int take_message(struct grpc_call *g, const struct grpc_frame *frame, str
     return r;
 }
 
+/* A single request waits for the end of its body as it came: decoded it may be far larger. */
+static int take_message(struct grpc_call *g, const struct grpc_frame *frame, struct err *e) {
+    g->call.bytes_in += frame->n;
+    if (frame->compressed && !g->body_gzip)
+        return err_set(e, ERR_MALFORMED,
+                       "a message is marked compressed, but grpc-encoding is not set");
+    if (!call_has_one_request(&g->call))
+        return open_message(g, frame, e);
+    if (g->request.bytes) {
+        call_wrong_count(&g->call, "not several");
+        return 0;
+    }
+    g->request = *frame;
+    g->request.bytes = (uint8_t *)arena_copy(&g->call.arena, frame->bytes, frame->n);
+    return g->request.bytes ? 0 : err_set(e, ERR_LIMIT_REACHED, "out of memory");
+}
+
 static int read_failed(struct grpc_call *g, enum grpc_read what, struct err *e) {
     if (what == GRPC_READ_TOO_LARGE)
         return over_limit(g, e, ERR_MESSAGE_TOO_LARGE, LIMIT_MESSAGE_INBOUND, "a message");
@@ -334,7 +362,7 @@ static int read_failed(struct grpc_call *g, enum grpc_read what, struct err *e) 
 }
 
 static void count_unfinished(struct grpc_call *g) {
-    size_t now = grpc_reader_pending(&g->reader);
+    size_t now = grpc_reader_pending(&g->reader) + g->request.n;
     g->conn->unfinished_bytes += now - g->unfinished_bytes;
     g->unfinished_bytes = now;
 }
@@ -343,6 +371,7 @@ static void count_unfinished(struct grpc_call *g) {
 static void drop_request(struct grpc_call *g) {
     grpc_reader_done(&g->reader);
     buf_done(&g->backlog);
+    g->request.n = 0;
     count_unfinished(g);
     if (g->stream.unconsumed_bytes > 0)
         h2_consume(&g->stream, g->stream.unconsumed_bytes);
@@ -363,6 +392,8 @@ static const uint8_t *read_body(struct grpc_call *g, const uint8_t *at, const ui
         if (r < 0)
             call_fail(&g->call, &e);
     }
+    if (g->reader.partial.cap > KEEP_BYTES)
+        buf_trim(&g->reader.partial);
     count_unfinished(g);
     if (h->unfinished_bytes > limit_of(g, LIMIT_CONNECTION_UNFINISHED)) {
         over_limit(g, &e, ERR_LIMIT_REACHED, LIMIT_CONNECTION_UNFINISHED,
@@ -385,6 +416,8 @@ static void body_ended(struct grpc_call *g) {
         return;
     }
     arm_deadline(g, true);
+    if (g->request.bytes && open_message(g, &g->request, &e) < 0)
+        call_fail(&g->call, &e);
     call_half_close(&g->call);
 }
 
@@ -511,7 +544,7 @@ static enum call_room wire_send(struct call *c, const ProtobufCMessage *m) {
 /* The details of a status: our own error's, or those the handler brought. */
 static struct str status_details(struct grpc_call *g, const struct call_status *status) {
     struct grpc_detail own[GRPC_ERROR_DETAILS];
-    struct arena *arena = &g->call.arena;
+    struct arena *arena = &g->answer;
     if (status->err)
         return grpc_encode_status(status->code, status->message, own,
                                   grpc_error_details(status->err, arena, own), arena);
@@ -535,34 +568,56 @@ static size_t status_trailers(struct grpc_call *g, const struct call_status *sta
     out[at++] = (struct h2_header){STR("grpc-status"), number};
     if (status->message.n > 0)
         out[at++] = (struct h2_header){STR("grpc-message"),
-                                       grpc_encode_message(status->message, &g->call.arena)};
+                                       grpc_encode_message(status->message, &g->answer)};
     if (details.n > 0)
         out[at++] = (struct h2_header){STR("grpc-status-details-bin"), details};
     return add_headers(out, at, g->call.reply_trailers);
 }
 
-static void wire_finish(struct call *c, const struct call_status *status) {
+/* The handler's trailers, where they outlive the call's arena; what does not fit is left out. */
+static void keep_trailers(struct grpc_call *g) {
+    for (struct call_header **at = &g->call.reply_trailers; *at; at = &(*at)->next) {
+        struct call_header *h = *at;
+        h->name.p = arena_copy(&g->answer, h->name.p, h->name.n);
+        h->value.p = arena_copy(&g->answer, h->value.p, h->value.n);
+        if (!h->name.p || !h->value.p) {
+            *at = NULL;
+            return;
+        }
+    }
+}
+
+static void send_status(struct grpc_call *g, const struct call_status *status) {
     static const struct h2_header ok[] = {{{"grpc-status", 11}, {"0", 1}}};
-    struct grpc_call *g = of_call(c);
-    deadline_clear(&server_of(g)->deadlines, &g->deadline);
-    if (!g->reading)
-        drop_request(g);
-    conn_dirty(g->conn->conn);
-    if (g->stream.responded && status->code == GRPC_OK && !c->reply_trailers) {
+    if (g->stream.responded && status->code == GRPC_OK && !g->call.reply_trailers) {
         h2_finish(&g->stream, ok, COUNT_OF(ok));
         return;
     }
-    struct h2_header *headers = arena_alloc(&c->arena, (MAX_REPLY_HEADERS + 4) * sizeof *headers);
+    struct h2_header *headers = NULL;
+    if (arena_init(&g->answer, ARENA_FIRST_BYTES, ANSWER_BYTES) == 0)
+        headers = arena_alloc(&g->answer, (MAX_REPLY_HEADERS + 4) * sizeof *headers);
     if (!headers) {
         h2_reset(&g->stream);
         return;
     }
+    keep_trailers(g);
     size_t n = g->stream.responded ? 0 : response_headers(g, headers);
     n = status_trailers(g, status, headers, MIN(n, (size_t)MAX_REPLY_HEADERS - 4));
     if (g->stream.responded)
         h2_finish(&g->stream, headers, n);
     else if (h2_respond(&g->stream, headers, n, true) < 0)
         h2_reset(&g->stream);
+}
+
+/* However long the client takes to fetch the answer, the request's memory goes now. */
+static void wire_finish(struct call *c, const struct call_status *status) {
+    struct grpc_call *g = of_call(c);
+    deadline_clear(&server_of(g)->deadlines, &g->deadline);
+    send_status(g, status);
+    if (!g->reading)
+        drop_request(g);
+    arena_reset(&c->arena);
+    conn_dirty(g->conn->conn);
 }
 
 static const struct call_wire wire = {wire_send_headers, wire_send, wire_finish, wire_release};
@@ -575,6 +630,8 @@ static void on_pull(struct h2_stream *s, uint8_t *out, size_t n) {
     struct grpc_call *g = of_stream(s);
     memcpy(out, buf_data(&g->out), n);
     buf_consume(&g->out, n);
+    if (g->out.cap > KEEP_BYTES)
+        buf_trim(&g->out);
     g->conn->unread_bytes -= n;
     if (g->full && buf_len(&g->out) < limit_of(g, LIMIT_CALL_UNREAD) / 2) {
         g->full = false;
@@ -599,7 +656,13 @@ static const struct h2_events h2_events = {
 static void conn_bytes(struct conn *c, const uint8_t *bytes, size_t n) {
     struct h2_conn *h = c->state;
     h->pinged_us = 0;
-    if (h2_feed(h->h2, bytes, n) < 0)
+    bool over = h2_feed(h->h2, bytes, n) < 0;
+    if (h->heading && !h->heading->deadline.is_set) {
+        uint64_t limit_us = server_limit(c->server, LIMIT_CONNECTION_REQUEST) * 1000;
+        deadline_set(&c->server->deadlines, &h->heading->deadline,
+                     h->heading->call.began_us + limit_us);
+    }
+    if (over)
         conn_finish(c); /* the goodbye still goes out */
     else
         conn_dirty(c);

@@ -7,10 +7,11 @@
 
 #define MAX_HEADERS_PER_BLOCK 128
 #define FRAME_HEAD_BYTES ((size_t)9)
+#define FIRST_UNKNOWN_TYPE 0x0a /* behind CONTINUATION, the last type of RFC 9113 */
 /* Work-free frames a peer may send on credit, and what earns the credit back. An honest client sends
  * at most a window update or two for each data frame it gets, and a ping now and then. */
 #define BUDGET_FRAMES 1000
-#define BUDGET_PER_USEFUL_FRAME 4
+#define BUDGET_PER_USEFUL_FRAME 5 /* its own cost, and four others */
 #define BUDGET_PER_SECOND 50
 #define BUDGET_OWN_RESET 10 /* a reset we had to send costs us more than it cost the peer */
 /* nghttp2's own guard against rapid reset; raised from 1000 and 33 for clients that cancel a lot. */
@@ -41,6 +42,8 @@ struct h2 {
 static void earn(struct h2 *h) {
     h->budget = MIN(h->budget + BUDGET_PER_USEFUL_FRAME, BUDGET_FRAMES);
 }
+
+/* Each frame costs as it begins, whatever it is, known or not; what turns out useful earns more. */
 
 static void charge(struct h2 *h, int64_t frames) {
     h->budget -= frames;
@@ -98,6 +101,23 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     return 0;
 }
 
+static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *user) {
+    (void)session;
+    (void)head;
+    charge(user, 1);
+    return 0;
+}
+
+/* Frames of types nobody knows would pass nghttp2 unseen. */
+static int on_unknown_frame(nghttp2_session *session, void **payload, const nghttp2_frame_hd *head,
+                            void *user) {
+    (void)session;
+    (void)payload;
+    (void)head;
+    charge(user, 1);
+    return NGHTTP2_ERR_CANCEL;
+}
+
 static void request_ended(struct h2 *h, struct h2_stream *s) {
     if (s->request_ended)
         return;
@@ -125,9 +145,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
             request_ended(h, s);
         return 0;
     case NGHTTP2_DATA:
-        if (frame->hd.length == 0 && !ends)
-            charge(h, 1);
-        else
+        if (frame->hd.length > frame->data.padlen || ends)
             earn(h);
         if (s && ends)
             request_ended(h, s);
@@ -136,21 +154,10 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) && h->draining &&
             memcmp(frame->ping.opaque_data, DRAIN_PING, sizeof DRAIN_PING) == 0)
             say_goodbye(h);
-        charge(h, 1);
         return 0;
     default:
-        charge(h, 1);
         return 0;
     }
-}
-
-static int on_bad_frame(nghttp2_session *session, const nghttp2_frame *frame, int code,
-                        void *user) {
-    (void)session;
-    (void)frame;
-    (void)code;
-    charge(user, 1);
-    return 0;
 }
 
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes,
@@ -207,28 +214,30 @@ static size_t to_nv(const struct h2_header *headers, size_t n, nghttp2_nv *out, 
 }
 
 /* How much of the body the next frame takes; on_send_body copies it. Trailers must be submitted here:
- * any earlier and they would overtake the data. */
+ * any earlier and they would overtake the data, any later and they would wait for a window they do not
+ * need. */
 static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, size_t cap,
                             uint32_t *flags, nghttp2_data_source *source, void *user) {
     (void)out;
     struct h2 *h = user;
     struct h2_stream *s = source->ptr;
-    size_t n = MIN(h->events->on_body_left(s), cap);
-    if (n > 0) {
-        *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-        s->promised_bytes = n;
-        return (ssize_t)n;
-    }
-    if (!s->finished) {
+    size_t left = h->events->on_body_left(s);
+    size_t n = MIN(left, cap);
+    if (n == 0 && !s->finished) {
         s->waiting = true;
         return NGHTTP2_ERR_DEFERRED;
     }
-    nghttp2_nv nv[MAX_HEADERS_PER_BLOCK];
-    size_t count = to_nv(s->trailers, s->n_trailers, nv, COUNT_OF(nv));
-    *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
-    return nghttp2_submit_trailer(session, id, nv, count) == 0
-               ? 0
-               : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    if (n > 0)
+        *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+    s->promised_bytes = n;
+    if (n == left && s->finished) {
+        nghttp2_nv nv[MAX_HEADERS_PER_BLOCK];
+        size_t count = to_nv(s->trailers, s->n_trailers, nv, COUNT_OF(nv));
+        *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+        if (nghttp2_submit_trailer(session, id, nv, count) != 0)
+            return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    }
+    return (ssize_t)n;
 }
 
 /* Frame header and bytes straight into the caller's block: nghttp2 would copy them once more. */
@@ -291,7 +300,8 @@ static int session_new(struct h2 *h, const nghttp2_option *option) {
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
-    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, on_bad_frame);
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
+    nghttp2_session_callbacks_set_unpack_extension_callback(callbacks, on_unknown_frame);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
@@ -308,6 +318,8 @@ static int session_open(struct h2 *h, const struct h2_limits *limits) {
     nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_option_set_max_outbound_ack(option, MAX_UNACKNOWLEDGED);
     nghttp2_option_set_stream_reset_rate_limit(option, RESET_BURST, RESETS_PER_SECOND);
+    for (unsigned type = FIRST_UNKNOWN_TYPE; type <= UINT8_MAX; type++)
+        nghttp2_option_set_user_recv_extension_type(option, (uint8_t)type);
     int r = session_new(h, option);
     nghttp2_option_del(option);
     if (r < 0)

@@ -43,6 +43,12 @@ static bool read_varint(struct cursor *c, uint64_t *ret_value) {
     return false;
 }
 
+/* A tag or a length. protobuf-c reads no more than five bytes of these. */
+static bool read_varint32(struct cursor *c, uint64_t *ret_value) {
+    const uint8_t *from = c->at;
+    return read_varint(c, ret_value) && c->at - from <= 5;
+}
+
 static bool skip(struct cursor *c, size_t n) {
     if ((size_t)(c->end - c->at) < n)
         return false;
@@ -182,7 +188,7 @@ static int check_field(struct level *l, struct cursor *c, enum wire_type wire, s
     case WIRE_32:
         return skip(c, 4) ? 0 : fail(l, e, "a number is cut short");
     case WIRE_BYTES:
-        if (!read_varint(c, &n) || n > (size_t)(c->end - c->at))
+        if (!read_varint32(c, &n) || n > (size_t)(c->end - c->at))
             return fail(l, e, "a length runs past the end of the message");
         struct cursor inner = {c->at, c->at + n};
         c->at += n;
@@ -198,7 +204,7 @@ static int check_message(struct level *l, struct err *e) {
         uint64_t tag;
         l->field = NULL;
         l->field_at = c.at;
-        if (!read_varint(&c, &tag) || tag >> 3 == 0 || tag >> 3 > MAX_FIELD_NUMBER)
+        if (!read_varint32(&c, &tag) || tag >> 3 == 0 || tag >> 3 > MAX_FIELD_NUMBER)
             return fail(l, e, "a field number is not valid");
         enum wire_type wire = (enum wire_type)(tag & 7);
         l->field = protobuf_c_message_descriptor_get_field(l->type, (unsigned)(tag >> 3));

@@ -41,6 +41,14 @@ TEST(err_text_is_cut_not_overrun) {
     CHECK_INT(strlen(e.text), sizeof e.text - 1);
 }
 
+TEST(err_text_stays_text_when_it_is_cut) {
+    struct err e;
+    err_set(&e, ERR_INTERNAL, "\"%.3s\"", "\xc3\xa9\xc3\xa9");
+    CHECK_STR(e.text, "\"\xc3\xa9?\"");
+    err_set(&e, ERR_INTERNAL, "%s", "\xff\xfe ok \x80");
+    CHECK_STR(e.text, "?? ok ?");
+}
+
 TEST(err_every_row_has_a_whole_face) {
     static const enum err_code codes[] = {
 #define ERR(name, number, grpc, http, retry, meaning) ERR_##name,

@@ -38,6 +38,8 @@ TEST(log_values_cannot_forge_a_line) {
     CHECK_STR(logged(out, sizeof out, "k", STR("")), " level=info msg=m k=\"\"\n");
     CHECK_STR(logged(out, sizeof out, "k", STR("\xc3\xa9")), " level=info msg=m k=\"\xc3\xa9\"\n");
     CHECK_STR(logged(out, sizeof out, "k", STR("\xff")), " level=info msg=m k=\"\\xff\"\n");
+    CHECK_STR(logged(out, sizeof out, "k", STR("\xc2\x9b\xc2\xa0")),
+              " level=info msg=m k=\"\\xc2\\x9b\xc2\xa0\"\n");
 }
 
 TEST(log_cuts_long_values_and_long_lines) {
@@ -46,6 +48,9 @@ TEST(log_cuts_long_values_and_long_lines) {
     memset(value, 'x', sizeof value);
     CHECK_INT(strlen(logged(out, sizeof out, "k", (struct str){value, sizeof value})),
               strlen(" level=info msg=m k=\n") + 512);
+    memset(value, 0xff, sizeof value);
+    CHECK(strlen(logged(out, sizeof out, "k", (struct str){value, sizeof value})) < 560);
+    memset(value, 'x', sizeof value);
     int fd = memfd_create("log", 0);
     log_setup(fd, LOG_INFO);
     if (log_begin(&l, LOG_INFO, "m")) {

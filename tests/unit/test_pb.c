@@ -65,6 +65,14 @@ TEST(pb_refuses_broken_bytes) {
     CHECK_INT(DECODE("\x0f"), -ERR_INVALID_ARGUMENT);             /* wire type 7 */
 }
 
+TEST(pb_refuses_tags_and_lengths_that_protobuf_c_would_not_read) {
+    struct err e;
+    request *r;
+    CHECK_INT(DECODE("\x8a\x80\x80\x80\x80\x80\x00\x01x"), -ERR_INVALID_ARGUMENT);
+    CHECK_INT(DECODE("\x0a\x81\x80\x80\x80\x80\x00x"), -ERR_INVALID_ARGUMENT);
+    CHECK_INT(DECODE("\x0a\x81\x80\x80\x80\x00x"), 0); /* five bytes are read */
+}
+
 TEST(pb_ignores_unknown_fields) { /* covers: RPC-14 */
     struct err e;
     request *r;
