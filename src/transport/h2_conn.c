@@ -239,9 +239,6 @@ static int parse_headers(struct grpc_call *g, struct err *e) {
     if (g->stream.headers_too_large)
         return over_limit(g, e, ERR_HEADERS_TOO_LARGE, LIMIT_HEADERS_BLOCK,
                           "the request's headers, in bytes or fields,");
-    if (g->conn->unread_bytes > limit_of(g, LIMIT_CONNECTION_UNREAD))
-        return over_limit(g, e, ERR_LIMIT_REACHED, LIMIT_CONNECTION_UNREAD,
-                          "what the connection has not read of its answers");
     struct str timeout = call_header(c, STR("grpc-timeout"));
     if (timeout.p && grpc_parse_timeout(timeout, &timeout_us) < 0)
         return err_set(e, ERR_MALFORMED, "grpc-timeout \"%.*s\" is not digits and a unit",
@@ -319,8 +316,18 @@ static int decode(struct grpc_call *g, const uint8_t *bytes, size_t n, struct er
     return 0;
 }
 
+/* Each answer may be as large as its question, so who does not read gets no more of them. */
+static int check_unread(const struct grpc_call *g, struct err *e) {
+    if (g->conn->unread_bytes <= limit_of(g, LIMIT_CONNECTION_UNREAD))
+        return 0;
+    return over_limit(g, e, ERR_LIMIT_REACHED, LIMIT_CONNECTION_UNREAD,
+                      "what the connection has not read of its answers");
+}
+
 static int open_message(struct grpc_call *g, const struct grpc_frame *frame, struct err *e) {
     struct server *s = server_of(g);
+    if (check_unread(g, e) < 0)
+        return -(int)e->code;
     if (!frame->compressed)
         return decode(g, frame->bytes, frame->n, e);
     struct buf plain;
