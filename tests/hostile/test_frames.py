@@ -443,6 +443,27 @@ def test_the_window_is_given_back_whatever_became_of_the_bytes(bermd):
         assert peer.call(stream + 4, PING_METHOD, message(payload)).messages == [payload]
 
 
+def test_the_window_of_questions_that_were_never_looked_at_is_given_back(bermd):
+    """Who does not fetch its answers is not asked on; what waits then goes with the stream.
+
+    covers: RPC-9, RPC-16
+    """
+    questions = message(field(4, b"berm.v1.SystemService")) * 2000
+    assert len(questions) > 50_000
+    with Peer(bermd.socket, hello=False) as peer:
+        peer.send(PREFACE + settings(window=0))
+        for stream in range(1, 241, 2):
+            peer.send(peer.headers(stream, REFLECTION))
+            peer.send_body(stream, questions)
+            peer.send(frame(RST, 0, stream, struct.pack(">I", CANCEL)), frame(PING, payload=bytes(8)))
+            peer.wait(lambda s=stream: peer.pongs == (s + 1) // 2, "pong")
+        assert 120 * len(questions) > 4 << 20  # the connection's window
+        peer.send(settings(window=1 << 20))
+        peer.still_works(241)
+        payload = field(1, bytes(1 << 19))
+        assert peer.call(243, PING_METHOD, message(payload)).messages == [payload]
+
+
 # --- readers who do not read ---
 
 def test_a_client_that_never_reads_is_not_sent_more_than_it_holds(bermd):
