@@ -56,8 +56,11 @@ int net_pool_start(struct net_pool *p, unsigned ahead) {
     }
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        close(pair[0]);
-        pool_process(pair[1]);
+        /* Holds the socket and nothing else of ours, so that it keeps no mount or sandbox alive. */
+        if (dup3(pair[1], 3, O_CLOEXEC) < 0 && pair[1] != 3)
+            _exit(1);
+        close_range(4, ~0u, 0);
+        pool_process(3);
         _exit(0);
     }
     close(pair[1]);

@@ -5,6 +5,7 @@
  * serves berm-init, which links no libc at all. */
 #pragma once
 
+#include <fcntl.h>
 #include <linux/mount.h>
 #include <linux/sched.h>
 #include <stddef.h>

@@ -27,7 +27,8 @@ int userns_open(int proc, pid_t pid) {
     return fd < 0 ? -errno : fd;
 }
 
-int userns_make_single(int proc, uint32_t disk_uid, uint32_t disk_gid, uint32_t outer) {
+int userns_for_mount(int proc, uint32_t disk_uid, uint32_t disk_gid, uint32_t outer,
+                     uint32_t count) {
     int pidfd = -1;
     struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_PIDFD, .exit_signal = SIGCHLD,
                               .pidfd = (uint64_t)(uintptr_t)&pidfd};
@@ -37,9 +38,9 @@ int userns_make_single(int proc, uint32_t disk_uid, uint32_t disk_gid, uint32_t 
     if (pid == 0) /* only its namespace matters; it waits to be killed */
         for (;;)
             sys4(SYS_ppoll, 0, 0, 0, 0);
-    char uid_line[40], gid_line[40];
-    snprintf(uid_line, sizeof uid_line, "%u %u 1\n", disk_uid, outer);
-    snprintf(gid_line, sizeof gid_line, "%u %u 1\n", disk_gid, outer);
+    char uid_line[48], gid_line[48];
+    snprintf(uid_line, sizeof uid_line, "%u %u %u\n", disk_uid, outer, count);
+    snprintf(gid_line, sizeof gid_line, "%u %u %u\n", disk_gid, outer, count);
     int fd = userns_map(proc, (pid_t)pid, uid_line, gid_line);
     if (fd == 0)
         fd = userns_open(proc, (pid_t)pid);

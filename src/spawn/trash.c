@@ -1,0 +1,95 @@
+/* The end of layer.h: removal is a rename, and the deletion happens behind everyone's back. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/fd.h"
+#include "spawn/layer.h"
+
+int layer_remove(struct spawn *s, const char *id) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    char name[SPAWN_ID_MAX + 48];
+    snprintf(name, sizeof name, "%s.%lld.%09ld", id, (long long)now.tv_sec, now.tv_nsec);
+    return renameat(s->layers, id, s->trash, name) < 0 ? -errno : 0;
+}
+
+/* Deletes one entry of `dir`, which nobody else uses any more. Deep trees are pulled up: a directory
+ * inside a directory moves to the top of the trash first, so neither the stack nor the number of open
+ * descriptors grows with the depth. */
+static void delete_entry(int trash, int dir, const char *name, unsigned *serial) {
+    if (unlinkat(dir, name, 0) == 0)
+        return;
+    if (errno != EISDIR && errno != EPERM)
+        return;
+    if (unlinkat(dir, name, AT_REMOVEDIR) == 0 || dir == trash)
+        return;
+    char fresh[40];
+    snprintf(fresh, sizeof fresh, ".d%u", (*serial)++);
+    while (renameat2(dir, name, trash, fresh, RENAME_NOREPLACE) < 0 && errno == EEXIST)
+        snprintf(fresh, sizeof fresh, ".d%u", (*serial)++);
+}
+
+/* Calls delete_entry for everything in `dir`; true if there was anything. */
+static bool empty_dir(int trash, int dir, unsigned *serial) {
+    int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = copy < 0 ? NULL : fdopendir(copy);
+    bool any = false;
+    if (list == NULL)
+        return false;
+    for (struct dirent *e = readdir(list); e != NULL; e = readdir(list)) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        any = true;
+        if (dir == trash) {
+            AUTO_CLOSE int sub = openat(dir, e->d_name,
+                                        O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+            if (sub >= 0)
+                empty_dir(trash, sub, serial);
+        }
+        delete_entry(trash, dir, e->d_name, serial);
+    }
+    closedir(list);
+    return any;
+}
+
+static void trash_process(int trash) {
+    if (flock(trash, LOCK_EX | LOCK_NB) < 0)
+        return;
+    unsigned serial = 0;
+    /* What cannot be deleted (an immutable file) must not keep us busy for ever. */
+    for (int turn = 0; turn < 10000 && empty_dir(trash, trash, &serial); turn++)
+        ;
+}
+
+void layer_empty_trash(struct spawn *s) {
+    s->trash_again = s->trash_pid > 0;
+    if (s->trash_again)
+        return; /* the one who reaps it starts the next */
+    pid_t pid = fork();
+    if (pid != 0) {
+        s->trash_pid = MAX(pid, 0);
+        return;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (dup3(s->trash, 3, O_CLOEXEC) < 0 && s->trash != 3)
+        _exit(1);
+    close_range(4, ~0u, 0);
+    AUTO_CLOSE int own = openat(3, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    trash_process(own);
+    _exit(0);
+}
+
+void layer_delete_now(struct spawn *s) {
+    AUTO_CLOSE int own = openat(s->trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (own >= 0)
+        trash_process(own);
+}
