@@ -1,5 +1,4 @@
 /* berm-jail: runs one command in a sandbox of its own, without the daemon, and exits as it did. */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -1,5 +1,4 @@
 /* The other half of cgroup.h: killing, leaves, removal. */
-#define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

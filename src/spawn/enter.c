@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "spawn/enter.h"
 
 #include <errno.h>

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "spawn/enter_mounts.h"
 
 #include <errno.h>

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "spawn/layer.h"
 
 #include <errno.h>

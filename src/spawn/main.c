@@ -1,6 +1,5 @@
 /* berm-spawn: the only privileged program. It reads no file of configuration, speaks to no network and
  * parses nothing but fixed structs from the one socket it was given. */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>

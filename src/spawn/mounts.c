@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "spawn/mounts.h"
 
 #include <errno.h>

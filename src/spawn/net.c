@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "spawn/net.h"
 
 #include <errno.h>

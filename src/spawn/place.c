@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "spawn/place.h"
 
 #include <errno.h>

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -136,9 +135,11 @@ static int make_root(void) {
     }
     if (mknodat(root, "nothing", S_IFREG | 0444, 0) < 0)
         return -errno;
+    mode_t mask = umask(0);
     r = make_nodes(root);
     if (r == 0)
         r = make_cpu_files(root);
+    umask(mask);
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
     if (r == 0)
         r = sys_mount_setattr(root, "", &attr);

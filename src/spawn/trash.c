@@ -1,5 +1,4 @@
 /* The end of layer.h: removal is a rename, and the deletion happens behind everyone's back. */
-#define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

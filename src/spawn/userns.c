@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "spawn/userns.h"
 
 #include <errno.h>
