@@ -237,12 +237,23 @@ static const struct option options[] = {
     {"state", required_argument, NULL, OPT_STATE}, {"help", no_argument, NULL, OPT_HELP},
     {"without", required_argument, NULL, OPT_WITHOUT}, {NULL, 0, NULL, 0}};
 
+/* Without the daemon nobody hands out id ranges: half of them go by process number, so that two at once
+ * do not share one, and half by the name of what is kept, so that its files find their owner again. */
+static uint32_t choose_slot(const struct jail_options *o) {
+    const uint32_t half = SPAWN_SLOTS / 2;
+    if (!o->keep)
+        return (uint32_t)getpid() % half;
+    uint32_t hash = 2166136261u;
+    for (const char *p = o->req->id; *p != '\0'; p++)
+        hash = (hash ^ (unsigned char)*p) * 16777619u;
+    return half + hash % half;
+}
+
 static int finish(struct draft *d, char **command) {
     struct spawn_create *req = d->o->req;
     if (req->id[0] == '\0')
         snprintf(req->id, sizeof req->id, "jail-%d", (int)getpid());
-    /* One host id range per process number: two at once never share one. */
-    req->slot = (uint32_t)getpid() % SPAWN_SLOTS;
+    req->slot = choose_slot(d->o);
     int r = fill_text(d, command);
     fill_fds(d);
     if (r == 0)
