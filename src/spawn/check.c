@@ -14,12 +14,24 @@
 #define CPU_MILLI_MAX (1024 * 1000)
 #define PIDS_MIN 4
 #define PIDS_MAX (UINT64_C(1) << 22)
+#define FILE_MIN (UINT64_C(1) << 16)
 #define INODES_MIN 64
 #define INODES_MAX (UINT64_C(1) << 31)
 
+/* What follows the NUL is zero, so that two requests that mean the same are the same. */
+static bool is_text(const char *text, size_t cap) {
+    size_t n = strnlen(text, cap);
+    if (n == cap)
+        return false;
+    for (; n < cap; n++)
+        if (text[n] != '\0')
+            return false;
+    return true;
+}
+
 bool check_id(const char id[SPAWN_ID_MAX]) {
     size_t n = strnlen(id, SPAWN_ID_MAX);
-    if (n == 0 || n == SPAWN_ID_MAX || id[0] == '-')
+    if (n == 0 || id[0] == '-' || !is_text(id, SPAWN_ID_MAX))
         return false;
     for (size_t i = 0; i < n; i++)
         if (!((id[i] >= 'a' && id[i] <= 'z') || (id[i] >= '0' && id[i] <= '9') || id[i] == '-'))
@@ -36,6 +48,7 @@ int check_limits(const struct spawn_limits *l, uint32_t features, uint32_t *ret_
         !is_in(l->cpu_milli, CPU_MILLI_MIN, CPU_MILLI_MAX) || !is_in(l->pids, PIDS_MIN, PIDS_MAX) ||
         !is_in(l->disk_bytes, DISK_MIN_BYTES, DISK_MAX_BYTES) ||
         !is_in(l->disk_inodes, INODES_MIN, INODES_MAX) ||
+        !is_in(l->file_bytes, FILE_MIN, DISK_MAX_BYTES) ||
         (l->disk_inodes != 0 && l->disk_bytes == 0))
         return -EINVAL;
     const struct {
@@ -54,8 +67,7 @@ int check_limits(const struct spawn_limits *l, uint32_t features, uint32_t *ret_
 
 /* Absolute, without empty, "." or ".." components, and not the root itself. */
 static bool is_target(const char path[SPAWN_TARGET_MAX]) {
-    size_t n = strnlen(path, SPAWN_TARGET_MAX);
-    if (n < 2 || n == SPAWN_TARGET_MAX || path[0] != '/')
+    if (path[0] != '/' || path[1] == '\0' || !is_text(path, SPAWN_TARGET_MAX))
         return false;
     for (const char *p = path; *p != '\0';) {
         p++;

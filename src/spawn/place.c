@@ -137,7 +137,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
         .stdio = {parts.stdio[0], parts.stdio[1], parts.stdio[2]}, .flags = req->flags,
         .caps = caps_for_profile(req->profile), .last_cap = s->last_cap,
         .landlock = (s->features & SPAWN_HAS_LANDLOCK_SCOPE) != 0,
-        .file_bytes = req->limits.disk_bytes,
+        .file_bytes = req->limits.file_bytes,
         .hostname = req->hostname[0] ? req->hostname : req->id,
         .argv = text->argv, .env = text->env,
     };

@@ -103,6 +103,7 @@ struct spawn_limits {
     uint64_t pids;
     uint64_t disk_bytes;
     uint64_t disk_inodes;
+    uint64_t file_bytes; /* largest file anything inside may write, its output logs included */
 };
 
 /* A directory from outside, mounted at `target`. Its owner outside is PID 1's user inside: 1000 in
@@ -155,7 +156,7 @@ struct spawn_by_id {
 struct spawn_set_limits {
     struct spawn_head head;
     char id[SPAWN_ID_MAX];
-    struct spawn_limits limits; /* disk fields must be 0: a layer keeps its size */
+    struct spawn_limits limits; /* disk and file fields must be 0: they stay as they were made */
 };
 
 /* Makes leaves numbered first .. first + count - 1. The reply carries `fds_per_leaf` descriptors for

@@ -68,7 +68,7 @@ static void on_thaw(struct turn *t) {
 static void on_limits(struct turn *t) {
     const struct spawn_limits *l = &t->req->set_limits.limits;
     int r = check_limits(l, t->v->s->features, &t->reply.missing);
-    if (r == 0 && (l->disk_bytes != 0 || l->disk_inodes != 0))
+    if (r == 0 && (l->disk_bytes != 0 || l->disk_inodes != 0 || l->file_bytes != 0))
         r = -EINVAL;
     if (r < 0)
         fail(t, r, r == -ENOTSUP ? STEP_FEATURE : STEP_REQUEST);

@@ -20,10 +20,10 @@ DESTROY_FILES = 1
 STEP_REQUEST, STEP_EXISTS, STEP_FEATURE = 1, 2, 3
 
 HEAD = struct.Struct("=4I")
-CREATE_BODY = struct.Struct("=64s10I5Q64s512s4224s16384s")
+CREATE_BODY = struct.Struct("=64s10I6Q64s512s4224s16384s")
 REPLY = struct.Struct("=4Ii6IiiI5Q")
 SIZES = {HELLO: 16, CREATE: HEAD.size + CREATE_BODY.size, DESTROY: 88, FREEZE: 80, THAW: 80,
-         LIMITS: 120, USAGE: 80, EXEC_LEAF: 88, KILL_LEAF: 88, SWEEP: 24 + 256 * 64}
+         LIMITS: 128, USAGE: 80, EXEC_LEAF: 88, KILL_LEAF: 88, SWEEP: 24 + 256 * 64}
 
 
 class Reply:
@@ -41,7 +41,7 @@ def message(kind, seq, body=b"", version=VERSION, size=None):
 
 def create_body(id="a", slot=1, profile=PROFILE_USER, root=ROOT_HOST, layer=LAYER_DISK, network=1,
                 flags=0, mounts=(), layers=(), argv=("berm-init", "1000", "/", "true"), env=(),
-                memory=0, cpu=0, pids=0, disk=0, inodes=0, hostname="", **override):
+                memory=0, cpu=0, pids=0, disk=0, inodes=0, file=0, hostname="", **override):
     text = b"".join(os.fsencode(s) + b"\0" for s in (*argv, *env))
     table = b"".join(struct.pack("=256sII", os.fsencode(t), f, 0) for t, f in mounts)
     names = b"".join(struct.pack("=64s", s.encode()) for s in layers)
@@ -49,7 +49,7 @@ def create_body(id="a", slot=1, profile=PROFILE_USER, root=ROOT_HOST, layer=LAYE
     fields.update(override)
     return CREATE_BODY.pack(id.encode() if isinstance(id, str) else id, slot, profile, root, layer,
                             network, flags, fields["n_mounts"], fields["n_layers"], fields["n_argv"],
-                            fields["n_env"], memory, cpu, pids, disk, inodes, hostname.encode(),
+                            fields["n_env"], memory, cpu, pids, disk, inodes, file, hostname.encode(),
                             names, table, text)
 
 

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Memory, processes, CPU and disk run out inside, never outside, and never take PID 1 along."""
+import os
+import pathlib
+import shutil
+import struct
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import client  # noqa: E402
+from client import Spawn, id_body  # noqa: E402
+from tap import Skip, check, main, same, state_dir, test  # noqa: E402
+
+STATE = state_dir()
+MIB = 1 << 20
+HAS_MEMORY, HAS_CPU, HAS_PIDS, HAS_DISK = 1 << 4, 1 << 5, 1 << 6, 1 << 7
+
+
+def needs(spawn, bit, name):
+    if not spawn.ask(client.HELLO).features & bit:
+        raise Skip(f"the kernel offers no {name} limit")
+
+
+@test
+def memory_kills_the_program_and_pid_1_reports_it():
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_MEMORY, "memory")
+        status, _ = spawn.run("mem-a", ["python3", "-c", "x = bytearray(300 << 20)"], memory=64 * MIB)
+        # PID 1 itself ended in order, with the signal of the program as its code.
+        check(os.WIFEXITED(status), f"PID 1 was not killed: {status:#x}")
+        same(os.waitstatus_to_exitcode(status), 137, "the program was")
+
+
+@test
+def memory_of_files_counts():
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_MEMORY, "memory")
+        status, out = spawn.run("mem-b", ["sh", "-c", "head -c 60M /dev/zero > /dev/shm/x; echo $?"],
+                                memory=32 * MIB, layer=client.LAYER_MEMORY)
+        check(out.strip() != "0", f"60 MiB in /dev/shm under 32 MiB: {out}")
+
+
+@test
+def usage_tells_what_was_used():
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_MEMORY, "memory")
+        spawn.run("use-a", ["python3", "-c", "x = bytearray(20 << 20)\nfor i in range(3000000): pass"],
+                  memory=256 * MIB, pids=64, destroy=False)
+        reply = spawn.ask(client.USAGE, id_body("use-a"))
+        same(reply.error, 0, "USAGE")
+        check(reply.usage["cpu_us"] > 10000, f"cpu: {reply.usage}")
+        check(20 * MIB < reply.usage["peak"] < 256 * MIB, f"memory peak: {reply.usage}")
+        same(spawn.destroy("use-a").error, 0, "DESTROY")
+        check(spawn.ask(client.USAGE, id_body("use-a")).error != 0, "nothing to measure afterwards")
+
+
+@test
+def processes_run_out_with_eagain():
+    code = """
+import os, time, errno
+n = 0
+try:
+    while n < 100:
+        if os.fork() == 0:
+            time.sleep(30)
+        n += 1
+except OSError as e:
+    print(n, errno.errorcode[e.errno], flush=True)
+"""
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_PIDS, "process")
+        _, out = spawn.run("pids-a", ["python3", "-c", code], pids=20)
+        same(out.split(), ["18", "EAGAIN"], "20 with PID 1 and the program itself")
+
+
+@test
+def cpu_time_is_rationed():
+    code = "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass\n" \
+           "print(time.process_time())"
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_CPU, "CPU")
+        _, out = spawn.run("cpu-a", ["python3", "-c", code], cpu=200)
+        # A fifth of two seconds and a start; without the limit it is what the machine gives, up to 2.
+        check(float(out) < 0.75, f"0.2 CPU for 2 s used {out.strip()} s")
+
+
+@test
+def limits_change_while_it_runs():
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_MEMORY, "memory")
+        read, write = os.pipe()
+        null = os.open("/dev/null", os.O_RDWR)
+        code = "import sys\nsys.stdin.readline()\nx = bytearray(100 << 20)\nprint('ok')"
+        gate_read, gate_write = os.pipe()
+        reply = spawn.create(fds=[gate_read, write, null], id="lim-a", flags=client.F_STDIO,
+                             memory=512 * MIB, argv=("i", "1000", "/", "/usr/bin/python3", "-c", code))
+        for fd in (write, gate_read, null):
+            os.close(fd)
+        same(reply.error, 0, "CREATE")
+        limits = struct.pack("=6Q", 50 * MIB, 0, 0, 0, 0, 0)
+        same(spawn.ask(client.LIMITS, id_body("lim-a", limits)).error, 0, "LIMITS")
+        same(spawn.ask(client.LIMITS, id_body("lim-a", struct.pack("=6Q", 0, 0, 0, 64 * MIB, 0, 0))).error, 22,
+             "a disk limit cannot change")
+        os.write(gate_write, b"\n")
+        os.close(gate_write)
+        with os.fdopen(read, "rb") as pipe:
+            same(pipe.read(), b"", "100 MiB do not fit any more")
+        check(spawn.wait(reply), "ended")
+        same(os.waitstatus_to_exitcode(spawn.destroy("lim-a").wait_status), 137, "killed for memory")
+
+
+@test
+def a_disk_runs_out_of_blocks_and_inodes():
+    script = ("head -c 30M /dev/zero 2>&1 > /workspace/a; rm /workspace/a; "
+              "i=0; while [ $i -lt 3000 ] && touch /workspace/f$i; do i=$((i+1)); done 2>/dev/null; "
+              "echo files $i")
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_DISK, "disk")
+        for layer in (client.LAYER_DISK, client.LAYER_MEMORY):
+            _, out = spawn.run("disk-a", ["sh", "-c", script], disk=16 * MIB, inodes=1024, layer=layer)
+            check("No space left" in out, f"blocks, layer {layer}: {out}")
+            count = int(out.split()[-1])
+            check(500 < count < 1100, f"inodes, layer {layer}: {count}")
+
+
+@test
+def a_file_has_a_largest_size():
+    with Spawn(STATE) as spawn:
+        status, out = spawn.run("file-a", ["head", "-c", "3M", "/dev/zero"], file=1 * MIB,
+                                cwd="/workspace")
+        same(os.waitstatus_to_exitcode(status), 0, "a pipe is not a file")
+        status, _ = spawn.run("file-b", ["sh", "-c", "exec head -c 3M /dev/zero > f"], file=1 * MIB)
+        same(os.waitstatus_to_exitcode(status), 128 + 25, "SIGXFSZ")
+
+
+@test
+def a_disk_keeps_its_files_and_its_size():
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_DISK, "disk")
+        spawn.run("disk-b", ["sh", "-c", "echo kept > f"], disk=16 * MIB, destroy=False)
+        same(spawn.destroy("disk-b", files=False).error, 0, "stop")
+        _, out = spawn.run("disk-b", ["sh", "-c", "cat f; df -k / | tail -1 | awk '{print $2}'"])
+        same(out.split()[0], "kept", "files")
+        check(int(out.split()[1]) < 17 * 1024, f"size without being told again: {out}")
+
+
+@test
+def a_missing_disk_limit_is_refused_by_name():
+    with Spawn(STATE, "--without", "limit-disk") as spawn:
+        reply = spawn.create(id="disk-c", disk=16 * MIB)
+        same((reply.error, reply.step, reply.missing), (95, client.STEP_FEATURE, HAS_DISK), "ENOTSUP")
+
+
+@test
+def a_full_host_disk_begins_nothing():
+    with Spawn(STATE, "--reserve", str(1 << 60)) as spawn:
+        reply = spawn.create(id="full-a")
+        same((reply.error, reply.step), (28, 10), "ENOSPC at the reserve")
+        same(spawn.create(id="full-b", layer=client.LAYER_MEMORY).error, 0, "memory needs no disk")
+        same(spawn.destroy("full-b").error, 0, "DESTROY")
+
+
+@test
+def exec_leaves_are_made_killed_and_gone():
+    with Spawn(STATE) as spawn:
+        reply = spawn.create(id="leaf-a", argv=("i", "1000", "/", "/usr/bin/sleep", "60"))
+        same(reply.error, 0, "CREATE")
+        leaves = spawn.ask(client.EXEC_LEAF, id_body("leaf-a", struct.pack("=II", 7, 3)))
+        same((leaves.error, len(leaves.fds), leaves.fds_per_leaf), (0, 3, 1), "EXEC_LEAF")
+        for fd in leaves.fds:
+            up = os.stat("..", dir_fd=fd)
+            here = os.stat(".", dir_fd=fd)
+            same((up.st_dev, up.st_ino), (here.st_dev, here.st_ino), "no way up from a leaf")
+        pid = os.fork()
+        if pid == 0:
+            os.execvp("sleep", ["sleep", "60"])
+        with open(os.open("cgroup.procs", os.O_WRONLY, dir_fd=leaves.fds[1]), "w") as procs:
+            procs.write(str(pid))
+        same(spawn.ask(client.KILL_LEAF, id_body("leaf-a", struct.pack("=II", 8, 0))).error, 0, "KILL_LEAF")
+        same(os.waitpid(pid, 0)[1], 9, "killed")
+        for fd in leaves.fds:
+            os.close(fd)
+        check(not spawn.wait(reply, 0.1), "PID 1 lives on")
+        same(spawn.ask(client.KILL_LEAF, id_body("leaf-a", struct.pack("=II", 8, 0))).error, 2, "gone")
+        same(spawn.ask(client.EXEC_LEAF, id_body("no-such", struct.pack("=II", 0, 1))).error, 2, "no sandbox")
+        same(spawn.destroy("leaf-a").error, 0, "DESTROY with leaves left")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    finally:
+        shutil.rmtree(STATE, ignore_errors=True)
