@@ -177,5 +177,9 @@ int main(int argc, char **argv) {
     struct serve v;
     serve_init(&v, &s);
     r = signals < 0 ? -errno : loop(&v, x.socket, signals);
+    if (s.trash_again) { /* nobody will be here to start it later; it waits for the one at work */
+        s.trash_pid = 0;
+        layer_empty_trash(&s);
+    }
     return r < 0 ? 1 : 0;
 }

@@ -19,6 +19,7 @@ struct place {
     int wait_status;  /* -1 until reaped */
     uint32_t seq;     /* of the DESTROY that waits */
     uint32_t flags;   /* of that DESTROY */
+    bool is_swept;    /* nobody waits for an answer */
     int64_t since_ms; /* when the DESTROY came */
 };
 

@@ -225,8 +225,9 @@ void serve_dying(struct serve *v) {
         reply.error = error;
         reply.step = step;
         reply.wait_status = p->wait_status;
+        bool is_swept = p->is_swept;
         place_free(p);
-        if (send_reply(v, &reply, NULL) < 0)
+        if (!is_swept && send_reply(v, &reply, NULL) < 0)
             continue; /* the asker left; the work is done all the same */
     }
 }

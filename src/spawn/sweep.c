@@ -56,7 +56,7 @@ struct sweep {
     uint32_t count;
 };
 
-/* Goes the way of DESTROY, whose reply nobody waits for: seq 0. */
+/* Goes the way of DESTROY, but for the answer. */
 static void sweep_id(const char *id, void *arg) {
     struct sweep *w = arg;
     struct spawn_destroy req = {.flags = SPAWN_DESTROY_FILES};
@@ -70,8 +70,11 @@ static void sweep_id(const char *id, void *arg) {
         if (strcmp(container_of(it, struct place, node)->id, id) == 0)
             return;
     }
-    if (place_destroy(w->s, &req) != NULL)
-        w->count++;
+    struct place *p = place_destroy(w->s, &req);
+    if (p == NULL)
+        return;
+    p->is_swept = true;
+    w->count++;
 }
 
 uint32_t sweep_run(struct spawn *s, struct list *owned) {

@@ -2,11 +2,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -61,7 +59,7 @@ static bool empty_dir(int trash, int dir, unsigned *serial) {
 }
 
 static void trash_process(int trash) {
-    if (flock(trash, LOCK_EX | LOCK_NB) < 0)
+    if (flock(trash, LOCK_EX) < 0) /* one of an earlier berm-spawn may still be at it */
         return;
     unsigned serial = 0;
     /* What cannot be deleted (an immutable file) must not keep us busy for ever. */
@@ -78,7 +76,6 @@ void layer_empty_trash(struct spawn *s) {
         s->trash_pid = MAX(pid, 0);
         return;
     }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (dup3(s->trash, 3, O_CLOEXEC) < 0 && s->trash != 3)
         _exit(1);
     close_range(4, ~0u, 0);
