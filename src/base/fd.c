@@ -87,7 +87,7 @@ ssize_t fd_recv(int sock, void *bytes, size_t max_bytes, int *fds, size_t max_fd
 int fd_open_beneath(int dir, const char *path, int flags, mode_t mode) {
     struct open_how how = {
         .flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
-        .mode = (flags & (O_CREAT | __O_TMPFILE)) ? mode : 0,
+        .mode = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? mode : 0,
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
     };
     long fd;

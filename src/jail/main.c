@@ -14,6 +14,7 @@
 
 #include "jail/options.h"
 #include "spawn/layer.h"
+#include "spawn/mounts.h"
 #include "spawn/place.h"
 #include "spawn/spawn.h"
 
@@ -86,7 +87,7 @@ int main(int argc, char **argv) {
         return r > 0 ? 0 : EXIT_JAIL_FAILED;
     struct spawn_options start = {.state_fd = o.state_fd, .guest_fd = init_program(),
                                   .allowed_fds = o.allowed, .n_allowed = o.n_allowed,
-                                  .without = o.without};
+                                  .net_once = true, .without = o.without};
     static struct spawn s;
     const char *what = "";
     r = spawn_start(&s, &start, &what);
@@ -101,6 +102,7 @@ int main(int argc, char **argv) {
         clean_up(&s, &o);
         return r;
     }
+    mounts_done(&s.spent); /* while the command runs */
     r = wait_for(reply.pid, pidfd);
     clean_up(&s, &o);
     return r;

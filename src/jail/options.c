@@ -22,7 +22,7 @@ static const char usage[] =
     "  --cwd DIR           working directory inside (default /workspace)\n"
     "  --memory SIZE       memory limit          --cpu N     CPUs, such as 0.5\n"
     "  --pids N            process limit         --disk SIZE writable layer, a real ENOSPC\n"
-    "  --tmpfs             keep written files in memory\n"
+    "  --layer memory|disk where written files go (default memory; disk with --disk and --keep)\n"
     "  --network none      the only choice as yet\n"
     "  --hostname NAME     name of the machine inside\n"
     "  --strict            /proc shows processes only, no ptrace\n"
@@ -33,7 +33,7 @@ static const char usage[] =
 
 enum option_id {
     OPT_ROOT = 1, OPT_IMAGE, OPT_BIND, OPT_ENV, OPT_CWD, OPT_MEMORY, OPT_CPU, OPT_PIDS, OPT_DISK,
-    OPT_TMPFS, OPT_NETWORK, OPT_HOSTNAME, OPT_STRICT, OPT_KEEP, OPT_STATE, OPT_WITHOUT, OPT_HELP,
+    OPT_LAYER, OPT_NETWORK, OPT_HOSTNAME, OPT_STRICT, OPT_KEEP, OPT_STATE, OPT_WITHOUT, OPT_HELP,
 };
 
 /* What only makes sense once every option is known. */
@@ -139,9 +139,11 @@ static int apply(struct draft *d, enum option_id id) {
     case OPT_PIDS:
     case OPT_DISK:
         return apply_limit(&req->limits, id);
-    case OPT_TMPFS:
-        req->layer = SPAWN_LAYER_MEMORY;
-        return 0;
+    case OPT_LAYER:
+        req->layer = strcmp(optarg, "disk") == 0     ? SPAWN_LAYER_DISK
+                     : strcmp(optarg, "memory") == 0 ? SPAWN_LAYER_MEMORY
+                                                     : 0;
+        return req->layer == 0 ? -EINVAL : 0;
     case OPT_NETWORK:
         return strcmp(optarg, "none") == 0 ? 0 : -ENOTSUP;
     case OPT_HOSTNAME:
@@ -230,7 +232,7 @@ static const struct option options[] = {
     {"bind", required_argument, NULL, OPT_BIND},   {"env", required_argument, NULL, OPT_ENV},
     {"cwd", required_argument, NULL, OPT_CWD},     {"memory", required_argument, NULL, OPT_MEMORY},
     {"cpu", required_argument, NULL, OPT_CPU},     {"pids", required_argument, NULL, OPT_PIDS},
-    {"disk", required_argument, NULL, OPT_DISK},   {"tmpfs", no_argument, NULL, OPT_TMPFS},
+    {"disk", required_argument, NULL, OPT_DISK},   {"layer", required_argument, NULL, OPT_LAYER},
     {"network", required_argument, NULL, OPT_NETWORK},
     {"hostname", required_argument, NULL, OPT_HOSTNAME},
     {"strict", no_argument, NULL, OPT_STRICT},     {"keep", required_argument, NULL, OPT_KEEP},
@@ -249,11 +251,23 @@ static uint32_t choose_slot(const struct jail_options *o) {
     return half + hash % half;
 }
 
+/* What nobody keeps needs no disk; it may take half the memory, as a tmpfs does by default. */
+static void choose_layer(struct jail_options *o) {
+    struct spawn_create *req = o->req;
+    if (req->layer == 0)
+        req->layer = o->keep || req->limits.disk_bytes != 0 ? SPAWN_LAYER_DISK : SPAWN_LAYER_MEMORY;
+    if (req->layer == SPAWN_LAYER_DISK || req->limits.disk_bytes != 0)
+        return;
+    req->limits.disk_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE);
+    req->limits.disk_inodes = 1 << 20;
+}
+
 static int finish(struct draft *d, char **command) {
     struct spawn_create *req = d->o->req;
     if (req->id[0] == '\0')
         snprintf(req->id, sizeof req->id, "jail-%d", (int)getpid());
     req->slot = choose_slot(d->o);
+    choose_layer(d->o);
     int r = fill_text(d, command);
     fill_fds(d);
     if (r == 0)
@@ -272,7 +286,6 @@ int jail_options_read(int argc, char **argv, struct jail_options *o) {
     struct draft d = {.o = o, .cwd = "/workspace", .state = STATE_DIR, .image = -1};
     o->req->profile = SPAWN_PROFILE_USER;
     o->req->root = SPAWN_ROOT_HOST;
-    o->req->layer = SPAWN_LAYER_DISK;
     o->req->network = SPAWN_NETWORK_NONE;
     o->req->flags = SPAWN_CREATE_STDIO;
     for (int id; (id = getopt_long(argc, argv, "+", options, NULL)) != -1;) {

@@ -27,6 +27,7 @@ struct enter {
     /* Set before the clone. */
     struct cgroup_seat seat;
     int proc;            /* a full procfs, for the limits on namespaces */
+    uint32_t masks;      /* of enter_masks_needed */
     int guest;           /* PID 1's program */
     int control;         /* its descriptor 3, or -1 */
     int stdio[3];        /* or -1: the sandbox's /dev/null */

@@ -11,15 +11,34 @@
 #define STAGE_DEV "/stage/dev"
 #define SHM_BYTES "67108864"
 
-/* What tells about the host, or steers it. Files and directories that this kernel lacks are skipped. */
-static const char *const masked_files[] = {
-    "kcore", "keys", "key-users", "latency_stats", "timer_list", "sched_debug", "interrupts",
-    "kpagecount", "kpageflags", "kpagecgroup", "config.gz", "modules", "sysrq-trigger", "kallsyms",
-    "kmsg", "iomem", "ioports", "slabinfo", "vmallocinfo", "zoneinfo", "pagetypeinfo", "softirqs",
-    "swaps", "diskstats", "partitions", "allocinfo",
+/* What tells about the host, or steers it, and others than the host's root may open: procfs belongs to
+ * the host's root, so files without rights for others are closed to every id inside already. */
+static const struct {
+    const char *name;
+    const char *with;
+} masks[] = {
+    {"kcore", "/nothing"},        {"keys", "/nothing"},       {"key-users", "/nothing"},
+    {"latency_stats", "/nothing"}, {"timer_list", "/nothing"}, {"sched_debug", "/nothing"},
+    {"interrupts", "/nothing"},   {"kpagecount", "/nothing"}, {"kpageflags", "/nothing"},
+    {"kpagecgroup", "/nothing"},  {"config.gz", "/nothing"},  {"modules", "/nothing"},
+    {"kallsyms", "/nothing"},     {"iomem", "/nothing"},      {"sysrq-trigger", "/nothing"},
+    {"diskstats", "/nothing"},    {"partitions", "/nothing"}, {"slabinfo", "/nothing"},
+    {"vmallocinfo", "/nothing"},  {"allocinfo", "/nothing"},  {"scsi", "/empty"},
+    {"acpi", "/empty"},           {"asound", "/empty"},       {"bus", "/empty"},
+    {"fs", "/empty"},             {"irq", "/empty"},          {"driver", "/empty"},
+    {"dynamic_debug", "/empty"},  {"pressure", "/empty"},
 };
-static const char *const masked_dirs[] = {"scsi", "acpi", "bus", "fs", "irq", "driver", "dynamic_debug",
-                                          "pressure"};
+_Static_assert(COUNT_OF(masks) <= 32, "a bit for each");
+
+uint32_t enter_masks_needed(int proc) {
+    uint32_t bits = 0;
+    for (size_t i = 0; i < COUNT_OF(masks); i++) {
+        struct stat st;
+        if (fstatat(proc, masks[i].name, &st, AT_SYMLINK_NOFOLLOW) == 0 && (st.st_mode & 0007) != 0)
+            bits |= UINT32_C(1) << i;
+    }
+    return bits;
+}
 
 static int bind(const char *from, const char *to) {
     return (int)sys5(SYS_mount, (long)from, (long)to, 0, MS_BIND, 0);
@@ -34,12 +53,14 @@ static void join(char *out, size_t cap, const char *head, const char *tail) {
     out[n] = '\0';
 }
 
-static int mask_all(const char *source, const char *const *names, size_t n) {
-    for (size_t i = 0; i < n; i++) {
+static int mask_all(uint32_t needed) {
+    for (size_t i = 0; i < COUNT_OF(masks); i++) {
+        if (!(needed & UINT32_C(1) << i))
+            continue;
         char path[64];
-        join(path, sizeof path, STAGE_PROC, names[i]);
-        int r = bind(source, path);
-        if (r < 0 && r != -ENOENT)
+        join(path, sizeof path, STAGE_PROC, masks[i].name);
+        int r = bind(masks[i].with, path);
+        if (r < 0)
             return r;
     }
     return 0;
@@ -89,11 +110,7 @@ int enter_stage_proc(struct enter *e) {
     if (r < 0 || is_strict)
         return r;
     r = freeze_sysctls();
-    if (r == 0)
-        r = mask_all("/nothing", masked_files, COUNT_OF(masked_files));
-    if (r == 0)
-        r = mask_all("/empty", masked_dirs, COUNT_OF(masked_dirs));
-    return r;
+    return r < 0 ? r : mask_all(e->masks);
 }
 
 int enter_stage_dev(struct enter *e) {

@@ -7,6 +7,9 @@
 
 #include "spawn/enter.h"
 
+/* Once, at start, in the parent: which masks this kernel's /proc needs. */
+uint32_t enter_masks_needed(int proc);
+
 int enter_stage_proc(struct enter *e);
 int enter_stage_dev(struct enter *e);
 int enter_attach_mounts(struct enter *e);

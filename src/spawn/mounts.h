@@ -8,14 +8,6 @@
 #include "spawn/enter.h"
 #include "spawn/spawn.h"
 
-#define MOUNTS_FDS_MAX 128
-
-/* Every descriptor made on the way; mounts_done closes them once the child has what it needs. */
-struct mounts {
-    int fds[MOUNTS_FDS_MAX];
-    unsigned n_fds;
-};
-
 /* The descriptors of a CREATE, by meaning. */
 struct mounts_input {
     int image;

@@ -10,21 +10,27 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include "base/fd.h"
+#include "spawn/sys.h"
 
-static int loopback_up(void) {
-    AUTO_CLOSE int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+/* Raw system calls only: net_prepare_one runs this in a child that shares our memory. */
+static int make_fresh(void) {
+    long r = sys1(SYS_unshare, CLONE_NEWNET);
+    if (r < 0)
+        return (int)r;
+    long sock = sys3(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (sock < 0)
-        return -errno;
+        return (int)sock;
     struct ifreq req = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-    return ioctl(sock, SIOCSIFFLAGS, &req) < 0 ? -errno : 0;
+    r = sys3(SYS_ioctl, sock, SIOCSIFFLAGS, (long)&req);
+    sys_close((int)sock);
+    return (int)r;
 }
 
-static int make_fresh(void) {
-    if (unshare(CLONE_NEWNET) < 0)
-        return -errno;
-    return loopback_up();
+static int open_current(void) {
+    return sys_openat(AT_FDCWD, "/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC, 0);
 }
 
 /* One namespace per credit byte; ends when the other side is gone. */
@@ -32,7 +38,7 @@ static void pool_process(int sock) {
     char credit;
     while (read(sock, &credit, 1) == 1) {
         int r = make_fresh();
-        AUTO_CLOSE int ns = r < 0 ? r : open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+        AUTO_CLOSE int ns = r < 0 ? r : open_current();
         if (ns < 0)
             return;
         if (fd_send(sock, "n", 1, &ns, 1) < 0)
@@ -41,8 +47,7 @@ static void pool_process(int sock) {
 }
 
 int net_pool_start(struct net_pool *p, unsigned ahead) {
-    p->sock = -1;
-    p->pid = -1;
+    *p = (struct net_pool){.sock = -1, .pid = -1, .once = -1, .once_ns = -1};
     if (ahead == 0)
         return 0;
     int pair[2];
@@ -58,7 +63,7 @@ int net_pool_start(struct net_pool *p, unsigned ahead) {
         /* Holds the socket and nothing else of ours, so that it keeps no mount or sandbox alive. */
         if (dup3(pair[1], 3, O_CLOEXEC) < 0 && pair[1] != 3)
             _exit(1);
-        close_range(4, ~0u, 0);
+        sys3(SYS_close_range, 4, ~0u, 0);
         pool_process(3);
         _exit(0);
     }
@@ -89,8 +94,32 @@ static int take(struct net_pool *p) {
     return ns;
 }
 
+static int once(void *arg) {
+    struct net_pool *p = arg;
+    int r = make_fresh();
+    p->once_ns = r < 0 ? r : open_current();
+    return 0;
+}
+
+void net_prepare_one(struct net_pool *p) {
+    static char stack[16384] __attribute__((aligned(16)));
+    struct clone_args args = {.flags = CLONE_VM | CLONE_FILES, .exit_signal = SIGCHLD,
+                              .stack = (uint64_t)(uintptr_t)stack, .stack_size = sizeof stack};
+    p->once = (pid_t)sys_clone_on_stack(&args, once, p);
+}
+
+static int take_once(struct net_pool *p) {
+    while (waitpid(p->once, NULL, 0) < 0)
+        if (errno != EINTR)
+            return -errno;
+    p->once = -1;
+    return p->once_ns;
+}
+
 int net_enter_fresh(struct net_pool *p) {
-    AUTO_CLOSE int ns = take(p);
+    AUTO_CLOSE int ns = p->once > 0 ? take_once(p) : take(p);
+    if (ns < 0 && ns != -EAGAIN)
+        return ns;
     if (ns == -EAGAIN)
         return make_fresh();
     return setns(ns, CLONE_NEWNET) < 0 ? -errno : 0;

@@ -12,11 +12,15 @@
 #define NET_POOL_MAX 64
 
 struct net_pool {
-    int sock; /* -1: no pool, every namespace is made on demand */
+    int sock;   /* -1: no pool, every namespace is made on demand */
     pid_t pid;
+    pid_t once; /* makes a single one beside us, or -1 */
+    int once_ns;
 };
 
 /* `ahead` namespaces are kept ready; 0 for none. */
 MUST_USE int net_pool_start(struct net_pool *p, unsigned ahead);
+/* Begins to make one, on the other CPU if there is one: for a program that needs exactly one soon. */
+void net_prepare_one(struct net_pool *p);
 /* Moves the calling process into a fresh namespace (the child it clones next inherits it). */
 MUST_USE int net_enter_fresh(struct net_pool *p);

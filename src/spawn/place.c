@@ -93,15 +93,13 @@ static int start(struct spawn *s, const struct spawn_create *req, const struct c
     }
     pid_t pid = r;
     if (r > 0) {
-        struct mounts m = {.n_fds = 0};
-        r = serve_child(s, req, fds, e, &m, pid, ret_step);
+        r = serve_child(s, req, fds, e, &s->spent, pid, ret_step);
         if (r < 0) { /* the child uses our memory until it is gone */
             enter_release(e, ENTER_ABORT);
             if (enter_wait(e) < 0)
                 kill(pid, SIGKILL);
             wait_gone(pid);
         }
-        mounts_done(&m);
     }
     cgroup_seat_close(&e->seat);
     if (r < 0) {
@@ -133,7 +131,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
     split_text(req, text);
     struct check_fds parts = check_split_fds(req, fds);
     struct enter e = {
-        .seat.v2_leaf = -1, .proc = s->proc, .guest = s->guest, .control = parts.control,
+        .seat.v2_leaf = -1, .proc = s->proc, .masks = s->masks, .guest = s->guest, .control = parts.control,
         .stdio = {parts.stdio[0], parts.stdio[1], parts.stdio[2]}, .flags = req->flags,
         .caps = caps_for_profile(req->profile), .last_cap = s->last_cap,
         .landlock = (s->features & SPAWN_HAS_LANDLOCK_SCOPE) != 0,
@@ -155,6 +153,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
 
 void place_create(struct spawn *s, const struct spawn_create *req, const int *fds, size_t n_fds,
                   struct spawn_reply *reply, int *ret_pidfd) {
+    mounts_done(&s->spent);
     int r = create(s, req, fds, n_fds, reply, ret_pidfd);
     reply->error = -MIN(r, 0);
     if (r >= 0)

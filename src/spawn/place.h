@@ -24,7 +24,8 @@ struct place {
 };
 
 /* Checks, builds, waits until PID 1's program runs. On success *ret_pidfd is the caller's. On failure
- * the reply's error, step and missing are set, and nothing is left. Does not close `fds`. */
+ * the reply's error, step and missing are set, and nothing is left. Does not close `fds`. Call
+ * mounts_done(&s->spent) when the asker has been answered. */
 void place_create(struct spawn *s, const struct spawn_create *req, const int *fds, size_t n_fds,
                   struct spawn_reply *reply, int *ret_pidfd);
 

@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "spawn/request.h"
+#include "spawn/sys.h"
 
 #define ROOTFS_FORMAT 1 /* counts up when what is generated changes, so that old copies are not used */
 #define COPY_DEPTH_MAX 8
@@ -265,8 +266,9 @@ static int open_or_begin(int roots, const char *name, const char *temp) {
 
 static int finish(int roots, const char *temp, const char *name) {
     /* Another berm-spawn may have been faster; its copy is as good as ours. */
-    if (renameat2(roots, temp, roots, name, RENAME_NOREPLACE) < 0 && errno != EEXIST)
-        return -errno;
+    int r = sys_rename_new(roots, temp, roots, name);
+    if (r < 0 && r != -EEXIST)
+        return r;
     return fd_open_beneath(roots, name, O_RDONLY | O_DIRECTORY, 0);
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/fd.h"
 #include "spawn/check.h"
-#include "spawn/layer.h"
+#include "spawn/mounts.h"
 #include "spawn/place.h"
 #include "spawn/sweep.h"
 #include "spawn/sys.h"
@@ -210,7 +210,9 @@ int serve_one(struct serve *v) {
         fd_close_all(t.out_fds, t.reply.n_fds);
         t.reply.n_fds = 0;
     }
-    return t.later ? 0 : send_reply(v, &t.reply, t.out_fds);
+    int r = t.later ? 0 : send_reply(v, &t.reply, t.out_fds);
+    mounts_done(&v->s->spent);
+    return r;
 }
 
 void serve_dying(struct serve *v) {

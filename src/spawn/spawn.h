@@ -26,6 +26,13 @@ struct spawn_tree {
     bool packages;    /* state of the package manager: only where it can be written */
 };
 
+/* Every descriptor made while building a root; see mounts_done. */
+#define MOUNTS_FDS_MAX 128
+struct mounts {
+    int fds[MOUNTS_FDS_MAX];
+    unsigned n_fds;
+};
+
 struct spawn {
     int host_ns;      /* mount namespaces */
     int own_ns;
@@ -51,6 +58,8 @@ struct spawn {
     uint32_t features;
     int landlock_abi;
     int last_cap;
+    uint32_t masks;        /* of /proc: enter_masks_needed */
+    struct mounts spent;   /* of the last CREATE: closing them takes a while, so after the reply */
     int trash_pid;         /* deletes in the background, 0 if none does */
     bool trash_again;      /* more came meanwhile */
 };
@@ -61,6 +70,7 @@ struct spawn_options {
     const int *allowed_fds;
     unsigned n_allowed;
     unsigned net_ahead;
+    bool net_once;             /* one network namespace and no pool */
     uint64_t reserve_bytes;
     uint32_t without;          /* features to pretend absent, for tests of the fallbacks */
 };

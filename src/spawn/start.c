@@ -11,6 +11,7 @@
 
 #include "base/fd.h"
 #include "spawn/caps.h"
+#include "spawn/enter_mounts.h"
 #include "spawn/rootfs.h"
 #include "spawn/spawn.h"
 #include "spawn/sys.h"
@@ -65,12 +66,6 @@ static int open_state(struct spawn *s, int state_fd) {
         names[i] = s->trees[i].target;
     int r = rootfs_host(state_fd, names, &s->host_root);
     return r < 0 ? r : rootfs_points(state_fd, &s->points);
-}
-
-static int open_host(struct spawn *s) {
-    s->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    s->dev = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return s->host_ns < 0 || s->dev < 0 ? -errno : 0;
 }
 
 static int make_nodes(int root) {
@@ -202,9 +197,64 @@ static void probe(struct spawn *s, uint32_t without) {
     if (faccessat(s->dev, "loop-control", R_OK | W_OK, 0) == 0)
         s->features |= SPAWN_HAS_LIMIT_DISK;
     s->features &= ~without;
+    s->masks = enter_masks_needed(s->proc);
     while (prctl(PR_CAPBSET_READ, s->last_cap + 1, 0, 0, 0) >= 0 && s->last_cap < 62)
         s->last_cap++;
 }
+
+static int start_net(struct spawn *s, const struct spawn_options *o) {
+    int r = net_pool_start(&s->net, o->net_ahead);
+    if (r == 0 && o->net_once)
+        net_prepare_one(&s->net);
+    return r;
+}
+
+static int start_host(struct spawn *s, const struct spawn_options *o) {
+    (void)o;
+    s->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    s->dev = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return s->host_ns < 0 || s->dev < 0 ? -errno : open_trees(s);
+}
+
+static int start_cgroups(struct spawn *s, const struct spawn_options *o) {
+    (void)o;
+    return cgroup_start(&s->cg);
+}
+
+static int start_state(struct spawn *s, const struct spawn_options *o) {
+    return open_state(s, o->state_fd);
+}
+
+static int start_guest(struct spawn *s, const struct spawn_options *o) {
+    s->guest = fd_sealed_copy("berm-guest", o->guest_fd);
+    return MIN(s->guest, 0);
+}
+
+static int start_mounts(struct spawn *s, const struct spawn_options *o) {
+    (void)o;
+    int r = leave_host(s);
+    s->proc = r < 0 ? r : make_proc(false);
+    return MIN(s->proc, 0);
+}
+
+static int start_kernel(struct spawn *s, const struct spawn_options *o) {
+    (void)s, (void)o;
+    return check_kernel();
+}
+
+/* The order matters: what needs the host's mounts stands before the step that leaves them. */
+static const struct {
+    const char *what;
+    int (*run)(struct spawn *s, const struct spawn_options *o);
+} steps[] = {
+    {"kernel 6.1 or newer", start_kernel},
+    {"network namespaces", start_net},
+    {"the host's mounts and trees", start_host},
+    {"cgroups", start_cgroups},
+    {"the state directory", start_state},
+    {"a sealed copy of PID 1's program", start_guest},
+    {"a mount namespace and a procfs of our own", start_mounts},
+};
 
 int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret_what) {
     *s = (struct spawn){.host_ns = -1, .reserve_bytes = o->reserve_bytes, .last_cap = -1};
@@ -214,44 +264,15 @@ int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret
     memcpy(s->allowed, o->allowed_fds, s->n_allowed * sizeof(int));
     s->stack = mmap(NULL, SPAWN_STACK_BYTES, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    *ret_what = "memory";
     if (s->stack == MAP_FAILED)
         return -ENOMEM;
-    *ret_what = "kernel 6.1 or newer";
-    int r = check_kernel();
-    if (r == 0) {
-        *ret_what = "network namespaces";
-        r = net_pool_start(&s->net, o->net_ahead);
+    for (size_t i = 0; i < COUNT_OF(steps); i++) {
+        *ret_what = steps[i].what;
+        int r = steps[i].run(s, o);
+        if (r < 0)
+            return r;
     }
-    if (r == 0) {
-        *ret_what = "open the host";
-        r = open_host(s);
-    }
-    if (r == 0) {
-        *ret_what = "cgroups";
-        r = cgroup_start(&s->cg);
-    }
-    if (r == 0) {
-        *ret_what = "the trees of the host's root";
-        r = open_trees(s);
-    }
-    if (r == 0) {
-        *ret_what = "the state directory";
-        r = open_state(s, o->state_fd);
-    }
-    if (r == 0) {
-        *ret_what = "a sealed copy of PID 1's program";
-        s->guest = r = fd_sealed_copy("berm-guest", o->guest_fd);
-    }
-    if (r >= 0) {
-        *ret_what = "an own mount namespace";
-        r = leave_host(s);
-    }
-    if (r == 0) {
-        *ret_what = "an own procfs";
-        s->proc = r = make_proc(false);
-    }
-    if (r < 0)
-        return r;
     probe(s, o->without);
     return 0;
 }

@@ -85,6 +85,11 @@ static inline int sys_mount_setattr(int dir, const char *path, const struct moun
                      sizeof *attr);
 }
 
+/* A rename that never replaces; not every libc has the call. */
+static inline int sys_rename_new(int from_dir, const char *from, int to_dir, const char *to) {
+    return (int)sys5(SYS_renameat2, from_dir, (long)from, to_dir, (long)to, 1 /* RENAME_NOREPLACE */);
+}
+
 /* clone3 for a child that shares our memory and so needs a stack of its own: it runs fn(arg) there and
  * ends with what that returns. `args->stack` and `stack_size` must be set. Returns the pid or -errno. */
 long sys_clone_on_stack(struct clone_args *args, int (*fn)(void *), void *arg);

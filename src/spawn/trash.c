@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "spawn/layer.h"
+#include "spawn/sys.h"
 
 int layer_remove(struct spawn *s, const char *id) {
     struct timespec now;
@@ -31,7 +32,7 @@ static void delete_entry(int trash, int dir, const char *name, unsigned *serial)
         return;
     char fresh[40];
     snprintf(fresh, sizeof fresh, ".d%u", (*serial)++);
-    while (renameat2(dir, name, trash, fresh, RENAME_NOREPLACE) < 0 && errno == EEXIST)
+    while (sys_rename_new(dir, name, trash, fresh) == -EEXIST)
         snprintf(fresh, sizeof fresh, ".d%u", (*serial)++);
 }
 
@@ -78,7 +79,7 @@ void layer_empty_trash(struct spawn *s) {
     }
     if (dup3(s->trash, 3, O_CLOEXEC) < 0 && s->trash != 3)
         _exit(1);
-    close_range(4, ~0u, 0);
+    sys3(SYS_close_range, 4, ~0u, 0);
     AUTO_CLOSE int own = openat(3, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     trash_process(own);
     _exit(0);
