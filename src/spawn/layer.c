@@ -44,7 +44,8 @@ static int memory_layer(const struct spawn_create *req) {
 }
 
 static int disk_layer(struct spawn *s, const struct spawn_create *req) {
-    AUTO_CLOSE int dir = fd_make_dir(s->layers, req->id, 0700);
+    /* Passable: as a lower of another range its owner is nobody there. The parent is closed to others. */
+    AUTO_CLOSE int dir = fd_make_dir(s->layers, req->id, 0711);
     if (dir < 0)
         return dir;
     bool has_image = faccessat(dir, DISK_IMAGE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;

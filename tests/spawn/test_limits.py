@@ -3,13 +3,15 @@
 import os
 import pathlib
 import shutil
+import socket
 import struct
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import client  # noqa: E402
 from client import Spawn, id_body  # noqa: E402
-from tap import Skip, check, main, same, state_dir, test  # noqa: E402
+from tap import Skip, check, main, program, same, state_dir, test  # noqa: E402
 
 STATE = state_dir()
 MIB = 1 << 20
@@ -184,6 +186,62 @@ def exec_leaves_are_made_killed_and_gone():
         same(spawn.ask(client.KILL_LEAF, id_body("leaf-a", struct.pack("=II", 8, 0))).error, 2, "gone")
         same(spawn.ask(client.EXEC_LEAF, id_body("no-such", struct.pack("=II", 0, 1))).error, 2, "no sandbox")
         same(spawn.destroy("leaf-a").error, 0, "DESTROY with leaves left")
+
+
+def control_socket(name):
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    bound.bind(f"{STATE}/{name}")
+    return bound
+
+
+@test
+def pid_1_starts_programs_in_leaves():
+    """What berm-guest relies on: clone3 into a leaf, as root inside, under the filter."""
+    with Spawn(STATE, guest=program("test-guest")) as spawn:
+        bound = control_socket("ctl")
+        reply = spawn.create(id="guest-a", flags=client.F_CONTROL, fds=[bound.fileno()], argv=("guest",))
+        bound.close()
+        same(reply.error, 0, "CREATE")
+        leaves = spawn.ask(client.EXEC_LEAF, id_body("guest-a", struct.pack("=II", 0, 2)))
+        same(leaves.error, 0, "EXEC_LEAF")
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for _ in range(100):
+            if link.connect_ex(f"{STATE}/ctl") == 0:
+                break
+            time.sleep(0.02)
+        for leaf in leaves.fds:
+            socket.send_fds(link, [b"x"], [leaf])
+            pid = struct.unpack("=i", link.recv(4))[0]
+            check(pid > 1, f"a program in the leaf: {pid}")
+            with open(os.open("cgroup.procs", os.O_RDONLY, dir_fd=leaf)) as procs:
+                same(len(procs.read().split()), 1, "it sits there")
+        usage = spawn.ask(client.KILL_LEAF, id_body("guest-a", struct.pack("=II", 0, 0)))
+        same(usage.error, 0, "KILL_LEAF")
+        with open(os.open("cgroup.procs", os.O_RDONLY, dir_fd=leaves.fds[1])) as procs:
+            same(len(procs.read().split()), 1, "the other exec lives")
+        check(not spawn.wait(reply, 0.1), "and so does PID 1")
+        for fd in leaves.fds:
+            os.close(fd)
+        link.close()
+        same(spawn.destroy("guest-a").error, 0, "DESTROY")
+
+
+@test
+def a_kept_layer_is_the_lower_of_another_range():
+    """Snapshot and fork: files show the same owners inside, whichever range wrote them."""
+    with Spawn(STATE) as spawn:
+        script = "echo one > /workspace/f; chown user /root; mkdir /usr/local/made; echo x > /etc/added"
+        spawn.run("snap", ["sh", "-c", script], slot=31, profile=client.PROFILE_ROOT, destroy=False)
+        same(spawn.destroy("snap", files=False).error, 0, "stop")
+        look = "cat /workspace/f /etc/added; stat -c %U /workspace /workspace/f /root; ls -d /usr/local/made"
+        for slot, name in ((32, "fork-a"), (33, "fork-b")):
+            _, out = spawn.run(name, ["sh", "-c", look + f"; echo {name} > /workspace/f 2>&1; true"],
+                               slot=slot, layers=["snap"], profile=client.PROFILE_ROOT)
+            same(out, "one\nx\nuser\nroot\nuser\n/usr/local/made\n", name)
+        with Spawn(STATE, "--without", "overlay-fd") as older:
+            _, out = older.run("fork-c", ["sh", "-c", look], slot=34, layers=["snap"])
+            same(out.split("\n")[0], "one", "by path")
+        same(spawn.destroy("snap").error, 0, "DESTROY")
 
 
 if __name__ == "__main__":

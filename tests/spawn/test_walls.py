@@ -67,7 +67,8 @@ out["netlink route"] = attempt(lambda: socket.socket(16, 3, 0))
 out["raw"] = attempt(lambda: socket.socket(2, 3, 1))
 out["connect"] = attempt(lambda: socket.create_connection(("198.51.100.1", 80), 2))
 for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/vm/swappiness",
-             "/proc/sys/user/max_user_namespaces", "/proc/sysrq-trigger", "/dev/kmsg",
+             "/proc/sys/user/max_user_namespaces", "/proc/sys/kernel/shmmax",
+             "/proc/sys/fs/mqueue/msg_max", "/proc/sysrq-trigger", "/dev/kmsg",
              "/sys/kernel/uevent_helper", "/proc/1/mem", "/proc/self/uid_map",
              "/sys/fs/cgroup/release_agent"):
     out[f"write {path}"] = write(path)
@@ -86,8 +87,9 @@ out["tiocsti"] = attempt(lambda: __import__("fcntl").ioctl(os.open("/dev/ptmx", 
 out["dotdot"] = "ok" if os.stat("/../..").st_ino == os.stat("/").st_ino else "differs"
 dev = sorted(os.listdir("/dev"))
 nodev = [p for p in ("/", "/workspace", "/tmp", "/usr", "/dev/shm") if not os.statvfs(p).f_flag & 4]
+writable = [p for p in ("/dev", "/sys", "/proc/sys") if not os.statvfs(p).f_flag & 1]
 nosuid = [p for p in ("/", "/usr", "/dev", "/proc", "/dev/shm") if not os.statvfs(p).f_flag & 2]
-json.dump(dict(probes=out, fds=fds, dev=dev, nodev=nodev, nosuid=nosuid,
+json.dump(dict(probes=out, fds=fds, dev=dev, nodev=nodev, nosuid=nosuid, writable=writable,
                maps=open("/proc/self/uid_map").read().split()), sys.stdout)
 '''
 
@@ -101,7 +103,9 @@ EXPECT = {
     "rlimit nofile": {"EPERM"}, "write /dev": {"EROFS", "EACCES"},
     "chmod /dev/null": {"EROFS", "EPERM"}, "list /proc/1/fd": CLOSED,
 }
-BY_ROOT = {"setuid": {"ok"}, "kill pid 1": {"ok"}}  # PID 1 ignores what it did not ask for
+# As root: PID 1 ignores what it did not ask for, and some sysctls are its own but for the mount.
+BY_ROOT = {"setuid": {"ok"}, "kill pid 1": {"ok"}, "write /proc/sys/kernel/shmmax": {"EROFS"},
+           "write /proc/sys/fs/mqueue/msg_max": {"EROFS"}}
 
 
 def jail(*arguments):
@@ -129,6 +133,7 @@ def judge(result, root):
     same(result["dev"], ["fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin",
                          "stdout", "tty", "urandom", "zero"], "/dev")
     same((result["nodev"], result["nosuid"]), ([], []), "mounts without nodev, nosuid")
+    same(result["writable"], [], "writable mounts that should not be")
     same(result["maps"][0], "0", "uid_map")
     same(result["maps"][2], "65536", "uid_map")
     check(int(result["maps"][1]) >= 3 * 65536, f"a range of its own: {result['maps']}")
@@ -159,6 +164,18 @@ def a_32_bit_call_kills():
     source = 'int main(void){int r; __asm__ volatile("int $0x80" : "=a"(r) : "a"(20)); return r != 0;}'
     done = jail("--", "sh", "-c", f"echo '{source}' > a.c && gcc -o a a.c && ./a")
     same(done.returncode, 128 + 31, f"SIGSYS {done.stderr}")
+
+
+@test
+def descriptors_of_the_caller_stay_outside():
+    directory = os.open("/", os.O_PATH)
+    done = subprocess.run([program("berm-jail"), "--state", STATE, "--", "/usr/bin/python3", "-c",
+                           "import os; print([f for f in range(3, 256) if os.path.lexists(f'/proc/1/fd/{f}') "
+                           "or os.path.exists(f'/proc/self/fd/{f}') and not os.readlink("
+                           "f'/proc/self/fd/{f}').startswith('/proc')])"],
+                          capture_output=True, text=True, pass_fds=[directory])
+    os.close(directory)
+    same(done.stdout, "[]\n", done.stderr)
 
 
 @test
