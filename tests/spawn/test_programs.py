@@ -138,6 +138,18 @@ def nothing_of_the_hosts_data_is_inside():
 
 
 @test
+def private_files_of_etc_stay_out():
+    text = output("--root", "--", "find", "/etc", "-type", "f")
+    made = {"passwd", "group", "shadow", "hosts", "resolv.conf", "nsswitch.conf", "machine-id", "subuid",
+            "subgid"}
+    check(len(text.split()) > 10, text)
+    for path in text.split("\n"):
+        if path and os.path.exists(path) and os.path.basename(path) not in made:
+            check(os.stat(path).st_mode & 0o004, f"{path} is private on the host")
+    same(output("--", "sh", "-c", "cat /etc/shadow 2>/dev/null || echo refused"), "refused\n", "shadow")
+
+
+@test
 def files_written_stay_with_the_name_and_go_without():
     same(output("--keep", "kept-a", "--", "sh", "-c", "echo 1 > f; cat f"), "1\n", "first")
     same(output("--keep", "kept-a", "--", "cat", "f"), "1\n", "found again")

@@ -7,8 +7,10 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import client  # noqa: E402
 from tap import Skip, check, main, program, same, state_dir, test  # noqa: E402
 
 STATE = state_dir()
@@ -169,13 +171,55 @@ def a_32_bit_call_kills():
 @test
 def descriptors_of_the_caller_stay_outside():
     directory = os.open("/", os.O_PATH)
+    for fd in (50, 51):
+        os.dup2(directory, fd)
     done = subprocess.run([program("berm-jail"), "--state", STATE, "--", "/usr/bin/python3", "-c",
                            "import os; print([f for f in range(3, 256) if os.path.lexists(f'/proc/1/fd/{f}') "
                            "or os.path.exists(f'/proc/self/fd/{f}') and not os.readlink("
                            "f'/proc/self/fd/{f}').startswith('/proc')])"],
-                          capture_output=True, text=True, pass_fds=[directory])
-    os.close(directory)
+                          capture_output=True, text=True, pass_fds=[directory, 50, 51])
+    for fd in (directory, 50, 51):
+        os.close(fd)
     same(done.stdout, "[]\n", done.stderr)
+
+
+def status_of(pid):
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+
+
+@test
+def capabilities_are_exactly_the_documented_ones():
+    pid_1 = {client.PROFILE_USER: 0x1E0, client.PROFILE_ROOT: 0x5FB}
+    code = "import time; time.sleep(60)"
+    with client.Spawn(STATE) as spawn:
+        for profile, uid, inside in ((client.PROFILE_USER, "1000", 0), (client.PROFILE_ROOT, "0", 0x4FB)):
+            reply = spawn.create(id="caps", profile=profile,
+                                 argv=("i", uid, "/", "/usr/bin/python3", "-c", code))
+            same(reply.error, 0, "CREATE")
+            first = status_of(reply.pid)
+            for name in ("CapPrm", "CapEff", "CapBnd"):
+                same(int(first[name], 16), pid_1[profile], f"{name} of PID 1, profile {profile}")
+            same((first["NoNewPrivs"], first["Seccomp"]), ("1", "2"), "PID 1")
+            children = pathlib.Path(f"/proc/{reply.pid}/task/{reply.pid}/children")
+            for _ in range(200):
+                if children.read_text() and "python3" in status_of(children.read_text().split()[0])["Name"]:
+                    break
+                time.sleep(0.01)
+            child = children.read_text().split()[0]
+            for name in ("CapPrm", "CapEff", "CapBnd"):
+                same(int(status_of(child)[name], 16), inside, f"{name} inside, profile {profile}")
+            same(pathlib.Path(f"/proc/{child}/oom_score_adj").read_text(), "500\n", "first to go")
+            check(int(status_of(child)["Uid"].split()[0]) >= 3 * 65536, "an id of its range outside")
+            same(spawn.destroy("caps").error, 0, "DESTROY")
+
+
+@test
+def nested_namespaces_are_closed_without_the_filter_too():
+    """The limits of the user namespace itself, read by its root."""
+    names = ("user", "mnt", "net", "pid", "ipc", "uts", "cgroup", "time")
+    code = f"[print(open('/proc/sys/user/max_%s_namespaces' % n).read().strip()) for n in {names}]"
+    same(jail("--", "/usr/bin/python3", "-c", code).stdout.split(), ["0"] * len(names), "limits")
 
 
 @test
