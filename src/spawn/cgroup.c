@@ -12,7 +12,8 @@
 
 #include "base/fd.h"
 
-static const char *const controller_names[CG_V1_COUNT] = {"memory", "pids", "cpu", "freezer"};
+static const char *const controller_names[CG_V1_COUNT] = {"memory", "pids", "cpu", "freezer",
+                                                           "cpuacct"};
 
 /* The berm directory below a hierarchy's mount point. */
 static int open_berm(const char *mount_point) {
@@ -45,29 +46,27 @@ static void enable_v2(struct cgroups *cg, const char *mount_point) {
     cg->has_kill = faccessat(cg->v2, "cgroup.kill", W_OK, 0) == 0;
 }
 
-static int add_hierarchy(struct cgroups *cg, const char *point, const char *type,
-                         const char *options) {
+static void add_hierarchy(struct cgroups *cg, const char *point, const char *type,
+                          const char *options) {
     if (strcmp(type, "cgroup2") == 0 && cg->v2 < 0) {
         cg->v2 = open_berm(point);
         if (cg->v2 >= 0)
             enable_v2(cg, point);
     }
-    if (strcmp(type, "cgroup") != 0)
-        return 0;
-    for (int i = 0; i < CG_V1_COUNT; i++)
+    for (int i = 0; i < CG_V1_COUNT && strcmp(type, "cgroup") == 0; i++)
         if (cg->v1[i] < 0 && has_option(options, controller_names[i]))
             cg->v1[i] = open_berm(point);
-    return 0;
 }
 
-int cgroup_start(struct cgroups *cg) {
-    *cg = (struct cgroups){.v2 = -1, .v1 = {-1, -1, -1, -1}};
+int cgroup_start(struct cgroups *cg, bool use_v2) {
+    *cg = (struct cgroups){.v2 = -1, .v1 = {-1, -1, -1, -1, -1}};
     FILE *mounts = fopen("/proc/self/mounts", "re");
     if (mounts == NULL)
         return -errno;
     char line[4096], point[1024], type[64], options[1024];
     while (fgets(line, sizeof line, mounts) != NULL)
-        if (sscanf(line, "%*s %1023s %63s %1023s", point, type, options) == 3)
+        if (sscanf(line, "%*s %1023s %63s %1023s", point, type, options) == 3 &&
+            (use_v2 || strcmp(type, "cgroup2") != 0))
             add_hierarchy(cg, point, type, options);
     fclose(mounts);
     return cg->v2 >= 0 || cg->v1[CG_FREEZER] >= 0 ? 0 : -ENOTSUP;
@@ -156,6 +155,7 @@ static bool wants(const struct spawn_limits *l, enum cgroup_v1 which) {
     case CG_CPU:
         return l->cpu_milli != 0;
     case CG_FREEZER:
+    case CG_CPUACCT:
     case CG_V1_COUNT:
         break;
     }
@@ -200,7 +200,7 @@ static int make_v1(const struct cgroups *cg, enum cgroup_v1 which, const char *i
     AUTO_CLOSE int leaf = -1;
     if (which == CG_FREEZER)
         leaf = make_dir(dir, "guest");
-    else if (limit_v1(dir, which, limits) < 0)
+    else if (which != CG_CPUACCT && limit_v1(dir, which, limits) < 0)
         return -EINVAL;
     int tasks = openat(which == CG_FREEZER ? leaf : dir, "tasks", O_WRONLY | O_CLOEXEC);
     if (tasks < 0)
@@ -214,6 +214,8 @@ int cgroup_make(const struct cgroups *cg, const char *id, const struct spawn_lim
     struct cgroup_seat seat = {.v2_leaf = -1};
     int r = cg->v2 >= 0 ? make_v2(cg, id, limits, owner, &seat)
                         : make_v1(cg, CG_FREEZER, id, limits, &seat);
+    if (r == 0 && cg->v2 < 0 && cg->v1[CG_CPUACCT] >= 0)
+        r = make_v1(cg, CG_CPUACCT, id, limits, &seat);
     for (int i = CG_MEMORY; r == 0 && i <= CG_CPU; i++)
         if (cg->v1[i] >= 0 && !cg->v2_has[i] && wants(limits, i))
             r = make_v1(cg, i, id, limits, &seat);
@@ -290,7 +292,9 @@ int cgroup_usage(const struct cgroups *cg, const char *id, struct spawn_usage *r
     AUTO_CLOSE int dir = open_dir(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], id);
     if (dir < 0)
         return dir;
-    u.cpu_us = read_value(dir, "cpu.stat", "usage_usec ");
+    AUTO_CLOSE int cpuacct = cg->v2 >= 0 ? -1 : open_dir(cg->v1[CG_CPUACCT], id);
+    u.cpu_us = cpuacct >= 0 ? read_value(cpuacct, "cpuacct.usage", "") / 1000
+                            : read_value(dir, "cpu.stat", "usage_usec ");
     AUTO_CLOSE int memory = cg->v2_has[CG_MEMORY] ? -1 : open_dir(cg->v1[CG_MEMORY], id);
     if (memory >= 0) {
         u.memory_bytes = read_value(memory, "memory.usage_in_bytes", "");

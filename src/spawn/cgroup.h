@@ -4,7 +4,7 @@
  * PID 1 sits in `guest` and every exec in an `x-<n>` of its own; limits are set on <id>. On a pure v2
  * host all of that is one tree. On a hybrid host the v2 tree (no controllers needed) kills, freezes and
  * counts CPU time, and v1 memory, pids and cpu carry the limits at <id>. Without v2 the v1 freezer
- * stands in for it.
+ * and cpuacct stand in for it.
  *
  * Nothing is ever attached by writing a pid into cgroup.procs from outside, which waits for the whole
  * machine: v2 uses CLONE_INTO_CGROUP; on v1 the child writes "0" into the `tasks` files opened for it. */
@@ -16,7 +16,7 @@
 #include "base/macros.h"
 #include "spawn/request.h"
 
-enum cgroup_v1 { CG_MEMORY, CG_PIDS, CG_CPU, CG_FREEZER, CG_V1_COUNT };
+enum cgroup_v1 { CG_MEMORY, CG_PIDS, CG_CPU, CG_FREEZER, CG_CPUACCT, CG_V1_COUNT };
 
 struct cgroups {
     int v2;               /* the berm directory, -1 if there is no v2 tree */
@@ -32,8 +32,8 @@ struct cgroup_seat {
     unsigned n_tasks;
 };
 
-/* Finds the hierarchies and makes the berm directories. */
-MUST_USE int cgroup_start(struct cgroups *cg);
+/* Finds the hierarchies and makes the berm directories. Without use_v2 a v2 tree is passed over. */
+MUST_USE int cgroup_start(struct cgroups *cg, bool use_v2);
 uint32_t cgroup_features(const struct cgroups *cg);
 
 /* Makes berm/<id> and PID 1's leaf. A failure leaves nothing behind. `owner` is the host uid of root

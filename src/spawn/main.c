@@ -28,7 +28,8 @@ static const char usage[] =
     "  --mount-root DIR  directories passed for mounting must lie beneath one of these\n"
     "  --net-ahead N     network namespaces kept ready (default 8, at most 64)\n"
     "  --reserve BYTES   free space of the state file system that sandboxes may not begin on\n"
-    "  --without NAME    pretend the kernel lacks overlay-fd, landlock-scope or limit-disk\n";
+    "  --without NAME    pretend the kernel lacks overlay-fd, cgroup-v2, landlock-scope\n"
+    "                    or limit-disk\n";
 
 struct settings {
     struct spawn_options o;
@@ -45,6 +46,7 @@ static int feature(const char *name, uint32_t *bits) {
         const char *name;
         uint32_t bit;
     } rows[] = {{"overlay-fd", SPAWN_HAS_OVERLAY_FD},
+                {"cgroup-v2", SPAWN_HAS_CGROUP_V2},
                 {"landlock-scope", SPAWN_HAS_LANDLOCK_SCOPE},
                 {"limit-disk", SPAWN_HAS_LIMIT_DISK}};
     for (size_t i = 0; i < COUNT_OF(rows); i++)

@@ -217,8 +217,7 @@ static int start_host(struct spawn *s, const struct spawn_options *o) {
 }
 
 static int start_cgroups(struct spawn *s, const struct spawn_options *o) {
-    (void)o;
-    return cgroup_start(&s->cg);
+    return cgroup_start(&s->cg, !(o->without & SPAWN_HAS_CGROUP_V2));
 }
 
 static int start_state(struct spawn *s, const struct spawn_options *o) {
