@@ -130,9 +130,13 @@ static int scope_landlock(struct enter *e) {
     return e->landlock ? landlock_apply_scopes() : 0;
 }
 
+static int bound_caps(struct enter *e) {
+    return caps_bound(e->caps, e->last_cap);
+}
+
 static int drop_caps(struct enter *e) {
     long r = sys5(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
-    return r < 0 ? (int)r : caps_apply(e->caps, e->last_cap);
+    return r < 0 ? (int)r : caps_apply(e->caps);
 }
 
 static int filter_calls(struct enter *e) {
@@ -171,7 +175,8 @@ static int wait_mapped(struct enter *e) { return wait_phase(e, ENTER_MAPPED); }
 static int wait_mounts(struct enter *e) { return wait_phase(e, ENTER_MOUNTS); }
 
 /* The protections, in the order in which they go up. Each names itself in the reply when it fails,
- * and none is skipped: a sandbox that lacks one does not start. */
+ * and none is skipped: a sandbox that lacks one does not start. What can be done before the root is
+ * there stands before it, because the parent builds the root meanwhile. */
 static const struct {
     enum spawn_step step;
     int (*apply)(struct enter *e);
@@ -182,11 +187,12 @@ static const struct {
     {STEP_HOSTNAME, name_host},
     {STEP_PROC, enter_stage_proc},
     {STEP_DEV, enter_stage_dev},
+    {STEP_NAMESPACE_LIMITS, limit_namespaces}, /* not earlier: a detached mount counts as one */
     {STEP_KEYRING, join_keyring},
     {STEP_RLIMIT, limit_resources},
+    {STEP_CAPS, bound_caps},
     {STEP_OVERLAY, wait_mounts},
     {STEP_MOUNT, enter_attach_mounts},
-    {STEP_NAMESPACE_LIMITS, limit_namespaces}, /* a detached mount counts as a namespace: not before */
     {STEP_ROOT, enter_switch_root},
     {STEP_FDS, arrange_fds},
     {STEP_LANDLOCK, scope_landlock},

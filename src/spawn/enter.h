@@ -47,6 +47,7 @@ struct enter {
     int phase;           /* enum enter_phase */
     int tid;             /* the kernel clears it when the child has gone: into exec, or for good */
     /* Set by the child. */
+    int sys;             /* its detached /sys */
     uint32_t step;       /* where it is, or stopped */
     int error;           /* errno, 0 if it reached exec */
 };

@@ -114,7 +114,6 @@ int enter_stage_proc(struct enter *e) {
 }
 
 int enter_stage_dev(struct enter *e) {
-    (void)e;
     static const char *const pts[][2] = {
         {"newinstance", ""}, {"ptmxmode", "0666"}, {"mode", "0620"}, {"gid", "5"}, {"max", "64"},
         {NULL, NULL}};
@@ -126,7 +125,8 @@ int enter_stage_dev(struct enter *e) {
     if (r == 0)
         r = attach_new("tmpfs", shm, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
                        STAGE_DEV "/shm");
-    return r;
+    e->sys = r < 0 ? r : sys_clone_tree(AT_FDCWD, "/sys");
+    return MIN(e->sys, 0);
 }
 
 static int open_inside(int root, const char *path, int flags) {
@@ -190,11 +190,8 @@ int enter_attach_mounts(struct enter *e) {
         r = move_inside(e->root, "/stage/proc", "proc");
     if (r == 0)
         r = move_inside(e->root, STAGE_DEV, "dev");
-    int sys = r < 0 ? r : sys_clone_tree(AT_FDCWD, "/sys");
-    if (sys < 0)
-        return sys;
-    r = attach_inside(e->root, sys, "sys", false);
-    sys_close(sys);
+    if (r == 0)
+        r = attach_inside(e->root, e->sys, "sys", false);
     return r;
 }
 

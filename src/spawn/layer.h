@@ -20,7 +20,9 @@ MUST_USE int layer_pair(int layer, const char *upper, const char *work, uint32_t
 
 /* Moves the layer out of the way and lets it be deleted in the background. -ENOENT when there is none. */
 MUST_USE int layer_remove(struct spawn *s, const char *id);
-/* Starts deleting what lies in the trash, in a process of its own, unless one is at it. */
+/* A process of its own that empties the trash, now and whenever it is woken. It outlives us until the
+ * trash is empty. */
+MUST_USE int layer_start_trash(struct spawn *s);
 void layer_empty_trash(struct spawn *s);
-/* The same in this process, for a program that ends when it is done. */
+/* The deletion in this process, for a program that ends when it is done. */
 void layer_delete_now(struct spawn *s);

@@ -174,14 +174,14 @@ int main(int argc, char **argv) {
         fprintf(stderr, "berm-spawn: cannot start: %s: %s\n", what, strerror(-r));
         return 1;
     }
-    layer_empty_trash(&s);
+    r = layer_start_trash(&s);
+    if (r < 0) {
+        fprintf(stderr, "berm-spawn: cannot start: deletion in the background: %s\n", strerror(-r));
+        return 1;
+    }
     int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     struct serve v;
     serve_init(&v, &s);
     r = signals < 0 ? -errno : loop(&v, x.socket, signals);
-    if (s.trash_again) { /* nobody will be here to start it later; it waits for the one at work */
-        s.trash_pid = 0;
-        layer_empty_trash(&s);
-    }
     return r < 0 ? 1 : 0;
 }

@@ -102,6 +102,8 @@ static int start(struct spawn *s, const struct spawn_create *req, const struct c
         }
     }
     cgroup_seat_close(&e->seat);
+    if (e->sys >= 0)
+        close(e->sys); /* the child made it while it shared our descriptors */
     if (r < 0) {
         if (cgroup_remove(&s->cg, req->id) < 0)
             return r; /* SWEEP finds it */
@@ -131,7 +133,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
     split_text(req, text);
     struct check_fds parts = check_split_fds(req, fds);
     struct enter e = {
-        .seat.v2_leaf = -1, .proc = s->proc, .masks = s->masks, .guest = s->guest, .control = parts.control,
+        .seat.v2_leaf = -1, .sys = -1, .proc = s->proc, .masks = s->masks, .guest = s->guest, .control = parts.control,
         .stdio = {parts.stdio[0], parts.stdio[1], parts.stdio[2]}, .flags = req->flags,
         .caps = caps_for_profile(req->profile), .last_cap = s->last_cap,
         .landlock = (s->features & SPAWN_HAS_LANDLOCK_SCOPE) != 0,
@@ -235,12 +237,6 @@ void place_reap(struct spawn *s) {
         pid_t pid = waitpid(-1, &status, WNOHANG);
         if (pid <= 0)
             return;
-        if (pid == s->trash_pid) {
-            s->trash_pid = 0;
-            if (s->trash_again)
-                layer_empty_trash(s);
-            continue;
-        }
         note_exit(&s->places, pid, status);
         note_exit(&s->dying, pid, status);
     }

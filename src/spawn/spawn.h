@@ -60,8 +60,7 @@ struct spawn {
     int last_cap;
     uint32_t masks;        /* of /proc: enter_masks_needed */
     struct mounts spent;   /* of the last CREATE: closing them takes a while, so after the reply */
-    int trash_pid;         /* deletes in the background, 0 if none does */
-    bool trash_again;      /* more came meanwhile */
+    int trash_wake;        /* a byte here wakes the process that empties the trash; -1 if none */
 };
 
 struct spawn_options {

@@ -256,7 +256,7 @@ static const struct {
 };
 
 int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret_what) {
-    *s = (struct spawn){.host_ns = -1, .reserve_bytes = o->reserve_bytes, .last_cap = -1};
+    *s = (struct spawn){.host_ns = -1, .trash_wake = -1, .reserve_bytes = o->reserve_bytes, .last_cap = -1};
     list_init(&s->places);
     list_init(&s->dying);
     s->n_allowed = MIN(o->n_allowed, SPAWN_ROOTS_MAX);

@@ -95,7 +95,7 @@ def cycles_leave_nothing():
             if i == min(20, CYCLES // 2):
                 open_before = len(os.listdir(f"/proc/{spawn.process.pid}/fd"))
         same(len(os.listdir(f"/proc/{spawn.process.pid}/fd")), open_before, "descriptors of berm-spawn")
-        same(settled(lambda: len(children(spawn.process.pid)), 1), 1, "children: the network pool")
+        same(settled(lambda: len(children(spawn.process.pid)), 2), 2, "children: network pool, deletion")
     as_before(before)
 
 
