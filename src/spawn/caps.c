@@ -16,8 +16,8 @@
 
 uint64_t caps_for_profile(uint32_t profile) {
     /* SETPCAP lets PID 1 empty the bounding set of each program it starts. */
-    uint64_t keep = CAP_BIT(CAP_KILL) | CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETGID) |
-                    CAP_BIT(CAP_SETPCAP);
+    uint64_t keep =
+        CAP_BIT(CAP_KILL) | CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETGID) | CAP_BIT(CAP_SETPCAP);
     if (profile == SPAWN_PROFILE_ROOT)
         keep |= CAP_BIT(CAP_CHOWN) | CAP_BIT(CAP_DAC_OVERRIDE) | CAP_BIT(CAP_FOWNER) |
                 CAP_BIT(CAP_FSETID) | CAP_BIT(CAP_NET_BIND_SERVICE);

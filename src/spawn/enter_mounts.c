@@ -11,22 +11,42 @@
 #define STAGE_DEV "/stage/dev"
 #define SHM_BYTES "67108864"
 
-/* What tells about the host, or steers it, and others than the host's root may open: procfs belongs to
- * the host's root, so files without rights for others are closed to every id inside already. */
+/* What tells about the host, or steers it, and others than the host's root may open: procfs
+ * belongs to the host's root, so files without rights for others are closed to every id inside
+ * already. */
 static const struct {
     const char *name;
     const char *with;
 } masks[] = {
-    {"kcore", "/nothing"},        {"keys", "/nothing"},       {"key-users", "/nothing"},
-    {"latency_stats", "/nothing"}, {"timer_list", "/nothing"}, {"sched_debug", "/nothing"},
-    {"interrupts", "/nothing"},   {"kpagecount", "/nothing"}, {"kpageflags", "/nothing"},
-    {"kpagecgroup", "/nothing"},  {"config.gz", "/nothing"},  {"modules", "/nothing"},
-    {"kallsyms", "/nothing"},     {"iomem", "/nothing"},      {"sysrq-trigger", "/nothing"},
-    {"diskstats", "/nothing"},    {"partitions", "/nothing"}, {"slabinfo", "/nothing"},
-    {"vmallocinfo", "/nothing"},  {"allocinfo", "/nothing"},  {"scsi", "/empty"},
-    {"acpi", "/empty"},           {"asound", "/empty"},       {"bus", "/empty"},
-    {"fs", "/empty"},             {"irq", "/empty"},          {"driver", "/empty"},
-    {"dynamic_debug", "/empty"},  {"pressure", "/empty"},
+    {"kcore", "/nothing"},
+    {"keys", "/nothing"},
+    {"key-users", "/nothing"},
+    {"latency_stats", "/nothing"},
+    {"timer_list", "/nothing"},
+    {"sched_debug", "/nothing"},
+    {"interrupts", "/nothing"},
+    {"kpagecount", "/nothing"},
+    {"kpageflags", "/nothing"},
+    {"kpagecgroup", "/nothing"},
+    {"config.gz", "/nothing"},
+    {"modules", "/nothing"},
+    {"kallsyms", "/nothing"},
+    {"iomem", "/nothing"},
+    {"sysrq-trigger", "/nothing"},
+    {"diskstats", "/nothing"},
+    {"partitions", "/nothing"},
+    {"slabinfo", "/nothing"},
+    {"vmallocinfo", "/nothing"},
+    {"allocinfo", "/nothing"},
+    {"scsi", "/empty"},
+    {"acpi", "/empty"},
+    {"asound", "/empty"},
+    {"bus", "/empty"},
+    {"fs", "/empty"},
+    {"irq", "/empty"},
+    {"driver", "/empty"},
+    {"dynamic_debug", "/empty"},
+    {"pressure", "/empty"},
 };
 _Static_assert(COUNT_OF(masks) <= 32, "a bit for each");
 
@@ -71,8 +91,8 @@ static int freeze_sysctls(void) {
     int r = bind(STAGE_PROC "sys", STAGE_PROC "sys");
     if (r < 0)
         return r;
-    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
-                                          MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC};
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+                                          MOUNT_ATTR_NOEXEC};
     return sys_mount_setattr(AT_FDCWD, STAGE_PROC "sys", &attr);
 }
 
@@ -114,9 +134,9 @@ int enter_stage_proc(struct enter *e) {
 }
 
 int enter_stage_dev(struct enter *e) {
-    static const char *const pts[][2] = {
-        {"newinstance", ""}, {"ptmxmode", "0666"}, {"mode", "0620"}, {"gid", "5"}, {"max", "64"},
-        {NULL, NULL}};
+    static const char *const pts[][2] = {{"newinstance", ""}, {"ptmxmode", "0666"},
+                                         {"mode", "0620"},    {"gid", "5"},
+                                         {"max", "64"},       {NULL, NULL}};
     static const char *const shm[][2] = {
         {"mode", "1777"}, {"size", SHM_BYTES}, {"nr_inodes", "16384"}, {NULL, NULL}};
     int r = bind("/dev", STAGE_DEV);

@@ -20,9 +20,9 @@ int layer_remove(struct spawn *s, const char *id) {
     return renameat(s->layers, id, s->trash, name) < 0 ? -errno : 0;
 }
 
-/* Deletes one entry of `dir`, which nobody else uses any more. Deep trees are pulled up: a directory
- * inside a directory moves to the top of the trash first, so neither the stack nor the number of open
- * descriptors grows with the depth. */
+/* Deletes one entry of `dir`, which nobody else uses any more. Deep trees are pulled up: a
+ * directory inside a directory moves to the top of the trash first, so neither the stack nor the
+ * number of open descriptors grows with the depth. */
 static void delete_entry(int trash, int dir, const char *name, unsigned *serial) {
     if (unlinkat(dir, name, 0) == 0)
         return;
@@ -48,8 +48,8 @@ static bool empty_dir(int trash, int dir, unsigned *serial) {
             continue;
         any = true;
         if (dir == trash) {
-            AUTO_CLOSE int sub = openat(dir, e->d_name,
-                                        O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+            AUTO_CLOSE int sub =
+                openat(dir, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
             if (sub >= 0)
                 empty_dir(trash, sub, serial);
         }

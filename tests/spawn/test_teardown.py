@@ -59,7 +59,7 @@ def host():
             "processes": processes(), "loops": loops()}
 
 
-def settled(what, want, seconds=20):
+def settled(what, want, seconds=20 + FILES / 5000):
     """Deletion and namespaces' ends happen in the background: give them their time."""
     end = time.monotonic() + seconds
     while what() != want and time.monotonic() < end:
@@ -108,7 +108,7 @@ def dies(name, script, seconds=20, profile=client.PROFILE_USER, prepare=None, **
                              argv=("i", uid, "/workspace", "/usr/bin/python3", "-c", script))
         same(reply.error, 0, "CREATE")
         marker = f"{STATE}/layers/{name}/upper/workspace/ready"
-        check(settled(lambda: os.path.exists(marker), True, 60), "it got to its worst")
+        check(settled(lambda: os.path.exists(marker), True, 60 + FILES / 2000), "it got to its worst")
         if prepare:
             prepare(spawn, name)
         begin = time.monotonic()
