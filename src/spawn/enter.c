@@ -44,14 +44,14 @@ static int limit_namespaces(struct enter *e) {
     static const struct {
         const char *path, *value;
     } limits[] = {
-        {"sys/user/max_user_namespaces", "0"},     {"sys/user/max_mnt_namespaces", "0"},
-        {"sys/user/max_net_namespaces", "0"},      {"sys/user/max_pid_namespaces", "0"},
-        {"sys/user/max_ipc_namespaces", "0"},      {"sys/user/max_uts_namespaces", "0"},
-        {"sys/user/max_cgroup_namespaces", "0"},   {"sys/user/max_time_namespaces", "0"},
-        {"sys/user/max_inotify_instances", "128"},
+        {"max_user_namespaces", "0"},     {"max_mnt_namespaces", "0"},
+        {"max_net_namespaces", "0"},      {"max_pid_namespaces", "0"},
+        {"max_ipc_namespaces", "0"},      {"max_uts_namespaces", "0"},
+        {"max_cgroup_namespaces", "0"},   {"max_time_namespaces", "0"},
+        {"max_inotify_instances", "128"},
     };
     for (size_t i = 0; i < COUNT_OF(limits); i++) {
-        int fd = sys_openat(e->proc, limits[i].path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0);
+        int fd = sys_openat(e->sysctl, limits[i].path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0);
         if (fd < 0)
             return fd;
         long n = sys_write(fd, limits[i].value, limits[i].value[1] == '\0' ? 1 : 3);

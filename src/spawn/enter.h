@@ -27,7 +27,7 @@ struct enter_mount {
 struct enter {
     /* Set before the clone. */
     struct cgroup_seat seat;
-    int proc;       /* a full procfs, for the limits on namespaces */
+    int proc;       /* a full procfs, for a sandbox whose own shows processes only */
     uint32_t masks; /* of enter_masks_needed */
     int guest;      /* PID 1's program */
     int control;    /* its descriptor 3, or -1 */
@@ -48,7 +48,8 @@ struct enter {
     int phase; /* enum enter_phase */
     int tid;   /* the kernel clears it when the child has gone: into exec, or for good */
     /* Set by the child. */
-    int sys;       /* its detached /sys */
+    int sys;       /* its detached /sys; like the next, left for the parent to close */
+    int sysctl;    /* where the limits on its namespaces are set */
     uint32_t step; /* where it is, or stopped */
     int error;     /* errno, 0 if it reached exec */
 };

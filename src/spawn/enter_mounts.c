@@ -127,8 +127,15 @@ int enter_stage_proc(struct enter *e) {
     bool is_strict = (e->flags & SPAWN_CREATE_STRICT_PROC) != 0;
     int r = attach_new("proc", is_strict ? strict : standard,
                        MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, "/stage/proc");
-    if (r < 0 || is_strict)
+    if (r < 0)
         return r;
+    /* Through this new procfs where it has them: in one that all share, every user namespace adds
+     * an entry of the same name, and each lookup walks those of all sandboxes alive. */
+    e->sysctl = is_strict ? sys_openat(e->proc, "sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC, 0)
+                          : sys_openat(AT_FDCWD, STAGE_PROC "sys/user",
+                                       O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    if (e->sysctl < 0 || is_strict)
+        return MIN(e->sysctl, 0);
     r = freeze_sysctls();
     return r < 0 ? r : mask_all(e->masks);
 }

@@ -14,6 +14,7 @@
 
 #include "base/str.h"
 #include "spawn/layer.h"
+#include "spawn/place.h"
 #include "spawn/serve.h"
 #include "spawn/spawn.h"
 
@@ -147,6 +148,7 @@ static int loop(struct serve *v, int sock, int signals) {
             struct signalfd_siginfo info;
             if (read(signals, &info, sizeof info) < 0 && errno != EAGAIN)
                 return -errno;
+            place_reap(v->s); /* looks at every child, so only when one has ended */
         }
         if (fds[0].revents != 0 && v->sock < 0) {
             v->sock = accept4(sock, NULL, NULL, SOCK_CLOEXEC);

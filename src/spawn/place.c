@@ -102,8 +102,8 @@ static int start(struct spawn *s, const struct spawn_create *req, const struct c
         }
     }
     cgroup_seat_close(&e->seat);
-    if (e->sys >= 0)
-        close(e->sys); /* the child made it while it shared our descriptors */
+    fd_close_all(&e->sys, 1); /* the child made these while it shared our descriptors */
+    fd_close_all(&e->sysctl, 1);
     if (r < 0) {
         if (cgroup_remove(&s->cg, req->id) < 0)
             return r; /* SWEEP finds it */
@@ -135,6 +135,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
     struct enter e = {
         .seat.v2_leaf = -1,
         .sys = -1,
+        .sysctl = -1,
         .proc = s->proc,
         .masks = s->masks,
         .guest = s->guest,

@@ -217,7 +217,6 @@ int serve_one(struct serve *v) {
 }
 
 void serve_dying(struct serve *v) {
-    place_reap(v->s);
     LIST_FOR_EACH(it, &v->s->dying) {
         struct place *p = container_of(it, struct place, node);
         struct spawn_reply reply = {.head = {.kind = SPAWN_DESTROY, .seq = p->seq}};
