@@ -71,7 +71,8 @@ def h2_conversations():
     yield "empty-data", frame(HEADERS, END_HEADERS, 1, block) + frame(DATA, 0, 1) * 30
     yield "rapid-reset", b"".join(call(s, CHECK, b"\0") + frame(RST, 0, s, cancel) for s in range(1, 21, 2))
     yield "streams", b"".join(call(s, WATCH, message()) for s in range(1, 31, 2))
-    yield "priority", frame(PRIORITY, 0, 5, b"\0\0\0\7\1") + frame(PRIORITY, 0, 7, b"\x80\0\0\5\1") + call(9, CHECK, message())
+    yield "priority", frame(PRIORITY, 0, 5, b"\0\0\0\7\1") + frame(PRIORITY, 0, 7, b"\x80\0\0\5\1") + \
+        call(9, CHECK, message())
     yield "goaway", frame(GOAWAY, payload=bytes(8)) + call(1, CHECK, message())
     yield "unknown-frame", frame(0x42, 7, 1, b"x") + call(1, CHECK, message())
     yield "no-path", frame(HEADERS, END_HEADERS | END_STREAM, 1, b"\x83\x86")
@@ -168,9 +169,11 @@ def gzip_(rng):
     noise = bytes(rng.randrange(256) for _ in range(300))
     cases = {
         "good": good, "empty": b"", "of-empty": gzip.compress(b"", mtime=0), "exact": good, "tail": good + b"x",
-        "twice": good * 2, "cut": good[:-1], "half": good[:20], "sum": good[:-8] + bytes(8), "zlib": b"\x78\x9c\x03\0\0\0\0\1",
+        "twice": good * 2, "cut": good[:-1], "half": good[:20], "sum": good[:-8] + bytes(8),
+        "zlib": b"\x78\x9c\x03\0\0\0\0\1",
         "stored": gzip.compress(noise, 0, mtime=0), "noise": noise, "bomb": gzip.compress(bytes(1 << 20), mtime=0),
-        "name": b"\x1f\x8b\x08\x08" + bytes(6) + b"file\0" + good[10:], "extra": b"\x1f\x8b\x08\x04" + bytes(6) + b"\4\0abcd" + good[10:],
+        "name": b"\x1f\x8b\x08\x08" + bytes(6) + b"file\0" + good[10:],
+        "extra": b"\x1f\x8b\x08\x04" + bytes(6) + b"\4\0abcd" + good[10:],
         "flags": b"\x1f\x8b\x08\xff" + bytes(40), "one": b"\x1f", "dictionary": b"\x78\xbb" + bytes(10),
         "bad-block": good[:10] + b"\7" + bytes(20), "best": gzip.compress(noise * 3, 9, mtime=0),
     }
@@ -185,7 +188,8 @@ def str_(_):
     for i, text in enumerate((
             b"", b"plain", "é€😀".encode(), b"\xc0\x80", b"\xed\x9f\xbf", b"\xed\xa0\x80", b"\xf4\x8f\xbf\xbf",
             b"\xf4\x90\x80\x80", b"\xe0\x9f\xbf", b"\xf0\x8f\xbf\xbf", b"12345678\xc3\xa9", b"1234567\xc3\xa9", b"\xc3",
-            b"\x80", b"\xfe", b"QUJD", b"QUI=", b"QQ==", b"QQ=", b"Q", b"A===", b"====", b"-_+/", b"QU JD", b"18446744073709551615",
+            b"\x80", b"\xfe", b"QUJD", b"QUI=", b"QQ==", b"QQ=", b"Q", b"A===", b"====", b"-_+/", b"QU JD",
+            b"18446744073709551615",
             b"18446744073709551616", b"99999999999999999999", b"00012", b"1,2,,3", b" a , b ", b",", b"\0", b"a\0b")):
         yield f"{i:02}", text
 

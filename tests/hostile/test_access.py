@@ -10,10 +10,10 @@ import tempfile
 
 import pytest
 
-from conftest import Daemon
 from peer import (CHECK, DATA, END_HEADERS, END_STREAM, HEADERS, PING_METHOD, REFLECTION, WATCH, Peer, field, frame,
                   message, request_headers)
 from test_frames import no_index
+from victim import Daemon
 
 OK, PERMISSION_DENIED, UNIMPLEMENTED, INTERNAL, UNAUTHENTICATED = 0, 7, 12, 13, 16
 

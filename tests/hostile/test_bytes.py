@@ -3,12 +3,13 @@
 import random
 import socket
 import struct
+import time
 
 import pytest
 
-from conftest import until
 from peer import (CHECK, DATA, END_STREAM, GOAWAY, HEADERS, PING, PING_METHOD, PREFACE, REFLECTION, RST,
                   SECONDS, WATCH, Peer, field, frame, message, request_headers, settings)
+from victim import until
 
 DEADLINE_EXCEEDED = 4
 
@@ -162,6 +163,20 @@ def test_a_peer_that_does_not_answer_a_ping_is_closed(start):
         alive.still_works(3)
         assert not alive.answers[1].ended
     daemon.wait_for_log("connection_dead")
+
+
+def test_who_is_sent_away_and_does_not_listen_is_closed(start):
+    """The goodbye cannot be delivered to a peer that reads nothing and goes on talking.
+
+    covers: RPC-22, RPC-24
+    """
+    daemon = start("--set", "limits.keepalive.interval=1000", "--set", "limits.keepalive.timeout=1000")
+    with Peer(daemon.socket, polite=False) as peer:
+        peer.send(peer.headers(1, REFLECTION),
+                  *[frame(DATA, 0, 1, message(field(4, b"berm.v1.SystemService")) * 400) for _ in range(3)])
+        peer.send(*[frame(PING, payload=bytes(8)) for _ in range(3000)])
+        until(lambda: time.sleep(0.1) or not peer.send(b"\0"), "cut off")
+    daemon.wait_for_log("code=CANCELLED")
 
 
 # --- whole conversations ---

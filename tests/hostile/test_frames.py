@@ -6,11 +6,11 @@ import struct
 
 import pytest
 
-from conftest import until
 from peer import (ACK, CANCEL, CHECK, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, GOAWAY, HEADERS,
                   PADDED, PING, PING_METHOD, PREFACE, PRIORITY, PROTOCOL_ERROR, PUSH, REFLECTION, REFUSED_STREAM, RST,
                   SETTINGS, WATCH, WINDOW_UPDATE, Peer, body_frames, field, frame, message, request_headers,
                   settings)
+from victim import until
 
 RESOURCE_EXHAUSTED = 8
 CREDIT = 1000      # frames.credit

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from conftest import BERMD, SANITIZER, SECONDS, Daemon, until
 from peer import CHECK, DATA, END_STREAM, PING_METHOD, REFLECTION, WATCH, Peer, field, frame, message
+from victim import BERMD, SANITIZER, SECONDS, Daemon, until
 
 USAGE, BROKEN, HELD = 2, 1, 3
 UNAVAILABLE = 14
