@@ -63,6 +63,13 @@ void call_fail(struct call *c, const struct err *e) {
     call_finish(c, e);
 }
 
+void call_refused(struct call *c, const char *why) {
+    struct err e;
+    err_set(&e, ERR_MALFORMED, "%s", why);
+    c->finished = true;
+    log_call(c, err_face(e.code)->grpc, &e);
+}
+
 void call_cancel(struct call *c, enum err_code why) {
     if (c->finished)
         return;

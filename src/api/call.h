@@ -142,6 +142,8 @@ void call_message(struct call *c, const ProtobufCMessage *m);
 void call_half_close(struct call *c);
 void call_drain(struct call *c);
 void call_wake(struct call *c); /* there is room to send again */
+/* The request is none of this protocol's, and was answered in the wire's own way. */
+void call_refused(struct call *c, const char *why);
 /* A failure found by the transport: malformed or too large a message. */
 void call_fail(struct call *c, const struct err *e);
 /* A second request where one is due, noticed before it is decoded. */

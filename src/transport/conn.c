@@ -32,7 +32,12 @@ void conn_close(struct conn *c) {
 }
 
 void conn_finish(struct conn *c) {
+    if (c->closing || c->stream.closing)
+        return;
     c->closing = true;
+    /* A peer that does not read would never let the last words out. */
+    deadline_set(&c->server->deadlines, &c->timer,
+                 clock_us() + server_limit(c->server, LIMIT_KEEPALIVE_TIMEOUT) * 1000);
     conn_dirty(c);
 }
 
@@ -127,7 +132,7 @@ static const struct stream_events events = {on_bytes, on_drained, on_gone, on_cl
 
 static void on_timer(struct deadline *d) {
     struct conn *c = container_of(d, struct conn, timer);
-    if (c->protocol)
+    if (c->protocol && !c->closing)
         c->protocol->on_timer(c);
     else
         conn_close(c);

@@ -47,6 +47,7 @@ struct grpc_call {
     size_t unfinished_bytes; /* our share of the connection's */
     struct str method;
     bool body_ended;
+    bool half_closed; /* and the handler knows */
     bool body_gzip;
     bool reply_gzip;
     bool reading; /* inside read_body: a release there needs no second loop */
@@ -199,9 +200,9 @@ static void on_header(struct h2_stream *s, struct str name, struct str value) {
 }
 
 /* Not gRPC at all: a plain HTTP status, which any client shows. */
-static void refuse_http(struct grpc_call *g, struct str status) {
+static void refuse_http(struct grpc_call *g, struct str status, const char *why) {
     struct h2_header header = {STR(":status"), status};
-    g->call.finished = true;
+    call_refused(&g->call, why);
     if (h2_respond(&g->stream, &header, 1, true) < 0)
         h2_reset(&g->stream);
 }
@@ -267,11 +268,11 @@ static void on_request(struct h2_stream *s) {
     struct str type = call_header(&g->call, STR("content-type"));
     g->conn->heading = NULL;
     if (!s->headers_too_large && !str_is(g->method, STR("POST"))) {
-        refuse_http(g, STR("405"));
+        refuse_http(g, STR("405"), "a call is a POST");
         return;
     }
     if (!s->headers_too_large && (!type.p || !is_grpc(type))) {
-        refuse_http(g, STR("415"));
+        refuse_http(g, STR("415"), "the content type is not application/grpc");
         return;
     }
     if (parse_headers(g, &e) < 0)
@@ -357,7 +358,9 @@ static int take_message(struct grpc_call *g, const struct grpc_frame *frame, str
     }
     g->request = *frame;
     g->request.bytes = (uint8_t *)arena_copy(&g->call.arena, frame->bytes, frame->n);
-    return g->request.bytes ? 0 : err_set(e, ERR_LIMIT_REACHED, "out of memory");
+    if (g->request.bytes)
+        return 0;
+    return over_limit(g, e, ERR_LIMIT_REACHED, LIMIT_MESSAGE_DECODED, "a request");
 }
 
 static int read_failed(struct grpc_call *g, enum grpc_read what, struct err *e) {
@@ -415,8 +418,9 @@ static const uint8_t *read_body(struct grpc_call *g, const uint8_t *at, const ui
 
 static void body_ended(struct grpc_call *g) {
     struct err e;
-    if (g->call.finished || g->call.held || buf_len(&g->backlog) > 0)
+    if (g->call.finished || g->half_closed || g->call.held || buf_len(&g->backlog) > 0)
         return; /* the end waits its turn behind the messages */
+    g->half_closed = true;
     if (grpc_reader_pending(&g->reader) > 0) {
         err_set(&e, ERR_MALFORMED, "the last message is cut short");
         call_fail(&g->call, &e);
@@ -692,7 +696,7 @@ static size_t conn_pull(struct conn *c, uint8_t *out, size_t cap, bool *ret_more
             call_wake(&container_of(node, struct grpc_call, in_thirsty)->call);
     } while (!*ret_more);
     if (h2_is_done(h->h2))
-        c->closing = true;
+        conn_finish(c);
     return used;
 }
 
