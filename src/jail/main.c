@@ -76,6 +76,7 @@ static void clean_up(struct spawn *s, const struct jail_options *o) {
         struct timespec pause = {.tv_nsec = 1000000};
         nanosleep(&pause, NULL);
     }
+    spawn_finish(s);
     if (o->keep || o->req->layer == SPAWN_LAYER_MEMORY)
         return;
     if (layer_remove(s, id) == 0)

@@ -15,12 +15,25 @@
 static const char *const controller_names[CG_V1_COUNT] = {"memory", "pids", "cpu", "freezer",
                                                           "cpuacct"};
 
-/* The berm directory below a hierarchy's mount point. */
-static int open_berm(const char *mount_point) {
-    AUTO_CLOSE int dir = open(mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir < 0)
-        return -errno;
-    return fd_make_dir(dir, "berm", 0755);
+#define TRIES 5
+
+/* berm/<state> below a hierarchy's mount point. Another berm-spawn may be removing `berm` right now,
+ * because it is the last; then it is made again. */
+static int open_state_dir(const char *mount_point, const char *state) {
+    AUTO_CLOSE int top = open(mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = top < 0 ? -errno : -EAGAIN;
+    for (int i = 0; i < TRIES && top >= 0 && r < 0; i++) {
+        AUTO_CLOSE int berm = fd_make_dir(top, "berm", 0755);
+        r = berm < 0 ? berm : fd_make_dir(berm, state, 0755);
+    }
+    return r;
+}
+
+static void remove_state_dir(int dir, const char *state) {
+    AUTO_CLOSE int berm = dir < 0 ? -1 : openat(dir, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int top = berm < 0 ? -1 : openat(berm, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (top >= 0 && unlinkat(berm, state, AT_REMOVEDIR) == 0)
+        unlinkat(top, "berm", AT_REMOVEDIR); /* not while others have theirs in it */
 }
 
 static bool has_option(const char *options, const char *name) {
@@ -34,13 +47,15 @@ static bool has_option(const char *options, const char *name) {
     return false;
 }
 
-/* Hands the controllers of a v2 tree down to berm; those that live in v1 are simply not offered. */
+/* Hands the controllers of a v2 tree down to us; those that live in v1 are simply not offered. */
 static void enable_v2(struct cgroups *cg, const char *mount_point) {
     AUTO_CLOSE int top = open(mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (int i = CG_MEMORY; i <= CG_CPU && top >= 0; i++) {
+    AUTO_CLOSE int berm = openat(cg->v2, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = CG_MEMORY; i <= CG_CPU && top >= 0 && berm >= 0; i++) {
         char word[16];
         snprintf(word, sizeof word, "+%s", controller_names[i]);
         cg->v2_has[i] = fd_write_text(top, "cgroup.subtree_control", word) == 0 &&
+                        fd_write_text(berm, "cgroup.subtree_control", word) == 0 &&
                         fd_write_text(cg->v2, "cgroup.subtree_control", word) == 0;
     }
     cg->has_kill = faccessat(cg->v2, "cgroup.kill", W_OK, 0) == 0;
@@ -49,17 +64,22 @@ static void enable_v2(struct cgroups *cg, const char *mount_point) {
 static void add_hierarchy(struct cgroups *cg, const char *point, const char *type,
                           const char *options) {
     if (strcmp(type, "cgroup2") == 0 && cg->v2 < 0) {
-        cg->v2 = open_berm(point);
+        cg->v2 = open_state_dir(point, cg->state);
         if (cg->v2 >= 0)
             enable_v2(cg, point);
     }
     for (int i = 0; i < CG_V1_COUNT && strcmp(type, "cgroup") == 0; i++)
         if (cg->v1[i] < 0 && has_option(options, controller_names[i]))
-            cg->v1[i] = open_berm(point);
+            cg->v1[i] = open_state_dir(point, cg->state);
 }
 
-int cgroup_start(struct cgroups *cg, bool use_v2) {
+int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2) {
+    struct stat st;
     *cg = (struct cgroups){.v2 = -1, .v1 = {-1, -1, -1, -1, -1}};
+    if (fstat(state_fd, &st) < 0)
+        return -errno;
+    snprintf(cg->state, sizeof cg->state, "s-%" PRIx64 "-%" PRIx64, (uint64_t)st.st_dev,
+             (uint64_t)st.st_ino);
     FILE *mounts = fopen("/proc/self/mounts", "re");
     if (mounts == NULL)
         return -errno;
@@ -70,6 +90,12 @@ int cgroup_start(struct cgroups *cg, bool use_v2) {
             add_hierarchy(cg, point, type, options);
     fclose(mounts);
     return cg->v2 >= 0 || cg->v1[CG_FREEZER] >= 0 ? 0 : -ENOTSUP;
+}
+
+void cgroup_finish(struct cgroups *cg) {
+    remove_state_dir(cg->v2, cg->state);
+    for (int i = 0; i < CG_V1_COUNT; i++)
+        remove_state_dir(cg->v1[i], cg->state);
 }
 
 uint32_t cgroup_features(const struct cgroups *cg) {

@@ -1,7 +1,9 @@
 /* cgroup — limits, usage, freeze and the kill switch of a sandbox.
  *
- * Layout, under one directory `berm` of each hierarchy:  berm/<id>/{guest, x-<n>} PID 1 sits in
- * `guest` and every exec in an `x-<n>` of its own; limits are set on <id>. On a pure v2 host all
+ * Layout, in each hierarchy:  berm/<state>/<id>/{guest, x-<n>}. <state> is made from the state
+ * directory's identity, so that two berm-spawns on one machine never meet: the sweep of one must not
+ * end what the other made. PID 1 sits in `guest` and every exec in an `x-<n>` of its own; limits are
+ * set on <id>. On a pure v2 host all
  * of that is one tree. On a hybrid host the v2 tree (no controllers needed) kills, freezes and
  * counts CPU time, and v1 memory, pids and cpu carry the limits at <id>. Without v2 the v1
  * freezer and cpuacct stand in for it.
@@ -20,10 +22,11 @@
 enum cgroup_v1 { CG_MEMORY, CG_PIDS, CG_CPU, CG_FREEZER, CG_CPUACCT, CG_V1_COUNT };
 
 struct cgroups {
-    int v2;              /* the berm directory, -1 if there is no v2 tree */
+    int v2;              /* berm/<state>, -1 if there is no v2 tree */
     int v1[CG_V1_COUNT]; /* the same, -1 where v1 does not hold the controller */
     bool v2_has[CG_V1_COUNT];
     bool has_kill;
+    char state[48]; /* the name <state> */
 };
 
 /* What a child needs to join. */
@@ -33,11 +36,13 @@ struct cgroup_seat {
     unsigned n_tasks;
 };
 
-/* Finds the hierarchies and makes the berm directories. Without use_v2 a v2 tree is passed over. */
-MUST_USE int cgroup_start(struct cgroups *cg, bool use_v2);
+/* Finds the hierarchies and makes berm/<state>. Without use_v2 a v2 tree is passed over. */
+MUST_USE int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2);
+/* Removes berm/<state> where no sandbox lives on. */
+void cgroup_finish(struct cgroups *cg);
 uint32_t cgroup_features(const struct cgroups *cg);
 
-/* Makes berm/<id> and PID 1's leaf. A failure leaves nothing behind. `owner` is the host uid of
+/* Makes <id> and PID 1's leaf. A failure leaves nothing behind. `owner` is the host uid of
  * root inside, who may start programs in the leaves. */
 MUST_USE int cgroup_make(const struct cgroups *cg, const char *id,
                          const struct spawn_limits *limits, uint32_t owner,

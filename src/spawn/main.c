@@ -192,5 +192,6 @@ int main(int argc, char **argv) {
     int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     serve_init(v, s);
     r = signals < 0 ? -errno : loop(v, x.socket, signals);
+    spawn_finish(s);
     return r < 0 ? 1 : 0;
 }

@@ -79,6 +79,10 @@ struct spawn_options {
  * says in words what failed; the process is of no use then. Takes over the descriptors in `o`. */
 MUST_USE int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret_what);
 
+/* The last thing a process does: removes the cgroups of this state where nothing lives in them any
+ * more and nobody else works on it. */
+void spawn_finish(struct spawn *s);
+
 /* Between these two calls the process sees the host's mounts, for cloning trees from
  * descriptors. */
 MUST_USE int spawn_enter_host(const struct spawn *s);

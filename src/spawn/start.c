@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
@@ -229,7 +230,10 @@ static int start_host(struct spawn *s, const struct spawn_options *o) {
 }
 
 static int start_cgroups(struct spawn *s, const struct spawn_options *o) {
-    return cgroup_start(&s->cg, !(o->without & SPAWN_HAS_CGROUP_V2));
+    /* Held until the end: whoever finds nobody else holding it may remove what all of them share. */
+    if (flock(o->state_fd, LOCK_SH) < 0)
+        return -errno;
+    return cgroup_start(&s->cg, o->state_fd, !(o->without & SPAWN_HAS_CGROUP_V2));
 }
 
 static int start_state(struct spawn *s, const struct spawn_options *o) {
@@ -295,4 +299,9 @@ int spawn_enter_host(const struct spawn *s) {
 
 int spawn_leave_host(const struct spawn *s) {
     return setns(s->own_ns, CLONE_NEWNS) < 0 ? -errno : 0;
+}
+
+void spawn_finish(struct spawn *s) {
+    if (flock(s->state, LOCK_EX | LOCK_NB) == 0)
+        cgroup_finish(&s->cg);
 }

@@ -189,9 +189,10 @@ def members(id):
     """Leaf -> pids, where leaves are: in the v2 tree, or in v1's freezer."""
     for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
         _, point, kind, options, *_ = line.split()
-        place = pathlib.Path(point, "berm", id)
-        if (kind == "cgroup2" or "freezer" in options.split(",")) and place.is_dir():
-            return {p.parent.name: p.read_text().split() for p in place.glob("*/cgroup.procs")}
+        if kind == "cgroup2" or "freezer" in options.split(","):
+            found = {p.parent.name: p.read_text().split() for p in pathlib.Path(point, "berm").glob(f"*/{id}/*/cgroup.procs")}
+            if found:
+                return found
     return {}
 
 

@@ -22,12 +22,12 @@ FILES = int(os.environ.get("BERM_FILES", 50000))
 
 
 def cgroups():
-    """Directories below any `berm` cgroup."""
+    """What sandboxes have below any berm/<state> cgroup."""
     found = []
     for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
         _, point, kind, *_ = line.split()
         if kind in ("cgroup", "cgroup2"):
-            found += [place for place, _, _ in os.walk(f"{point}/berm") if not place.endswith("/berm")]
+            found += map(str, pathlib.Path(point, "berm").glob("s-*/**/*/"))
     return sorted(found)
 
 

@@ -1,0 +1,162 @@
+/* driver — what a driver implements: it makes a place for a guest to live in, gives one byte stream to
+ * that guest, and can find both again after a restart.
+ *
+ * Owner:   the registry owns the driver, a sandbox its place.
+ * States:  place_create or place_adopt → on_ready (or on_failed, and it is over) → on_gone, last.
+ * Restart: nothing of a place is bermd's child. place_adopt finds it by its id alone.
+ * Bounds:  every request to a driver is answered or fails; a driver that is lost fails them all.
+ * Callbacks come from the loop, never from inside the function that asked, and never after
+ * place_close. Inside a callback you may call anything here. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/err.h"
+
+#define PLACE_ID_MAX 64 /* with the NUL */
+
+struct driver;
+struct place;
+
+enum place_profile { PLACE_USER = 1, PLACE_ROOT = 2 };
+enum place_layer { PLACE_DISK = 1, PLACE_MEMORY = 2 };
+/* EGRESS and OPEN are refused with UNSUPPORTED by a driver whose features lack them. */
+enum place_network { PLACE_NETWORK_NONE = 1, PLACE_NETWORK_EGRESS = 2, PLACE_NETWORK_OPEN = 3 };
+
+/* 0 = no limit. */
+struct place_limits {
+    uint64_t memory_bytes;
+    uint64_t cpu_milli;
+    uint64_t pids;
+    uint64_t disk_bytes;
+    uint64_t disk_inodes;
+    uint64_t file_bytes; /* largest file anything inside may write, its output logs included */
+};
+
+struct place_mount {
+    int dir_fd; /* borrowed for the call */
+    const char *target;
+    bool writable;
+};
+
+struct place_spec {
+    const char *id; /* [a-z0-9-], at most 63 */
+    uint32_t slot;  /* its range of uids; the same at each start */
+    enum place_profile profile;
+    enum place_layer layer;
+    enum place_network network;
+    int image_fd; /* a directory as root, borrowed; -1 = the host's own toolchain */
+    struct place_limits limits;
+    const struct place_mount *mounts;
+    size_t n_mounts;
+};
+
+struct place_usage {
+    uint64_t memory_bytes;
+    uint64_t memory_peak_bytes;
+    uint64_t cpu_us;
+    uint64_t pids;
+    uint64_t oom_kills;
+};
+
+struct place_events {
+    /* The guest lives and can be reached by place_link. */
+    void (*on_ready)(struct place *p);
+    /* It could not be made, or not be found; nothing of it is left. Last. */
+    void (*on_failed)(struct place *p, const struct err *e);
+    /* The guest has ended, whatever ended it, and so has everything in it. Last. */
+    void (*on_gone)(struct place *p);
+};
+
+/* How one request to a living place ended; e is NULL on success. */
+struct place_answer {
+    const struct err *e;
+    struct place_usage usage; /* of place_usage */
+    const int *fds;           /* of place_leaves: per_leaf for each leaf, yours from here */
+    size_t n_fds;
+    size_t per_leaf;
+};
+typedef void place_done(struct place *p, const struct place_answer *a, void *user);
+
+/* What a driver can do; DRIVER_HAS_x of what a place_spec asks for. */
+enum driver_feature {
+    DRIVER_HAS_PAUSE = 1 << 0,
+    DRIVER_HAS_LIMIT_MEMORY = 1 << 1,
+    DRIVER_HAS_LIMIT_CPU = 1 << 2,
+    DRIVER_HAS_LIMIT_PIDS = 1 << 3,
+    DRIVER_HAS_LIMIT_DISK = 1 << 4,
+    DRIVER_HAS_EGRESS = 1 << 5,
+    DRIVER_HAS_OPEN = 1 << 6,
+    DRIVER_HAS_LEAVES = 1 << 7, /* a cgroup for each program */
+};
+
+struct driver_ops {
+    const char *name;
+    void (*close)(struct driver *d);
+    struct place *(*create)(struct driver *d, const struct place_spec *spec,
+                            const struct place_events *events, void *user, struct err *e);
+    struct place *(*adopt)(struct driver *d, const char *id, const struct place_events *events,
+                           void *user, struct err *e);
+    int (*link)(struct place *p, struct err *e);
+    void (*stop)(struct place *p);
+    void (*close_place)(struct place *p);
+    void (*discard)(struct driver *d, const char *id);
+    /* Each answers through `done`, which may be NULL. */
+    void (*pause)(struct place *p, place_done *done, void *user);
+    void (*resume)(struct place *p, place_done *done, void *user);
+    void (*set_limits)(struct place *p, const struct place_limits *l, place_done *done, void *user);
+    void (*usage)(struct place *p, place_done *done, void *user);
+    void (*leaves)(struct place *p, uint32_t first, uint32_t count, place_done *done, void *user);
+    void (*kill_leaf)(struct place *p, uint32_t leaf, place_done *done, void *user);
+};
+
+/* The head of every driver and every place; a driver's own come behind them. */
+struct driver {
+    const struct driver_ops *ops;
+    uv_loop_t *loop;
+    unsigned features; /* enum driver_feature, once on_open has come */
+    void (*on_open)(struct driver *d, const struct err *e); /* NULL error: it can make places */
+    void (*on_closed)(struct driver *d);                    /* last */
+    void *user;
+};
+
+struct place {
+    struct driver *driver;
+    const struct place_events *events;
+    void *user;
+    char id[PLACE_ID_MAX];
+};
+
+/* NULL and an error when the request itself is wrong; everything later comes as an event. */
+static inline struct place *place_create(struct driver *d, const struct place_spec *spec,
+                                         const struct place_events *events, void *user,
+                                         struct err *e) {
+    return d->ops->create(d, spec, events, user, e);
+}
+static inline struct place *place_adopt(struct driver *d, const char *id,
+                                        const struct place_events *events, void *user,
+                                        struct err *e) {
+    return d->ops->adopt(d, id, events, user, e);
+}
+/* A new connection to the guest, yours from here; -number when nobody answers. */
+static inline int place_link(struct place *p, struct err *e) {
+    return p->driver->ops->link(p, e);
+}
+/* Ends everything in it, frozen or not; its files stay. on_gone follows. */
+static inline void place_stop(struct place *p) {
+    p->driver->ops->stop(p);
+}
+/* Lets go of it: the place itself lives on, for the next bermd to adopt. */
+static inline void place_close(struct place *p) {
+    p->driver->ops->close_place(p);
+}
+/* Removes the files of a place that is gone. */
+static inline void driver_discard(struct driver *d, const char *id) {
+    d->ops->discard(d, id);
+}
+static inline void driver_close(struct driver *d) {
+    d->ops->close(d);
+}

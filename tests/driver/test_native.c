@@ -1,0 +1,343 @@
+/* The native driver against a real berm-spawn and real sandboxes, whose PID 1 is test-guest. */
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "drivers/native.h"
+#include "harness.h"
+
+extern char **environ;
+
+/* One state folder, one berm-spawn and one driver, on a loop of the test's own. */
+struct world {
+    uv_loop_t loop;
+    struct driver *driver;
+    pid_t spawn_pid;
+    char dir[64];
+    unsigned opened, open_failed, closed;
+};
+
+static const char *program(const char *name, char *out, size_t cap) {
+    char self[200];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = '\0';
+    *(strrchr(self, '/') + 1) = '\0';
+    snprintf(out, cap, "%s%s", self, name);
+    return out;
+}
+
+static void on_open(struct driver *d, const struct err *e) {
+    struct world *w = d->user;
+    w->opened += e == NULL;
+    w->open_failed += e != NULL;
+    if (e)
+        CHECK_STR(e->text, "");
+}
+
+static void on_closed(struct driver *d) {
+    ((struct world *)d->user)->closed++;
+}
+
+/* Runs the loop until it is so. */
+#define RUN_UNTIL(w, cond)                                      \
+    for (int turns_ = 0; !(cond) && turns_ < 20000; turns_++) { \
+        uv_run(&(w)->loop, UV_RUN_NOWAIT);                      \
+        usleep(500);                                            \
+    }                                                           \
+    CHECK(cond)
+
+static void spawn_start(struct world *w) {
+    int pair[2];
+    char spawn[256], guest[256], state[80], number[16];
+    struct err e = {0};
+    posix_spawn_file_actions_t actions;
+    CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    snprintf(state, sizeof state, "%s/spawn", w->dir);
+    snprintf(number, sizeof number, "%d", 9);
+    char *argv[] = {
+        (char *)program("berm-spawn", spawn, sizeof spawn), "--state",     state,  "--guest",
+        (char *)program("test-guest", guest, sizeof guest), "--socket-fd", number, NULL};
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, pair[1], 9);
+    CHECK_INT(posix_spawn(&w->spawn_pid, spawn, &actions, NULL, argv, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(pair[1]);
+    char run[80];
+    snprintf(run, sizeof run, "%s/run", w->dir);
+    w->opened = w->open_failed = w->closed = 0;
+    w->driver = native_open(&w->loop, pair[0], open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                            on_open, w, &e);
+    CHECK(w->driver != NULL);
+    w->driver->on_closed = on_closed;
+    RUN_UNTIL(w, w->opened + w->open_failed == 1);
+}
+
+static void world_open(struct world *w) {
+    char path[100];
+    memset(w, 0, sizeof *w);
+    strcpy(w->dir, "/var/tmp/berm-driver-XXXXXX");
+    CHECK(mkdtemp(w->dir) != NULL);
+    static const char *const names[] = {"spawn", "run"};
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        snprintf(path, sizeof path, "%s/%s", w->dir, names[i]);
+        CHECK_INT(mkdir(path, 0700), 0);
+    }
+    uv_loop_init(&w->loop);
+    spawn_start(w);
+}
+
+static void spawn_stop(struct world *w) {
+    int status;
+    driver_close(w->driver);
+    RUN_UNTIL(w, w->closed == 1);
+    CHECK_INT(waitpid(w->spawn_pid, &status, 0), w->spawn_pid); /* its asker's end is its own */
+}
+
+static void world_close(struct world *w) {
+    char command[120];
+    spawn_stop(w);
+    uv_run(&w->loop, UV_RUN_DEFAULT);
+    CHECK_INT(uv_loop_close(&w->loop), 0);
+    snprintf(command, sizeof command, "rm -rf %s", w->dir);
+    CHECK_INT(system(command), 0);
+}
+
+struct seen {
+    unsigned ready, failed, gone, answers;
+    bool ok;
+    enum err_code code;
+    char text[240];
+    struct place_usage usage;
+    int fds[16];
+    size_t n_fds;
+};
+
+static void on_ready(struct place *p) {
+    ((struct seen *)p->user)->ready++;
+}
+static void on_failed(struct place *p, const struct err *e) {
+    struct seen *s = p->user;
+    s->failed++;
+    s->code = e->code;
+    snprintf(s->text, sizeof s->text, "%s", e->text);
+}
+static void on_gone(struct place *p) {
+    ((struct seen *)p->user)->gone++;
+}
+static const struct place_events events = {on_ready, on_failed, on_gone};
+
+static void on_answer(struct place *p, const struct place_answer *a, void *user) {
+    struct seen *s = user;
+    (void)p;
+    s->answers++;
+    s->ok = a->e == NULL;
+    s->usage = a->usage;
+    s->n_fds = MIN(a->n_fds, COUNT_OF(s->fds));
+    memcpy(s->fds, a->fds ? a->fds : s->fds, s->n_fds * sizeof *s->fds);
+}
+
+static struct place_spec spec_of(const char *id, uint32_t slot) {
+    return (struct place_spec){.id = id,
+                               .slot = slot,
+                               .profile = PLACE_USER,
+                               .layer = PLACE_MEMORY,
+                               .network = PLACE_NETWORK_NONE,
+                               .image_fd = -1};
+}
+
+/* Asks test-guest to start a program in a leaf: the answer is its pid inside. */
+static int start_in(int link, int leaf) {
+    int pid = -1;
+    fcntl(link, F_SETFL, 0);
+    if (fd_send(link, "x", 1, &leaf, 1) < 0 || recv(link, &pid, sizeof pid, 0) != sizeof pid)
+        return -1;
+    return pid;
+}
+
+/* The guest may not listen yet when its place is ready. */
+static int link_to(struct world *world, struct place *p) {
+    struct err e;
+    int link = -1;
+    for (int turns = 0; link < 0 && turns < 20000; turns++, usleep(500)) {
+        uv_run(&world->loop, UV_RUN_NOWAIT);
+        link = place_link(p, &e);
+    }
+    CHECK(link >= 0);
+    return link;
+}
+
+static bool is_root(void) {
+    if (geteuid() != 0)
+        test_skip("needs root: berm-spawn makes real sandboxes");
+    return geteuid() == 0;
+}
+
+static struct world w;
+
+TEST(native_makes_a_place_links_to_it_and_ends_it) {
+    struct seen seen = {0};
+    struct err e;
+    if (!is_root())
+        return;
+    world_open(&w);
+    CHECK(w.driver->features & DRIVER_HAS_PAUSE);
+    struct place_spec spec = spec_of("sb-one", 1);
+    spec.limits =
+        (struct place_limits){.memory_bytes = 256 << 20, .pids = 64}; /* counted where limited */
+    struct place *p = place_create(w.driver, &spec, &events, &seen, &e);
+    CHECK(p != NULL);
+    CHECK_INT(seen.ready, 0); /* never from inside the call */
+    RUN_UNTIL(&w, seen.ready + seen.failed == 1);
+    CHECK_STR(seen.text, "");
+    if (!CHECK_INT(seen.ready, 1))
+        exit(1);
+    int link = link_to(&w, p);
+
+    w.driver->ops->leaves(p, 1, 2, on_answer, &seen);
+    RUN_UNTIL(&w, seen.answers == 1);
+    CHECK(seen.ok && seen.n_fds >= 2);
+    CHECK(start_in(link, seen.fds[0]) > 1);
+    fd_close_all(seen.fds, seen.n_fds);
+
+    seen.answers = 0;
+    w.driver->ops->usage(p, on_answer, &seen);
+    RUN_UNTIL(&w, seen.answers == 1);
+    CHECK(seen.ok && seen.usage.pids >= 2);
+
+    w.driver->ops->pause(p, on_answer, &seen);
+    w.driver->ops->resume(p, on_answer, &seen);
+    w.driver->ops->kill_leaf(p, 1, on_answer, &seen);
+    RUN_UNTIL(&w, seen.answers == 4);
+    CHECK(seen.ok);
+
+    w.driver->ops->pause(p, on_answer, &seen);
+    RUN_UNTIL(&w, seen.answers == 5);
+    place_stop(p); /* frozen or not */
+    place_stop(p);
+    RUN_UNTIL(&w, seen.gone == 1);
+    CHECK_INT(seen.failed, 0);
+    close(link);
+    driver_discard(w.driver, "sb-one");
+    world_close(&w);
+}
+
+TEST(native_refuses_by_name) {
+    struct seen one = {0}, two = {0};
+    struct err e;
+    if (!is_root())
+        return;
+    world_open(&w);
+    struct place_spec spec = spec_of("sb-open", 1);
+    spec.network = PLACE_NETWORK_OPEN;
+    CHECK(place_create(w.driver, &spec, &events, &one, &e) == NULL);
+    CHECK_INT(e.code, ERR_UNSUPPORTED);
+    char longest[100];
+    memset(longest, 'a', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
+    spec = spec_of(longest, 1);
+    CHECK(place_create(w.driver, &spec, &events, &one, &e) == NULL);
+    CHECK_INT(e.code, ERR_INVALID_ARGUMENT);
+    CHECK(place_adopt(w.driver, "sb-nobody", &events, &one, &e) == NULL);
+    CHECK_INT(e.code, ERR_GUEST_LOST);
+
+    spec = spec_of("sb-twin", 1);
+    struct place *p = place_create(w.driver, &spec, &events, &one, &e);
+    RUN_UNTIL(&w, one.ready == 1);
+    spec = spec_of("sb-other", 1); /* the same range of uids */
+    CHECK(place_create(w.driver, &spec, &events, &two, &e) != NULL);
+    RUN_UNTIL(&w, two.failed == 1);
+    CHECK_INT(two.code, ERR_SANDBOX_EXISTS);
+    place_stop(p);
+    RUN_UNTIL(&w, one.gone == 1);
+    world_close(&w);
+}
+
+TEST(native_places_outlive_the_driver_and_are_adopted) {
+    struct seen before = {0}, after = {0};
+    struct err e;
+    if (!is_root())
+        return;
+    world_open(&w);
+    struct place_spec spec = spec_of("sb-lasting", 3);
+    struct place *p = place_create(w.driver, &spec, &events, &before, &e);
+    CHECK(p != NULL);
+    RUN_UNTIL(&w, before.ready == 1);
+    int link = link_to(&w, p);
+    close(link);
+    spawn_stop(&w); /* berm-spawn and the driver are gone, the sandbox is not */
+    CHECK_INT(before.gone, 0);
+
+    spawn_start(&w);
+    p = place_adopt(w.driver, "sb-lasting", &events, &after, &e);
+    CHECK(p != NULL);
+    link = place_link(p, &e);
+    CHECK(link >= 0);
+    close(link);
+    place_stop(p);
+    RUN_UNTIL(&w, after.gone == 1);
+    world_close(&w);
+}
+
+TEST(native_fails_what_waits_when_berm_spawn_is_killed) {
+    struct seen made = {0}, late = {0};
+    struct err e;
+    int status;
+    if (!is_root())
+        return;
+    world_open(&w);
+    struct place_spec spec = spec_of("sb-first", 4);
+    struct place *p = place_create(w.driver, &spec, &events, &made, &e);
+    RUN_UNTIL(&w, made.ready == 1);
+    kill(w.spawn_pid, SIGSTOP); /* so that the next request waits */
+    spec = spec_of("sb-second", 5);
+    CHECK(place_create(w.driver, &spec, &events, &late, &e) != NULL);
+    w.driver->ops->usage(p, on_answer, &made);
+    uv_run(&w.loop, UV_RUN_NOWAIT);
+    kill(w.spawn_pid, SIGKILL);
+    RUN_UNTIL(&w, late.failed == 1 && made.answers == 1);
+    CHECK_INT(late.code, ERR_DRIVER_UNAVAILABLE);
+    CHECK(!made.ok);
+    CHECK_INT(made.gone, 0);
+    spec = spec_of("sb-third", 6);
+    CHECK(place_create(w.driver, &spec, &events, &late, &e) == NULL);
+    CHECK_INT(e.code, ERR_DRIVER_UNAVAILABLE);
+    place_stop(p); /* by its pidfd */
+    RUN_UNTIL(&w, made.gone == 1);
+    driver_close(w.driver);
+    RUN_UNTIL(&w, w.closed == 1);
+    CHECK_INT(waitpid(w.spawn_pid, &status, 0), w.spawn_pid);
+    spawn_start(&w); /* and sweep what the killed one left */
+    world_close(&w);
+}
+
+/* Closing the driver, or letting go of the place, inside each of its events. */
+static void on_ready_close(struct place *p) {
+    ((struct seen *)p->user)->ready++;
+    place_close(p);
+}
+static const struct place_events closers = {on_ready_close, on_failed, on_gone};
+
+TEST(native_places_may_be_let_go_inside_their_events) {
+    struct seen seen = {0}, again = {0};
+    struct err e;
+    if (!is_root())
+        return;
+    world_open(&w);
+    struct place_spec spec = spec_of("sb-letgo", 7);
+    CHECK(place_create(w.driver, &spec, &closers, &seen, &e) != NULL);
+    RUN_UNTIL(&w, seen.ready == 1);
+    struct place *p = NULL;
+    for (int turns = 0; !p && turns < 20000; turns++, usleep(500)) /* until it listens */
+        p = place_adopt(w.driver, "sb-letgo", &events, &again, &e);
+    CHECK(p != NULL);
+    place_stop(p);
+    RUN_UNTIL(&w, again.gone == 1);
+    CHECK_INT(seen.gone, 0);
+    world_close(&w);
+}
