@@ -100,7 +100,6 @@ static void explain(struct err *e, const struct spawn_reply *reply) {
 }
 
 static void place_free(struct native_place *p) {
-    list_remove(&p->in_native);
     if (p->pid_fd >= 0)
         close(p->pid_fd);
     free(p);
@@ -115,6 +114,7 @@ static void place_end(struct native_place *p) {
     if (p->closing)
         return;
     p->closing = true;
+    list_remove(&p->in_native); /* now: the driver may be gone when the loop reports the close */
     struct list *lists[] = {&p->native->unsent, &p->native->asked};
     for (size_t i = 0; i < COUNT_OF(lists); i++)
         LIST_FOR_EACH(node, lists[i]) {
@@ -427,7 +427,7 @@ static struct place *native_create(struct driver *d, const struct place_spec *sp
         request_free(r);
     else
         err_set(e, ERR_LIMIT_REACHED, "out of memory");
-    place_free(p);
+    place_end(p);
     return NULL;
 }
 

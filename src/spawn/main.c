@@ -193,5 +193,5 @@ int main(int argc, char **argv) {
     serve_init(v, s);
     r = signals < 0 ? -errno : loop(v, x.socket, signals);
     spawn_finish(s);
-    return r < 0 ? 1 : 0;
+    _exit(r < 0 ? 1 : 0); /* the sandboxes live on; what we knew of them goes with us */
 }
