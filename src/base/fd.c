@@ -1,0 +1,169 @@
+#include "base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+int fd_send(int sock, const void *bytes, size_t n_bytes, const int *fds, size_t n_fds) {
+    if (n_bytes == 0 || n_fds > FD_PASS_MAX)
+        return -EINVAL;
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(FD_PASS_MAX * sizeof(int))];
+    } control;
+    struct iovec iov = {.iov_base = (void *)bytes, .iov_len = n_bytes};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (n_fds > 0) {
+        memset(&control, 0, sizeof control);
+        msg.msg_control = control.space;
+        msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+        struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+        memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
+    }
+    ssize_t n;
+    do
+        n = sendmsg(sock, &msg, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    return (size_t)n == n_bytes ? 0 : -EIO;
+}
+
+/* Moves the descriptors of every SCM_RIGHTS block into `fds`; those over the bound are closed. */
+static size_t collect(struct msghdr *msg, int *fds, size_t max_fds, bool *ret_over) {
+    size_t n = 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c != NULL; c = CMSG_NXTHDR(msg, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t here = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < here; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
+            if (n < max_fds) {
+                fds[n++] = fd;
+            } else {
+                close(fd);
+                *ret_over = true;
+            }
+        }
+    }
+    return n;
+}
+
+ssize_t fd_recv(int sock, void *bytes, size_t max_bytes, int *fds, size_t max_fds,
+                size_t *ret_n_fds) {
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(FD_PASS_MAX * sizeof(int))];
+    } control;
+    struct iovec iov = {.iov_base = bytes, .iov_len = max_bytes};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space,
+                         .msg_controllen = sizeof control.space};
+    ssize_t n;
+    do
+        n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    bool over = (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+    size_t n_fds = collect(&msg, fds, max_fds, &over);
+    if (over) {
+        fd_close_all(fds, n_fds);
+        return -EMSGSIZE;
+    }
+    *ret_n_fds = n_fds;
+    return n;
+}
+
+int fd_open_beneath(int dir, const char *path, int flags, mode_t mode) {
+    struct open_how how = {
+        .flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
+        .mode = (flags & (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))) ? mode : 0,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+    };
+    long fd;
+    do /* EAGAIN: a rename elsewhere raced with the walk; the kernel asks to try again */
+        fd = syscall(SYS_openat2, dir, path, &how, sizeof how);
+    while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+    return fd < 0 ? -errno : (int)fd;
+}
+
+int fd_make_dir(int dir, const char *name, mode_t mode) {
+    if (mkdirat(dir, name, mode) < 0 && errno != EEXIST)
+        return -errno;
+    return fd_open_beneath(dir, name, O_RDONLY | O_DIRECTORY, 0);
+}
+
+int fd_sealed_copy(const char *name, int source) {
+    struct stat st;
+    if (fstat(source, &st) < 0)
+        return -errno;
+    AUTO_CLOSE int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -errno;
+    off_t at = 0;
+    while (at < st.st_size) {
+        ssize_t n = sendfile(fd, source, &at, (size_t)(st.st_size - at));
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            return -EIO;
+    }
+    if (fchmod(fd, 0555) < 0)
+        return -errno;
+    int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+    if (fcntl(fd, F_ADD_SEALS, seals) < 0)
+        return -errno;
+    return TAKE_FD(fd);
+}
+
+int fd_write_text(int dir, const char *path, const char *text) {
+    AUTO_CLOSE int fd = openat(dir, path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return -errno;
+    size_t len = strlen(text);
+    ssize_t n;
+    do
+        n = write(fd, text, len);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    return (size_t)n == len ? 0 : -EIO;
+}
+
+ssize_t fd_read_text(int dir, const char *path, char *out, size_t cap) {
+    AUTO_CLOSE int fd = openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return -errno;
+    size_t len = 0;
+    while (len < cap) {
+        ssize_t n = read(fd, out + len, cap - len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0) {
+            out[len] = '\0';
+            return (ssize_t)len;
+        }
+        len += (size_t)n;
+    }
+    return -EFBIG;
+}
+
+void fd_close_all(int *fds, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+        fds[i] = -1;
+    }
+}
