@@ -32,6 +32,7 @@ static uint64_t unix_ms(void) {
 void execs_init(struct execs *x, struct guest *g) {
     *x = (struct execs){.guest = g};
     list_init(&x->all);
+    list_init(&x->forgotten);
 }
 
 struct exec *execs_find(struct execs *xs, struct str id) {
@@ -55,7 +56,7 @@ struct exec *exec_new(struct guest *g, struct str id) {
     x->report = (struct source){.fd = -1, .on_ready = on_report};
     x->in.fd = -1;
     for (int i = 0; i < STREAM_COUNT; i++) {
-        x->out[i].source.fd = -1;
+        x->out[i].source.fd = x->out[i].parked = -1;
         x->log[i].fd = -1;
     }
     buf_init(&x->in_bytes, STDIN_WINDOW + 2); /* and a terminal's end of file */
@@ -99,7 +100,8 @@ static void free_grave(struct later *l) {
 }
 
 void execs_done(struct execs *xs) {
-    for (struct list *it; (it = list_pop_front(&xs->all));)
+    for (struct list *it;
+         (it = list_pop_front(&xs->all)) || (it = list_pop_front(&xs->forgotten));)
         exec_free(container_of(it, struct exec, node));
 }
 
@@ -229,6 +231,7 @@ static void finish(struct exec *x) {
 void exec_check_end(struct exec *x) {
     if (x->is_forgotten && !x->out[0].is_open && !x->out[1].is_open) {
         loop_free_later(&x->guest->loop, &x->grave, free_grave);
+        list_remove(&x->node);
         x->is_forgotten = false;
     }
     if (x->state != EXEC_ENDING)
@@ -316,10 +319,12 @@ void exec_ended_unstarted(struct exec *x, const struct err *why) {
 static void free_or_forget(struct exec *x) {
     list_remove(&x->node);
     x->guest->execs.count--;
-    if (x->out[0].is_open || x->out[1].is_open)
+    if (x->out[0].is_open || x->out[1].is_open) {
         x->is_forgotten = true; /* what it left still writes; its pipes must not break */
-    else
+        list_push_back(&x->guest->execs.forgotten, &x->node);
+    } else {
         loop_free_later(&x->guest->loop, &x->grave, free_grave);
+    }
 }
 
 int exec_method_done(struct request *r, struct err *e) {

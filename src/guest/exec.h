@@ -45,6 +45,7 @@ struct exec_out {
     struct exec *exec;
     struct source source; /* pipe's end or terminal; fd -1: at its end, or there is none */
     bool is_open;
+    int parked; /* the fd while it is out of the loop: full, and nobody writes; else -1 */
 };
 
 struct exec {
@@ -104,6 +105,7 @@ struct exec {
 struct execs {
     struct guest *guest;
     struct list all;
+    struct list forgotten; /* done, but what they left still writes into their pipes */
     size_t count;
     size_t running;
 };

@@ -1,5 +1,6 @@
 /* exec_output — what a program writes goes from its pipe or terminal into its logs, under its policy. */
 #include <errno.h>
+#include <sys/ioctl.h>
 
 #include "guest/guest.h"
 #include "guest/params.h"
@@ -17,6 +18,7 @@ int exec_out_open(struct exec *x, enum exec_stream which, int fd) {
     o->source = (struct source){.fd = -1, .on_ready = on_output};
     int r = loop_add(&x->guest->loop, &o->source, fd, EPOLLIN);
     o->is_open = r == 0;
+    o->parked = -1;
     return r;
 }
 
@@ -24,6 +26,8 @@ void exec_out_close(struct exec_out *o) {
     if (!o->is_open)
         return;
     int fd = loop_remove(&o->exec->guest->loop, &o->source);
+    if (fd < 0)
+        fd = TAKE_FD(o->parked);
     if (fd != o->exec->terminal)
         close(fd);
     o->is_open = false;
@@ -106,6 +110,8 @@ static void keep(struct exec *x, enum exec_stream which, const uint8_t *bytes, s
 static bool pump(struct exec *x, enum exec_stream which) {
     struct exec_out *o = &x->out[which];
     size_t room = allowance(x);
+    if (o->parked >= 0)
+        return false;
     if (room == 0) {
         loop_set(&x->guest->loop, &o->source, o->source.events & EPOLLOUT);
         return false;
@@ -121,11 +127,23 @@ static bool pump(struct exec *x, enum exec_stream which) {
     return true;
 }
 
+/* Nobody writes any more, and nothing may be read: what is empty is at its end, and the rest is taken out
+ * of the loop, which would report it for ever. */
+static void hung_up(struct exec_out *o) {
+    int n = 0;
+    if (ioctl(o->source.fd, FIONREAD, &n) == 0 && n == 0)
+        exec_out_close(o);
+    else
+        o->parked = loop_remove(&o->exec->guest->loop, &o->source);
+}
+
 static void on_output(struct source *s, uint32_t events) {
     struct exec_out *o = container_of(s, struct exec_out, source);
     struct exec *x = o->exec;
     if (x->terminal >= 0 && (events & EPOLLOUT))
         exec_in_push(x, true);
+    if ((events & EPOLLHUP) && exec_out_is_blocked(x))
+        hung_up(o);
     for (int i = 0; i < READS_PER_TURN && o->is_open; i++)
         if (!pump(x, (enum exec_stream)(o - x->out)))
             break;
@@ -134,6 +152,7 @@ static void on_output(struct source *s, uint32_t events) {
 }
 
 void exec_out_drain(struct exec *x) {
+    exec_out_resume(x);
     for (int which = 0; which < STREAM_COUNT; which++)
         for (int i = 0; i < READS_PER_DRAIN && x->out[which].is_open; i++)
             if (!pump(x, (enum exec_stream)which))
@@ -141,10 +160,18 @@ void exec_out_drain(struct exec *x) {
 }
 
 void exec_out_resume(struct exec *x) {
-    for (int which = 0; which < STREAM_COUNT; which++)
-        if (x->out[which].is_open)
-            loop_set(&x->guest->loop, &x->out[which].source,
-                     EPOLLIN | (x->out[which].source.events & EPOLLOUT));
+    struct loop *loop = &x->guest->loop;
+    for (int which = 0; which < STREAM_COUNT; which++) {
+        struct exec_out *o = &x->out[which];
+        if (!o->is_open)
+            continue;
+        if (o->parked >= 0) {
+            int fd = TAKE_FD(o->parked);
+            if (loop_add(loop, &o->source, fd, EPOLLIN) < 0)
+                o->parked = fd; /* no memory: the next grant or drain tries again */
+        }
+        loop_set(loop, &o->source, EPOLLIN | (o->source.events & EPOLLOUT));
+    }
 }
 
 int exec_method_grant(struct request *r, struct err *e) {

@@ -16,7 +16,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUEST = ROOT / os.environ.get("BERM_GUEST", "build/bin/berm-guest")
 SCHEMA = json.loads((ROOT / "spec/guest.schema.json").read_text())
-PATIENCE = 60       # how long a test waits before it says that something never came
+PATIENCE = 30       # how long a test waits before it says that something never came
 
 DROP = {"policy": "drop_oldest", "limit_bytes": 1 << 26}
 
@@ -47,6 +47,7 @@ class Link:
         self.sock, self.read_fd, self.write_fd, self.framing = sock, read_fd, write_fd, framing
         self.bytes, self.fds, self.next_id = b"", [], 1
         self.methods, self.answers, self.notices = {}, {}, []
+        self.validate = True        # costs milliseconds a message; endurance tests do without
 
     def close(self):
         for fd in self.fds:
@@ -114,8 +115,9 @@ class Link:
             if not data:
                 raise Gone
             self.bytes += data
-        MESSAGE.validate(message)
-        if "result" in message:
+        if self.validate:
+            MESSAGE.validate(message)
+        if self.validate and "result" in message:
             RESULT[self.methods[message["id"]]].validate(message["result"])
         return message
 
