@@ -100,8 +100,7 @@ static void free_grave(struct later *l) {
 }
 
 void execs_done(struct execs *xs) {
-    for (struct list *it;
-         (it = list_pop_front(&xs->all)) || (it = list_pop_front(&xs->forgotten));)
+    for (struct list *it; (it = list_pop_front(&xs->all)) || (it = list_pop_front(&xs->forgotten));)
         exec_free(container_of(it, struct exec, node));
 }
 
@@ -278,14 +277,20 @@ static void on_report(struct source *s, uint32_t events) {
     struct exec *x = container_of(s, struct exec, report);
     struct launch_end end;
     (void)events;
-    ssize_t n = read(s->fd, &end, sizeof end);
+    ssize_t n = 0;
+    while ((n = read(s->fd, &end, sizeof end)) == sizeof end && !end.is_reaped) {
+        x->wait_status = end.wait_status;
+        x->has_status = true;
+    }
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     int fd = loop_remove(&x->guest->loop, s);
     close(fd);
     if (n == sizeof end)
         leader_ended(x, end.wait_status, end.is_alone);
-    else /* somebody killed the shepherd; the leader is our child now, and its end comes that way */
+    else if (x->has_status) /* the shepherd was killed, but had seen the end */
+        leader_ended(x, x->wait_status, false);
+    else /* it had not: the leader is our child now, and its end comes that way */
         tree_signal(&x->tree, SIGKILL);
 }
 

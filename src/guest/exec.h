@@ -64,6 +64,7 @@ struct exec {
     bool was_killed; /* and that while the leader lived: not the kernel's doing */
     uint64_t kill_again_ms;
     int wait_status;
+    bool has_status; /* the shepherd told it, and not yet whether others are left */
 
     int terminal; /* the master side; -1: none */
     struct exec_out out[STREAM_COUNT];

@@ -247,24 +247,33 @@ static void shepherd_main(const struct launch *l, int pipe_fd) {
     dup2(pipe_fd, 3);
     fcntl(3, F_SETFD, FD_CLOEXEC);
     (void)!syscall(SYS_close_range, 4u, ~0u, 0u);
-    struct launch_end end = {0};
-    bool leader_ended = false;
+    /* The leader's status is looked at and told before the leader is reaped: a shepherd that is killed in
+     * between leaves it to the guest. */
+    siginfo_t info;
     for (;;) {
-        int status;
-        pid_t pid = waitpid(-1, &status, leader_ended ? WNOHANG : 0);
-        if (pid == a.pid) {
-            end.wait_status = status;
-            leader_ended = true;
-        }
-        if (pid > 0 || (pid < 0 && errno == EINTR))
-            continue;
-        end.is_alone = pid < 0; /* ECHILD: it left nobody behind */
-        if (write(3, &end, sizeof end) != sizeof end || end.is_alone)
+        info.si_pid = 0;
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOWAIT) < 0 && errno != EINTR)
             _exit(0);
+        if (info.si_pid == a.pid)
+            break;
+        if (info.si_pid > 0)
+            waitpid(info.si_pid, NULL, 0);
+    }
+    bool by_code = info.si_code == CLD_EXITED;
+    struct launch_end end = {.wait_status = by_code ? info.si_status << 8 : info.si_status};
+    if (write(3, &end, sizeof end) != sizeof end)
+        _exit(0);
+    waitpid(a.pid, NULL, 0);
+    pid_t other;
+    do
+        other = waitpid(-1, NULL, WNOHANG);
+    while (other > 0);
+    end.is_reaped = true;
+    end.is_alone = other < 0; /* ECHILD: it left nobody behind */
+    if (write(3, &end, sizeof end) == sizeof end)
         while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
             continue;
-        _exit(0);
-    }
+    _exit(0);
 }
 
 static int launch_shepherd(const struct launch *l, struct launched *ret, struct err *e) {

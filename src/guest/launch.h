@@ -38,10 +38,11 @@ struct launched {
     int report;     /* pipe that tells the leader's wait status; -1 without a shepherd */
 };
 
-/* What comes through `report` once the leader has ended. */
+/* What comes through `report` when the leader has ended, twice: before it is reaped and after. */
 struct launch_end {
     int wait_status;
-    bool is_alone; /* nothing it started is left */
+    bool is_reaped;
+    bool is_alone; /* known once it is reaped: nothing it started is left */
 };
 
 /* Nothing is left running on failure. Errors: PROGRAM_NOT_FOUND, PROGRAM_NOT_EXECUTABLE, CWD_NOT_FOUND,
