@@ -57,6 +57,7 @@ struct request {
     int64_t next_offset; /* for the error's data; -1: absent */
 };
 #define GUEST_LATER 1
+#define GUEST_WAIT 2 /* it has to be asked again when a job has ended */
 
 /* The method table and the answer to everything that comes in; methods.c. */
 extern const struct link_events guest_link_events;
@@ -67,6 +68,9 @@ bool guest_answer(struct guest *g, uint64_t generation, int64_t id, struct str r
 void guest_answer_error(struct guest *g, uint64_t generation, int64_t id, const struct err *e);
 /* Sends the text in g->text, which is one whole message. -ENOBUFS */
 MUST_USE int guest_send_text(struct guest *g);
+
+/* Begins file requests that had to wait; once per turn. */
+void guest_serve_waiting(struct guest *g);
 
 /* Ends every program, SIGTERM first when grace_ms > 0, and then the guest. */
 void guest_end(struct guest *g, uint64_t grace_ms);

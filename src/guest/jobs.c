@@ -21,7 +21,32 @@ struct reply_head {
 void jobs_init(struct jobs *js, struct guest *g) {
     *js = (struct jobs){.guest = g};
     list_init(&js->running);
+    list_init(&js->waiting);
     handles_init(&js->handles);
+}
+
+int jobs_wait(struct jobs *js, uint64_t generation, struct str text, struct err *e) {
+    if (js->n_waiting >= JOBS_WAITING || text.n > JOBS_WAITING_BYTES - js->waiting_bytes)
+        return err_set(e, ERR_LIMIT_REACHED, "%zu file requests wait", js->n_waiting);
+    struct waiting *w = malloc(sizeof *w + text.n);
+    if (!w)
+        return err_set(e, ERR_LIMIT_REACHED, "no memory for a request");
+    w->generation = generation;
+    w->n = text.n;
+    memcpy(w->text, text.p, text.n);
+    list_push_back(&js->waiting, &w->node);
+    js->n_waiting++;
+    js->waiting_bytes += text.n;
+    return 0;
+}
+
+struct waiting *jobs_next(struct jobs *js) {
+    if (js->n_running >= JOBS_RUNNING || list_is_empty(&js->waiting))
+        return NULL;
+    struct waiting *w = container_of(list_pop_front(&js->waiting), struct waiting, node);
+    js->n_waiting--;
+    js->waiting_bytes -= w->n;
+    return w;
 }
 
 void jobs_on_gone(struct jobs *js) {
@@ -58,6 +83,8 @@ static void on_limit(struct timer *t) {
 }
 
 void jobs_done(struct jobs *js) {
+    for (struct list *it; (it = list_pop_front(&js->waiting));)
+        free(container_of(it, struct waiting, node));
     while (!list_is_empty(&js->running)) {
         struct job *j = container_of(js->running.next, struct job, node);
         kill(j->pid, SIGKILL);
@@ -213,7 +240,7 @@ int jobs_start(struct request *r, work_fn *work, job_result_fn *on_result, const
     if (find_user(r, h, &user, e) < 0)
         return -(int)e->code;
     if (js->n_running >= JOBS_RUNNING)
-        return err_set(e, ERR_LIMIT_REACHED, "%d file requests are being worked on", JOBS_RUNNING);
+        return GUEST_WAIT;
     struct job *j = job_new(r, on_result, h);
     if (!j || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
         free(j);

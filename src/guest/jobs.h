@@ -17,6 +17,7 @@
 
 #define JOBS_RUNNING 16
 #define JOBS_WAITING 256
+#define JOBS_WAITING_BYTES ((size_t)4 << 20)
 #define JOB_MAX_MS 300000
 #define JOB_FDS_MAX 2
 
@@ -57,8 +58,19 @@ struct job {
     size_t n_fds;
 };
 
+/* A request whose work cannot begin yet, as it came. */
+struct waiting {
+    struct list node;
+    uint64_t generation;
+    size_t n;
+    char text[];
+};
+
 struct jobs {
     struct guest *guest;
+    struct list waiting;
+    size_t n_waiting;
+    size_t waiting_bytes;
     struct list running;
     size_t n_running;
     struct handles handles;
@@ -67,9 +79,14 @@ struct jobs {
 void jobs_init(struct jobs *js, struct guest *g);
 /* Ends what is being worked on, without answers. */
 void jobs_done(struct jobs *js);
-/* Begins the work of a request; answers GUEST_LATER, or fails. `handle` may be NULL. */
+/* Begins the work of a request; answers GUEST_LATER, GUEST_WAIT when as many as may are at work, or
+ * fails. `handle` may be NULL. */
 MUST_USE int jobs_start(struct request *r, work_fn *work, job_result_fn *on_result,
                         const struct handle *handle, struct err *e);
+/* Keeps a request's text for later; LIMIT_REACHED. */
+MUST_USE int jobs_wait(struct jobs *js, uint64_t generation, struct str text, struct err *e);
+/* The next one that can begin, for the caller to free; or NULL. */
+struct waiting *jobs_next(struct jobs *js);
 /* The plain on_result: the members are the result. */
 void jobs_answer(struct guest *g, struct job *j, struct str members, const int *fds, size_t n_fds);
 /* The connection is gone: its handles go, its work is carried on. */

@@ -79,6 +79,7 @@ void guest_end(struct guest *g, uint64_t grace_ms) {
 
 static void on_turn(void *arg) {
     struct guest *g = arg;
+    guest_serve_waiting(g);
     execs_tell(&g->execs);
     link_flush(&g->link);
     bool told = !g->link.connected || buf_len(&g->link.tx) == 0;

@@ -154,7 +154,9 @@ static const struct {
 };
 
 static int dispatch(struct request *r, struct str method, struct err *e) {
-    if (!r->guest->link.hello_done && !str_is(method, STR("hello")))
+    bool is_known =
+        r->generation != r->guest->link.generation; /* it waited, and its asker is gone */
+    if (!is_known && !r->guest->link.hello_done && !str_is(method, STR("hello")))
         return err_set(e, ERR_MALFORMED, "the first request is hello");
     for (size_t i = 0; i < COUNT_OF(methods); i++)
         if (str_is(method, str_of(methods[i].name)))
@@ -226,29 +228,46 @@ static int claim_fds(struct guest *g, struct request *r, struct err *e) {
     return 0;
 }
 
-static void answer_request(struct guest *g, const struct rpc_message *m) {
+/* `text` is the whole message, for a request that has to wait. */
+static void answer_request(struct guest *g, struct request *r, struct str method, struct str text,
+                           bool is_new) {
     struct err e;
     struct json_out o;
-    struct request r = {.guest = g,
-                        .id = m->id,
-                        .generation = g->link.generation,
-                        .params = m->params,
-                        .out = &o,
-                        .next_offset = -1};
+    r->out = &o;
     buf_clear(&g->text);
-    rpc_open_result(&o, &g->text, m->id);
-    int s = claim_fds(g, &r, &e);
+    rpc_open_result(&o, &g->text, r->id);
+    int s = is_new ? claim_fds(g, r, &e) : 0;
     if (s == 0)
-        s = dispatch(&r, m->method, &e);
-    fd_close_all(r.fds, r.n_fds); /* those nobody took */
+        s = dispatch(r, method, &e);
+    fd_close_all(r->fds, r->n_fds); /* those nobody took */
+    if (s == GUEST_WAIT)
+        s = jobs_wait(&g->jobs, r->generation, text, &e) < 0 ? -(int)e.code : GUEST_LATER;
     if (s == GUEST_LATER)
         return;
     if (s == 0 && rpc_close(&o) < 0)
         s = err_set(&e, ERR_MESSAGE_TOO_LARGE, "the answer is larger than a message");
+    if (!g->link.connected || g->link.generation != r->generation)
+        return;
     if (s < 0)
-        send_error(g, m->id, &e, r.next_offset);
+        send_error(g, r->id, &e, r->next_offset);
     else if (guest_send_text(g) < 0)
         link_fail(&g->link);
+}
+
+void guest_serve_waiting(struct guest *g) {
+    for (struct waiting *w; (w = jobs_next(&g->jobs)); free(w)) {
+        struct rpc_message m;
+        struct str text = {w->text, w->n};
+        arena_reset(&g->arena);
+        if (rpc_parse(&g->arena, text, &m) < 0)
+            continue; /* it was read once; only memory can lack now, and the asker will ask again */
+        struct request r = {.guest = g,
+                            .id = m.id,
+                            .generation = w->generation,
+                            .params = m.params,
+                            .next_offset = -1};
+        answer_request(g, &r, m.method, text, false);
+    }
 }
 
 static void on_message(struct link *l, struct str text) {
@@ -258,7 +277,12 @@ static void on_message(struct link *l, struct str text) {
     arena_reset(&g->arena);
     int r = rpc_parse(&g->arena, text, &m);
     if (r == 0 && m.kind == RPC_REQUEST) {
-        answer_request(g, &m);
+        struct request request = {.guest = g,
+                                  .id = m.id,
+                                  .generation = l->generation,
+                                  .params = m.params,
+                                  .next_offset = -1};
+        answer_request(g, &request, m.method, text, true);
         return;
     }
     if (r == 0 && m.kind == RPC_NOTIFICATION) {
