@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 build=${1:-build}
 # Generated message descriptors are protobuf-c's; tests and bench may keep state.
-mapfile -t objects < <(find "$build" -name '*.c.o' | grep -v -E 'pb-c\.c\.o$|/tests_|tests/|bench|conformance' | sort)
+mapfile -t objects < <(find "$build" -name '*.c.o' | grep -v -E 'pb-c\.c\.o$|[/_](tests|bench)[/_.]' | sort)
 [ ${#objects[@]} -gt 0 ] || { echo "no objects in $build: build first"; exit 1; }
 
 # Object symbols in .data, .bss and their thread-local kin. What is const but needs relocation lives

@@ -20,6 +20,7 @@ MAY = {
     "bermd": "base loop wire store core api drivers transport proto",
     "guest": "base",
     "spawn": "base",
+    "jail": "spawn base",
     "cli": "clients base",
 }
 # An outside library is met in one file, which turns its codes into ours.

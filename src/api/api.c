@@ -21,8 +21,7 @@ int api_init(struct api *api, const struct api_methods *tables, size_t n_tables,
     size_t n = 0;
     for (size_t t = 0; t < n_tables; t++)
         n += tables[t].n;
-    *api = (struct api){.auth = *auth, .access_log = true, .error_details = true,
-                         .n_slots = 16};
+    *api = (struct api){.auth = *auth, .access_log = true, .error_details = true, .n_slots = 16};
     while (api->n_slots < 2 * n + 1)
         api->n_slots *= 2;
     api->slots = calloc(api->n_slots, sizeof *api->slots);
@@ -48,7 +47,8 @@ static bool is_own_host(struct str authority) {
     static const struct str own[] = {{"localhost", 9}, {"127.0.0.1", 9}, {"[::1]", 5}};
     for (size_t i = 0; i < COUNT_OF(own); i++) {
         struct str host = {authority.p, MIN(authority.n, own[i].n)};
-        if (str_is_nocase(host, own[i]) && (authority.n == own[i].n || authority.p[own[i].n] == ':'))
+        if (str_is_nocase(host, own[i]) &&
+            (authority.n == own[i].n || authority.p[own[i].n] == ':'))
             return true;
     }
     return false;
@@ -78,12 +78,31 @@ static int check_token(const struct api *api, const struct call *c, struct err *
     struct str given = call_header(c, STR("authorization"));
     if (!given.p)
         return err_set(e, ERR_UNAUTHENTICATED, "no authorization header: send \"Bearer TOKEN\"");
-    struct str token = str_trim((struct str){given.p + MIN(bearer.n, given.n),
-                                             given.n - MIN(bearer.n, given.n)});
+    struct str token =
+        str_trim((struct str){given.p + MIN(bearer.n, given.n), given.n - MIN(bearer.n, given.n)});
     if (given.n < bearer.n || !str_is_nocase((struct str){given.p, bearer.n}, bearer) ||
         api->auth.token[0] == '\0' || token.n != API_TOKEN_CHARS ||
         !bytes_equal_secret(token.p, api->auth.token, API_TOKEN_CHARS))
         return err_set(e, ERR_UNAUTHENTICATED, "the bearer token is not the daemon's");
+    return 0;
+}
+
+static int refuse_host(struct str host, struct err *e) {
+    return err_set(e, ERR_PERMISSION_DENIED, "host \"%.*s\" is not this daemon's",
+                   (int)MIN(host.n, (size_t)80), host.n > 0 ? host.p : "");
+}
+
+static int check_host(const struct call *c, struct err *e) {
+    struct str origin = call_header(c, STR("origin"));
+    struct str host = call_header(c, STR("host"));
+    /* HTTP/2 says it in :authority, HTTP/1.1 in Host; a client that sends both must mean us twice. */
+    if ((c->authority.n > 0 || !host.p) && !is_own_host(c->authority))
+        return refuse_host(c->authority, e);
+    if (host.p && !is_own_host(host))
+        return refuse_host(host, e);
+    if (origin.p && !origin_is_own(origin))
+        return err_set(e, ERR_PERMISSION_DENIED, "origin \"%.*s\" may not call this daemon",
+                       (int)MIN(origin.n, (size_t)80), origin.p);
     return 0;
 }
 
@@ -92,12 +111,8 @@ int api_authorize(const struct api *api, const struct call *c, struct err *e) {
         return 0;
     if (c->peer->is_unix)
         return check_unix(api, c->peer, e);
-    struct str origin = call_header(c, STR("origin"));
-    if (!is_own_host(c->authority))
-        return err_set(e, ERR_PERMISSION_DENIED, "host \"%.*s\" is not this daemon's",
-                       (int)MIN(c->authority.n, (size_t)80), c->authority.p);
-    if (origin.p && !origin_is_own(origin))
-        return err_set(e, ERR_PERMISSION_DENIED, "origin \"%.*s\" may not call this daemon",
-                       (int)MIN(origin.n, (size_t)80), origin.p);
+    int r = check_host(c, e);
+    if (r < 0)
+        return r;
     return c->method && c->method->scope == SCOPE_ANYONE ? 0 : check_token(api, c, e);
 }

@@ -25,8 +25,8 @@ struct api {
     struct api_auth auth;
     bool access_log;
     bool error_details; /* failures carry ErrorInfo and BadRequest */
-    bool draining; /* the daemon is stopping: no new call */
-    void *user; /* what handlers share */
+    bool draining;      /* the daemon is stopping: no new call */
+    void *user;         /* what handlers share */
 };
 
 MUST_USE int api_init(struct api *api, const struct api_methods *tables, size_t n_tables,

@@ -63,6 +63,13 @@ void call_fail(struct call *c, const struct err *e) {
     call_finish(c, e);
 }
 
+void call_refused(struct call *c, const char *why) {
+    struct err e;
+    err_set(&e, ERR_MALFORMED, "%s", why);
+    c->finished = true;
+    log_call(c, err_face(e.code)->grpc, &e);
+}
+
 void call_cancel(struct call *c, enum err_code why) {
     if (c->finished)
         return;
@@ -109,6 +116,13 @@ struct str call_header(const struct call *c, struct str name) {
     return found;
 }
 
+struct str call_header_bin(struct call *c, struct str name) {
+    struct str text = call_header(c, name);
+    uint8_t *bytes = text.p ? arena_alloc(&c->arena, text.n * 3 / 4 + 3) : NULL;
+    ssize_t n = bytes ? base64_decode(text.p, text.n, bytes) : -1;
+    return n < 0 ? (struct str){0} : (struct str){(const char *)bytes, (size_t)n};
+}
+
 static int add(struct call *c, struct call_header **list, struct str name, struct str value) {
     struct call_header *h = arena_alloc(&c->arena, sizeof *h);
     char *name_copy = arena_copy(&c->arena, name.p, name.n);
@@ -141,7 +155,8 @@ static int find_method(struct call *c, struct err *e) {
         return err_set(e, ERR_SHUTTING_DOWN, "the daemon is stopping");
     if (c->method && c->method->handler)
         return 0;
-    return err_set(e, ERR_UNIMPLEMENTED, c->method ? "%.*s is not built yet" : "there is no method %.*s",
+    return err_set(e, ERR_UNIMPLEMENTED,
+                   c->method ? "%.*s is not built yet" : "there is no method %.*s",
                    (int)MIN(c->path.n, (size_t)160), c->path.p);
 }
 
@@ -158,39 +173,35 @@ void call_begin(struct call *c) {
         c->method->handler->on_open(c);
 }
 
-void call_message(struct call *c, const ProtobufCMessage *m) {
+void call_wrong_count(struct call *c, const char *how) {
     struct err e;
+    err_set(&e, ERR_UNIMPLEMENTED, "%.*s takes one request, %s", (int)c->method->path.n,
+            c->method->path.p, how);
+    call_fail(c, &e);
+}
+
+void call_message(struct call *c, const ProtobufCMessage *m) {
     if (c->finished)
         return;
-    if (!call_has_one_request(c)) {
+    if (!call_has_one_request(c))
         c->method->handler->on_message(c, m);
-        return;
-    }
-    if (c->request) {
-        err_set(&e, ERR_UNIMPLEMENTED, "%.*s takes one request, not several",
-                (int)c->method->path.n, c->method->path.p);
-        call_fail(c, &e);
-        return;
-    }
-    c->request = m;
+    else if (c->request)
+        call_wrong_count(c, "not several");
+    else
+        c->request = m;
 }
 
 void call_half_close(struct call *c) {
-    struct err e;
     if (c->finished)
         return;
     if (!call_has_one_request(c)) {
         c->method->handler->on_half_close(c);
-        return;
+    } else if (!c->request) {
+        call_wrong_count(c, "none came");
+    } else {
+        c->opened = true;
+        c->method->handler->on_message(c, c->request);
     }
-    if (!c->request) {
-        err_set(&e, ERR_UNIMPLEMENTED, "%.*s takes one request, none came",
-                (int)c->method->path.n, c->method->path.p);
-        call_fail(c, &e);
-        return;
-    }
-    c->opened = true;
-    c->method->handler->on_message(c, c->request);
 }
 
 void call_drain(struct call *c) {

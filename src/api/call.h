@@ -66,7 +66,7 @@ struct call_detail {
 struct call_status {
     enum grpc_code code;
     struct str message;
-    const struct err *err; /* our own failure, shown as ErrorInfo and BadRequest; NULL if not ours */
+    const struct err *err; /* a failure of ours: shown as ErrorInfo and BadRequest */
     const struct call_detail *details;
     size_t n_details;
 };
@@ -87,7 +87,7 @@ enum call_room { CALL_OK, CALL_FULL, CALL_GONE };
 void call_send_headers(struct call *c);
 /* OK or FULL: it is on its way; after FULL wait for on_room. GONE: the call is over. */
 enum call_room call_send(struct call *c, const ProtobufCMessage *m);
-/* NULL is success. Nothing of the call may be touched afterwards. */
+/* NULL is success. Nothing of the call may be touched afterwards, its request and arena included. */
 void call_finish(struct call *c, const struct err *e);
 void call_finish_status(struct call *c, const struct call_status *status);
 /* The one answer of a unary or client-stream method, and success. */
@@ -98,6 +98,9 @@ void call_release(struct call *c);
 
 /* First value of a request header, or an empty slice with p == NULL. */
 struct str call_header(const struct call *c, struct str name);
+/* The bytes of a header whose name ends in -bin, in the call's arena; p == NULL when it is not there or
+ * not base64. */
+struct str call_header_bin(struct call *c, struct str name);
 /* Text as it goes on the wire; headers must come before the first call_send. -ENOMEM. */
 MUST_USE int call_add_header(struct call *c, struct str name, struct str value);
 MUST_USE int call_add_trailer(struct call *c, struct str name, struct str value);
@@ -139,8 +142,12 @@ void call_message(struct call *c, const ProtobufCMessage *m);
 void call_half_close(struct call *c);
 void call_drain(struct call *c);
 void call_wake(struct call *c); /* there is room to send again */
+/* The request is none of this protocol's, and was answered in the wire's own way. */
+void call_refused(struct call *c, const char *why);
 /* A failure found by the transport: malformed or too large a message. */
 void call_fail(struct call *c, const struct err *e);
+/* A second request where one is due, noticed before it is decoded. */
+void call_wrong_count(struct call *c, const char *how);
 /* The client is gone, or the deadline passed (ERR_DEADLINE_EXCEEDED, which is also answered). */
 void call_cancel(struct call *c, enum err_code why);
 /* Does a message of this method arrive only once and live as long as the call? */

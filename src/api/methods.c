@@ -13,9 +13,13 @@
 
 const struct api_methods *api_daemon_methods(void) {
     static const struct method rows[] = {
-#define METHOD(service, name, req, res, kind, scope, handler)                                \
-    {STR("/" service "/" name), &req##__descriptor, &res##__descriptor, METHOD_##kind,       \
-     SCOPE_##scope, HANDLER_##handler},
+#define METHOD(service, name, req, res, kind, scope, handler) \
+    {STR("/" service "/" name),                               \
+     &req##__descriptor,                                      \
+     &res##__descriptor,                                      \
+     METHOD_##kind,                                           \
+     SCOPE_##scope,                                           \
+     HANDLER_##handler},
 #include "api/methods.def"
 #undef METHOD
     };

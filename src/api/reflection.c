@@ -59,13 +59,15 @@ static int compare_symbol(const void *name, const void *symbol) {
 }
 
 static const struct reflection_file *file_with(const char *symbol) {
-    const struct reflection_symbol *found = bsearch(symbol, reflection_symbols, reflection_n_symbols,
-                                                    sizeof *reflection_symbols, compare_symbol);
+    const struct reflection_symbol *found =
+        bsearch(symbol, reflection_symbols, reflection_n_symbols, sizeof *reflection_symbols,
+                compare_symbol);
     return found ? &reflection_files[found->file] : NULL;
 }
 
 static void answer_services(struct call *c, reflection_response *response) {
-    Grpc__Reflection__V1__ListServiceResponse list = GRPC__REFLECTION__V1__LIST_SERVICE_RESPONSE__INIT;
+    Grpc__Reflection__V1__ListServiceResponse list =
+        GRPC__REFLECTION__V1__LIST_SERVICE_RESPONSE__INIT;
     Grpc__Reflection__V1__ServiceResponse items[MAX_SERVICES];
     Grpc__Reflection__V1__ServiceResponse *pointers[MAX_SERVICES];
     assert(reflection_n_services <= MAX_SERVICES); /* the data is our own */

@@ -61,7 +61,7 @@ static void on_get_info(struct call *c, const ProtobufCMessage *m) {
     response.instance_id = (char *)facts->instance_id;
     response.run_id = (char *)facts->run_id;
     response.state = c->api->draining ? BERM__V1__DAEMON_STATE__DAEMON_STATE_DRAINING
-                                     : BERM__V1__DAEMON_STATE__DAEMON_STATE_SERVING;
+                                      : BERM__V1__DAEMON_STATE__DAEMON_STATE_SERVING;
     response.server_unix_ms = unix_ms();
     response.started_unix_ms = facts->started_unix_ms;
     response.uptime_ms = (int64_t)((clock_us() - facts->started_us) / 1000);

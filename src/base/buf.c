@@ -62,6 +62,11 @@ void buf_clear(struct buf *b) {
     b->head = b->tail = 0;
 }
 
+void buf_truncate(struct buf *b, size_t n) {
+    assert(n <= buf_len(b));
+    b->tail = b->head + n;
+}
+
 void buf_trim(struct buf *b) {
     if (buf_len(b) == 0)
         buf_done(b);

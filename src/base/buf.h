@@ -11,8 +11,8 @@
 
 struct buf {
     uint8_t *block;
-    size_t head;     /* first byte not yet consumed */
-    size_t tail;     /* one past the last byte */
+    size_t head; /* first byte not yet consumed */
+    size_t tail; /* one past the last byte */
     size_t cap;
     size_t max_bytes;
 };
@@ -20,9 +20,15 @@ struct buf {
 void buf_init(struct buf *b, size_t max_bytes);
 void buf_done(struct buf *b);
 
-static inline size_t buf_len(const struct buf *b) { return b->tail - b->head; }
-static inline uint8_t *buf_data(const struct buf *b) { return b->block + b->head; }
-static inline size_t buf_room(const struct buf *b) { return b->max_bytes - buf_len(b); }
+static inline size_t buf_len(const struct buf *b) {
+    return b->tail - b->head;
+}
+static inline uint8_t *buf_data(const struct buf *b) {
+    return b->block + b->head;
+}
+static inline size_t buf_room(const struct buf *b) {
+    return b->max_bytes - buf_len(b);
+}
 
 /* Makes room for n bytes at the tail and returns where to write them; buf_commit then counts them.
  * -ENOBUFS over the maximum, -ENOMEM. */
@@ -32,5 +38,7 @@ MUST_USE int buf_append(struct buf *b, const void *bytes, size_t n);
 
 void buf_consume(struct buf *b, size_t n);
 void buf_clear(struct buf *b);
+/* Forgets all but the first n bytes. */
+void buf_truncate(struct buf *b, size_t n);
 /* Gives the block back to the allocator when nothing is queued. */
 void buf_trim(struct buf *b);

@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
+
 const struct err_face *err_face(enum err_code code) {
     switch (code) { /* a number used twice does not compile */
-#define ERR(n, num, g, h, r, m)                                                        \
-    case num: {                                                                        \
-        static const struct err_face face = {#n, num, GRPC_##g, h, RETRY_##r, m};      \
-        return &face;                                                                  \
+#define ERR(n, num, g, h, r, m)                                                   \
+    case num: {                                                                   \
+        static const struct err_face face = {#n, num, GRPC_##g, h, RETRY_##r, m}; \
+        return &face;                                                             \
     }
 #include "base/errors.def"
 #undef ERR
@@ -26,12 +28,38 @@ const char *err_retry_name(enum err_retry retry) {
 
 const char *grpc_code_name(enum grpc_code code) {
     static const char *const names[] = {
-        "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND",
-        "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
-        "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS",
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
         "UNAUTHENTICATED",
     };
     return code < COUNT_OF(names) ? names[code] : "UNKNOWN";
+}
+
+/* A text may quote what a caller sent, cut anywhere; what is no longer UTF-8 becomes a question mark. */
+static void keep_utf8(char *text) {
+    size_t n = strlen(text);
+    for (size_t i = 0; i < n && !str_is_utf8(text, n);) {
+        size_t good = n - i;
+        while (good > 0 && !str_is_utf8(text + i, good))
+            good--;
+        i += good;
+        if (i < n)
+            text[i++] = '?';
+    }
 }
 
 static int fill(struct err *e, enum err_code code, int sys, const char *field, const char *fmt,
@@ -41,10 +69,12 @@ static int fill(struct err *e, enum err_code code, int sys, const char *field, c
     assert(code != ERR_NONE);
     e->code = code;
     e->sys = sys;
+    e->limit = e->about = NULL;
     snprintf(e->field, sizeof e->field, "%s", field);
     int n = vsnprintf(e->text, sizeof e->text, fmt, args);
     if (sys != 0 && n >= 0 && (size_t)n < sizeof e->text)
         snprintf(e->text + n, sizeof e->text - (size_t)n, ": %s", strerror(sys));
+    keep_utf8(e->text);
     return -(int)code;
 }
 
@@ -72,6 +102,23 @@ int err_sys(struct err *e, enum err_code code, int sys, const char *fmt, ...) {
     return r;
 }
 
+int err_limit(struct err *e, enum err_code code, enum limit_id limit, int64_t value,
+              const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    int r = fill(e, code, 0, "", fmt, args);
+    va_end(args);
+    e->limit = limit_table[limit].name;
+    e->limit_value = value;
+    return r;
+}
+
+int err_about(struct err *e, const char *key, const char *id) {
+    e->about = key;
+    snprintf(e->about_id, sizeof e->about_id, "%s", id);
+    return -(int)e->code;
+}
+
 int err_wrap(struct err *e, const char *fmt, ...) {
     char inner[sizeof e->text];
     memcpy(inner, e->text, sizeof inner);
@@ -81,5 +128,6 @@ int err_wrap(struct err *e, const char *fmt, ...) {
     va_end(args);
     if (n >= 0 && (size_t)n < sizeof e->text)
         snprintf(e->text + n, sizeof e->text - (size_t)n, ": %s", inner);
+    keep_utf8(e->text);
     return -(int)e->code;
 }

@@ -6,7 +6,9 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 
+#include "base/limits.h"
 #include "base/macros.h"
 
 /* Canonical gRPC status codes; the numbers are the protocol's. */
@@ -51,8 +53,12 @@ struct err_face {
 
 struct err {
     enum err_code code;
-    int sys;         /* errno behind it, 0 if none */
-    char field[96];  /* the request field at fault, empty if none */
+    int sys;           /* errno behind it, 0 if none */
+    const char *limit; /* the limit that was met, by its name in limits.def; NULL if none */
+    int64_t limit_value;
+    const char *about; /* "sandbox_id", "exec_id" or "snapshot_id"; NULL if none */
+    char about_id[64]; /* whose it is */
+    char field[96];    /* the request field at fault, empty if none */
     char text[240];
 };
 
@@ -65,6 +71,12 @@ const char *grpc_code_name(enum grpc_code code);
 int err_set(struct err *e, enum err_code code, const char *fmt, ...) PRINTF(3, 4);
 int err_field(struct err *e, const char *field, const char *fmt, ...) PRINTF(3, 4);
 int err_sys(struct err *e, enum err_code code, int sys, const char *fmt, ...) PRINTF(4, 5);
+
+int err_limit(struct err *e, enum err_code code, enum limit_id limit, int64_t value,
+              const char *fmt, ...) PRINTF(5, 6);
+
+/* Adds whose error it is. Returns -code. */
+int err_about(struct err *e, const char *key, const char *id);
 
 /* Keeps the code and puts what we were doing in front of the text. Returns -code. */
 int err_wrap(struct err *e, const char *fmt, ...) PRINTF(2, 3);

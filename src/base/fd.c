@@ -66,7 +66,9 @@ ssize_t fd_recv(int sock, void *bytes, size_t max_bytes, int *fds, size_t max_fd
         char space[CMSG_SPACE(FD_PASS_MAX * sizeof(int))];
     } control;
     struct iovec iov = {.iov_base = bytes, .iov_len = max_bytes};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space,
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.space,
                          .msg_controllen = sizeof control.space};
     ssize_t n;
     do
@@ -87,7 +89,7 @@ ssize_t fd_recv(int sock, void *bytes, size_t max_bytes, int *fds, size_t max_fd
 int fd_open_beneath(int dir, const char *path, int flags, mode_t mode) {
     struct open_how how = {
         .flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
-        .mode = (flags & (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))) ? mode : 0,
+        .mode = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? mode : 0,
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
     };
     long fd;

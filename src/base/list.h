@@ -13,8 +13,12 @@ struct list {
     struct list *next;
 };
 
-static inline void list_init(struct list *l) { l->prev = l->next = l; }
-static inline bool list_is_empty(const struct list *l) { return l->next == l; }
+static inline void list_init(struct list *l) {
+    l->prev = l->next = l;
+}
+static inline bool list_is_empty(const struct list *l) {
+    return l->next == l;
+}
 
 static inline void list_push_back(struct list *head, struct list *node) {
     node->prev = head->prev;
@@ -39,6 +43,6 @@ static inline struct list *list_pop_front(struct list *head) {
 }
 
 /* The loop body may remove `it`, and only `it`. */
-#define LIST_FOR_EACH(it, head) \
+#define LIST_FOR_EACH(it, head)                                               \
     for (struct list *it = (head)->next, *it##_next = it->next; it != (head); \
          it = it##_next, it##_next = it->next)

@@ -75,7 +75,8 @@ static void put_time(struct log_line *l) {
         logger.stamp_second = now.tv_sec;
     }
     unsigned ms = (unsigned)(now.tv_nsec / 1000000);
-    char tail[] = {'.', (char)('0' + ms / 100), (char)('0' + ms / 10 % 10), (char)('0' + ms % 10), 'Z'};
+    char tail[] = {'.', (char)('0' + ms / 100), (char)('0' + ms / 10 % 10), (char)('0' + ms % 10),
+                   'Z'};
     put(l, logger.stamp, STAMP_BYTES);
     put(l, tail, sizeof tail);
 }
@@ -87,7 +88,8 @@ static bool make_room(void) {
 }
 
 bool log_begin(struct log_line *l, enum log_level level, const char *msg) {
-    static const char *const names[] = {" level=debug", " level=info", " level=warn", " level=error"};
+    static const char *const names[] = {" level=debug", " level=info", " level=warn",
+                                        " level=error"};
     if (!log_is_on(level))
         return false;
     if (!make_room()) {
@@ -116,20 +118,31 @@ static bool is_plain(struct str value) {
     return value.n > 0;
 }
 
+/* Controls, also those above 0x7f that some terminals obey, and what is not text at all. */
+static bool needs_escape(struct str value, size_t i, bool utf8) {
+    unsigned char c = (unsigned char)value.p[i];
+    if (c < 0x20 || c == 0x7f || (c >= 0x80 && !utf8))
+        return true;
+    if (c == 0xc2 && i + 1 < value.n)
+        return (unsigned char)value.p[i + 1] < 0xa0;
+    return i > 0 && c < 0xa0 && c >= 0x80 && (unsigned char)value.p[i - 1] == 0xc2;
+}
+
 static void put_quoted(struct log_line *l, struct str value) {
     static const char hex[] = "0123456789abcdef";
     bool utf8 = str_is_utf8(value.p, value.n);
+    const char *start = l->at;
     put(l, "\"", 1);
-    for (size_t i = 0; i < value.n; i++) {
+    for (size_t i = 0; i < value.n && (size_t)(l->at - start) < VALUE_BYTES; i++) {
         unsigned char c = (unsigned char)value.p[i];
         char escape[4] = {'\\', 'x', hex[c >> 4], hex[c & 15]};
         if (c == '"' || c == '\\') {
             escape[1] = (char)c;
             put(l, escape, 2);
-        } else if (c < 0x20 || c == 0x7f || (c >= 0x80 && !utf8)) {
+        } else if (needs_escape(value, i, utf8)) {
             put(l, escape, 4);
         } else {
-            put(l, (const char *)&value.p[i], 1);
+            put(l, &value.p[i], 1);
         }
     }
     put(l, "\"", 1);

@@ -20,7 +20,7 @@ bool log_is_on(enum log_level level);
 void log_flush(void);
 
 /* log_begin … log_end build one line; log_begin answers false when the level is off, and then nothing
- * else may be called. Each value is cut at 512 bytes. */
+ * else may be called. Each value is cut after 512 bytes as written. */
 struct log_line {
     enum log_level level;
     char *at;

@@ -9,7 +9,7 @@
 #define MUST_USE __attribute__((warn_unused_result))
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
-#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 static inline void close_fd_cleanup(int *fd) {
     if (*fd >= 0)
@@ -24,15 +24,15 @@ static inline void free_cleanup(void *p) {
 #define AUTO_CLOSE __attribute__((cleanup(close_fd_cleanup)))
 #define AUTO_FREE __attribute__((cleanup(free_cleanup)))
 
-#define TAKE_FD(fd)           \
-    ({                        \
-        int taken_ = (fd);    \
-        (fd) = -1;            \
-        taken_;               \
+#define TAKE_FD(fd)        \
+    ({                     \
+        int taken_ = (fd); \
+        (fd) = -1;         \
+        taken_;            \
     })
-#define TAKE(ptr)                  \
-    ({                             \
+#define TAKE(ptr)                   \
+    ({                              \
         typeof(ptr) taken_ = (ptr); \
-        (ptr) = NULL;              \
-        taken_;                    \
+        (ptr) = NULL;               \
+        taken_;                     \
     })

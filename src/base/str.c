@@ -45,7 +45,8 @@ int str_to_u64(struct str s, uint64_t min, uint64_t max, uint64_t *ret_value) {
         unsigned digit = (unsigned char)s.p[i] - '0';
         if (digit > 9)
             return -EINVAL;
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, digit, &value))
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, digit, &value))
             return -ERANGE;
     }
     if (value < min || value > max)

@@ -15,7 +15,9 @@ struct str {
 };
 
 #define STR(literal) ((struct str){(literal), sizeof(literal) - 1})
-static inline struct str str_of(const char *s) { return (struct str){s, strlen(s)}; }
+static inline struct str str_of(const char *s) {
+    return (struct str){s, strlen(s)};
+}
 static inline bool str_is(struct str a, struct str b) {
     return a.n == b.n && memcmp(a.p, b.p, a.n) == 0;
 }
@@ -37,7 +39,7 @@ char *str_put_u64(char *out, uint64_t value);
 bool str_is_utf8(const void *bytes, size_t n);
 
 /* Base64 without padding. `out` has room for BASE64_BYTES(n). Returns the length. */
-#define BASE64_BYTES(n) (((n) * 4 + 2) / 3)
+#define BASE64_BYTES(n) (((n)*4 + 2) / 3)
 size_t base64_encode(const void *bytes, size_t n, char *out);
 /* Standard or URL alphabet, padded or not; `out` has room for n * 3 / 4 + 3. Negative: not base64. */
 ssize_t base64_decode(const char *text, size_t n, uint8_t *out);

@@ -92,9 +92,10 @@ static int set_limit(struct config *c, struct str name, struct str value, struct
                            l->how == LIMIT_HOW_FIXED ? "it is part of the contract"
                                                      : "what it limits is not built yet");
         if (str_to_u64(value, (uint64_t)l->min, (uint64_t)l->max, &n) < 0)
-            return err_set(e, ERR_INVALID_ARGUMENT, "%s%s = \"%.*s\": give a number from %lld to %lld",
-                           LIMIT_PREFIX, l->name, (int)MIN(value.n, (size_t)40), value.p,
-                           (long long)l->min, (long long)l->max);
+            return err_set(e, ERR_INVALID_ARGUMENT,
+                           "%s%s = \"%.*s\": give a number from %lld to %lld", LIMIT_PREFIX,
+                           l->name, (int)MIN(value.n, (size_t)40), value.p, (long long)l->min,
+                           (long long)l->max);
         c->limits.of[i] = (int64_t)n;
         return 0;
     }
@@ -103,41 +104,42 @@ static int set_limit(struct config *c, struct str name, struct str value, struct
 }
 
 int config_set(struct config *c, struct str name, struct str value, struct err *e) {
-#define KNOB(knob, type, member, range, what)                                                   \
-    if (str_is(name, STR(#knob)))                                                               \
-        return SET_##type(c, member, value) == 0                                                \
-                   ? 0                                                                          \
-                   : err_set(e, ERR_INVALID_ARGUMENT, #knob " = \"%.*s\": give " range,          \
+#define KNOB(knob, type, member, range, what)                                           \
+    if (str_is(name, STR(#knob)))                                                       \
+        return SET_##type(c, member, value) == 0                                        \
+                   ? 0                                                                  \
+                   : err_set(e, ERR_INVALID_ARGUMENT, #knob " = \"%.*s\": give " range, \
                              (int)MIN(value.n, (size_t)80), value.p);
 #include "bermd/config.def"
 #undef KNOB
     struct str prefix = STR(LIMIT_PREFIX);
     if (str_starts(name, prefix))
         return set_limit(c, (struct str){name.p + prefix.n, name.n - prefix.n}, value, e);
-    return err_set(e, ERR_INVALID_ARGUMENT, "there is no knob \"%.*s\"", (int)MIN(name.n, (size_t)60),
-                   name.p);
+    return err_set(e, ERR_INVALID_ARGUMENT, "there is no knob \"%.*s\"",
+                   (int)MIN(name.n, (size_t)60), name.p);
 }
 
 /* --- defaults: the system's folders for root, the user's own for anyone else --- */
 
+/* Empty where the environment names no folder of the user's: then the path must be given. */
 static void default_path(char *out, size_t cap, const char *root_path, const char *xdg,
-                         const char *home_rest, const char *rest) {
+                         const char *rest) {
     const char *dir = getenv(xdg);
     const char *home = getenv("HOME");
+    out[0] = '\0';
     if (geteuid() == 0)
         snprintf(out, cap, "%s", root_path);
     else if (dir && dir[0] == '/')
         snprintf(out, cap, "%s%s", dir, rest);
-    else
-        snprintf(out, cap, "%s%s%s", home && home[0] == '/' ? home : "/tmp", home_rest, rest);
+    else if (home && home[0] == '/')
+        snprintf(out, cap, "%s/.local/state%s", home, rest);
 }
 
 void config_init(struct config *c) {
     *c = (struct config){.socket_mode = 0600, .log_level = LOG_INFO, .access_log = true};
-    default_path(c->state, sizeof c->state, "/var/lib/berm", "XDG_STATE_HOME", "/.local/state",
-                 "/berm");
+    default_path(c->state, sizeof c->state, "/var/lib/berm", "XDG_STATE_HOME", "/berm");
     default_path(c->socket, sizeof c->socket, "/run/berm/bermd.sock", "XDG_RUNTIME_DIR",
-                 "/.local/state", "/berm/bermd.sock");
+                 "/berm/bermd.sock");
     limits_init(&c->limits);
 }
 
@@ -204,9 +206,9 @@ static void print_uids(const struct config *c) {
 #define PRINT_UIDS(c, member) print_uids(c)
 
 void config_print(const struct config *c) {
-#define KNOB(knob, type, member, range, what)          \
-    printf("# %s (%s)\n" #knob " = ", what, range);    \
-    PRINT_##type(c, member);                           \
+#define KNOB(knob, type, member, range, what)       \
+    printf("# %s (%s)\n" #knob " = ", what, range); \
+    PRINT_##type(c, member);                        \
     printf("\n\n");
 #include "bermd/config.def"
 #undef KNOB

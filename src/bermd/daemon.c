@@ -1,5 +1,6 @@
 #include "bermd/daemon.h"
 
+#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -72,8 +73,8 @@ static int set_pair(struct config *c, const char *pair, struct err *e) {
     return config_set(c, name, rest, e);
 }
 
-static int set_option(struct config *c, int which, const char *name, const char *value, bool in_file,
-                      struct err *e) {
+static int set_option(struct config *c, int which, const char *name, const char *value,
+                      bool in_file, struct err *e) {
     if (which == OPT_CONFIG)
         return in_file ? config_read(c, value, e) : 0;
     if (in_file)
@@ -118,6 +119,10 @@ static int parse(struct config *c, int argc, char **argv) {
         fprintf(stderr, "bermd: unexpected argument \"%s\"; see bermd --help\n", argv[optind]);
         return EXIT_USAGE;
     }
+    if (!print && (c->state[0] == '\0' || c->socket[0] == '\0')) {
+        fprintf(stderr, "bermd: there is no home folder: give --state and --socket\n");
+        return EXIT_USAGE;
+    }
     if (print)
         config_print(c);
     return print ? EXIT_STOPPED : -1;
@@ -130,6 +135,8 @@ static void close_all(struct daemon *d) {
     server_close(&d->server);
     for (size_t i = 0; i < COUNT_OF(d->signals); i++)
         uv_close((uv_handle_t *)&d->signals[i], NULL);
+    signal(SIGTERM, SIG_IGN); /* one that comes now asks for what is done already */
+    signal(SIGINT, SIG_IGN);
 }
 
 static void on_drained(struct server *s) {
@@ -242,9 +249,17 @@ static int open_and_run(struct daemon *d, const struct api_methods *extra, struc
     return r;
 }
 
+/* A descriptor we open must never be 0, 1 or 2: the log would go into it. */
+static void hold_standard_fds(void) {
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
+            _exit(EXIT_BROKEN);
+}
+
 int daemon_main(int argc, char **argv, const struct api_methods *extra) {
     struct daemon d = {0};
     struct err e;
+    hold_standard_fds();
     int status = parse(&d.config, argc, argv);
     if (status >= 0)
         return status;

@@ -43,8 +43,8 @@ static ssize_t read_text(int dir_fd, const char *name, char *out, size_t cap) {
 static int write_text(int dir_fd, const char *name, const char *text, struct err *e) {
     char temporary[NAME_MAX];
     snprintf(temporary, sizeof temporary, ".%s.new", name);
-    AUTO_CLOSE int fd = openat(dir_fd, temporary,
-                               O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    AUTO_CLOSE int fd =
+        openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     size_t n = strlen(text);
     if (fd < 0 || write(fd, text, n) != (ssize_t)n || write(fd, "\n", 1) != 1 || fsync(fd) < 0 ||
         renameat(dir_fd, temporary, dir_fd, name) < 0 || fsync(dir_fd) < 0)
@@ -120,9 +120,11 @@ int state_token(const struct state *s, char ret_token[API_TOKEN_CHARS + 1], stru
         n = API_TOKEN_CHARS;
     }
     if (n != API_TOKEN_CHARS)
-        return err_set(e, ERR_STORE_CORRUPT, "the token file is damaged; remove it to get a new token");
+        return err_set(e, ERR_STORE_CORRUPT,
+                       "the token file is damaged; remove it to get a new token");
     if (fstatat(s->dir_fd, "token", &st, AT_SYMLINK_NOFOLLOW) < 0 || (st.st_mode & 077) != 0)
-        return err_set(e, ERR_PERMISSION_DENIED, "the token file is readable by others: chmod 600 it");
+        return err_set(e, ERR_PERMISSION_DENIED,
+                       "the token file is readable by others: chmod 600 it");
     memcpy(ret_token, text, API_TOKEN_CHARS + 1);
     return 0;
 }

@@ -52,6 +52,10 @@ static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf) {
 }
 
 int stream_read_start(struct stream *s) {
+    /* Room for the next block while the peer reads the last one; by default a block does not even fit
+     * whole. What the kernel refuses is only speed. */
+    int bytes = 2 * (int)STREAM_BLOCK_BYTES;
+    uv_send_buffer_size(&s->uv.handle, &bytes);
     return uv_read_start(&s->uv.stream, on_alloc, on_read);
 }
 

@@ -60,7 +60,9 @@ void stream_close(struct stream *s);
 MUST_USE int stream_read_start(struct stream *s);
 int stream_fd(const struct stream *s);
 
-static inline bool stream_is_busy(const struct stream *s) { return s->writing; }
+static inline bool stream_is_busy(const struct stream *s) {
+    return s->writing;
+}
 /* An empty block of STREAM_BLOCK_BYTES, or NULL when memory is short. Not while busy. */
 MUST_USE uint8_t *stream_block(struct stream *s);
 /* Sends the first n bytes of the lent block; 0 gives it back unused. -errno: the owner closes. */

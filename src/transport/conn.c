@@ -32,7 +32,12 @@ void conn_close(struct conn *c) {
 }
 
 void conn_finish(struct conn *c) {
+    if (c->closing || c->stream.closing)
+        return;
     c->closing = true;
+    /* A peer that does not read would never let the last words out. */
+    deadline_set(&c->server->deadlines, &c->timer,
+                 clock_us() + server_limit(c->server, LIMIT_KEEPALIVE_TIMEOUT) * 1000);
     conn_dirty(c);
 }
 
@@ -51,17 +56,20 @@ void conn_dirty(struct conn *c) {
 void conn_flush(struct conn *c) {
     if (stream_is_busy(&c->stream))
         return; /* on_drained comes back here */
+    bool more = false;
     uint8_t *block = stream_block(&c->stream);
-    size_t n = block && c->protocol ? c->protocol->pull(c, block, STREAM_BLOCK_BYTES) : 0;
+    size_t n = block && c->protocol ? c->protocol->pull(c, block, STREAM_BLOCK_BYTES, &more) : 0;
     if (c->stream.closing)
         return; /* the protocol gave up */
     if (!block || stream_send(&c->stream, n) < 0) {
         conn_close(c);
         return;
     }
-    if (n == STREAM_BLOCK_BYTES && !stream_is_busy(&c->stream))
+    if (stream_is_busy(&c->stream))
+        return;
+    if (more)
         conn_dirty(c);
-    else if (c->closing && n < STREAM_BLOCK_BYTES && !stream_is_busy(&c->stream))
+    else if (c->closing)
         conn_close(c);
 }
 
@@ -73,8 +81,9 @@ static void on_drained(struct stream *stream) {
 
 /* Someone speaks HTTP/1.1: say so in a way curl and browsers show. */
 static void refuse_http1(struct conn *c) {
-    static const char body[] = "{\"code\":\"UNIMPLEMENTED\",\"message\":\"this daemon speaks gRPC, over "
-                               "HTTP/2 by prior knowledge\"}\n";
+    static const char body[] =
+        "{\"code\":\"UNIMPLEMENTED\",\"message\":\"this daemon speaks gRPC, over "
+        "HTTP/2 by prior knowledge\"}\n";
     char *block = (char *)stream_block(&c->stream);
     int n = block ? snprintf(block, STREAM_BLOCK_BYTES,
                              "HTTP/1.1 505 HTTP Version Not Supported\r\n"
@@ -123,7 +132,7 @@ static const struct stream_events events = {on_bytes, on_drained, on_gone, on_cl
 
 static void on_timer(struct deadline *d) {
     struct conn *c = container_of(d, struct conn, timer);
-    if (c->protocol)
+    if (c->protocol && !c->closing)
         c->protocol->on_timer(c);
     else
         conn_close(c);
@@ -172,7 +181,8 @@ static void accepted(struct conn *c) {
         return;
     }
     c->heard_us = clock_us();
-    deadline_set(&s->deadlines, &c->timer, c->heard_us + server_limit(s, LIMIT_CONNECTION_FIRST_BYTES) * 1000);
+    deadline_set(&s->deadlines, &c->timer,
+                 c->heard_us + server_limit(s, LIMIT_CONNECTION_FIRST_BYTES) * 1000);
     if (stream_read_start(&c->stream) < 0)
         conn_close(c);
 }

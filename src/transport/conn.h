@@ -12,8 +12,8 @@ struct conn;
 /* What a protocol does for a connection. */
 struct conn_protocol {
     void (*on_bytes)(struct conn *c, const uint8_t *bytes, size_t n);
-    /* Up to cap bytes to send; 0 = nothing now. */
-    size_t (*pull)(struct conn *c, uint8_t *out, size_t cap);
+    /* Up to cap bytes to send, and whether there are more than fit. */
+    size_t (*pull)(struct conn *c, uint8_t *out, size_t cap, bool *ret_more);
     void (*on_timer)(struct conn *c);
     void (*on_drain)(struct conn *c);
     /* The socket is over: end every call and free the protocol's state. */

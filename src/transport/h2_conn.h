@@ -1,7 +1,7 @@
 /* h2_conn — gRPC over one HTTP/2 connection: frames ↔ messages ↔ calls.
  *
- * Bounds:  per call CALL_HIGH_BYTES of unread output, one request message being put together;
- *          per connection connection.unfinished of those. */
+ * Bounds:  per call call.unread of output and one message, one request message being put together;
+ *          per connection connection.unfinished of those, and no further request past connection.unread. */
 #pragma once
 
 #include "transport/conn.h"

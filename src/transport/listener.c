@@ -128,8 +128,8 @@ static void name_address(struct listener *l) {
     uv_tcp_getsockname(&l->uv.tcp, (struct sockaddr *)&addr, &n);
     uv_ip_name((struct sockaddr *)&addr, host, sizeof host);
     bool v6 = addr.ss_family == AF_INET6;
-    in_port_t port = v6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
-                        : ((struct sockaddr_in *)&addr)->sin_port;
+    in_port_t port =
+        v6 ? ((struct sockaddr_in6 *)&addr)->sin6_port : ((struct sockaddr_in *)&addr)->sin_port;
     snprintf(l->address, sizeof l->address, v6 ? "[%s]:%u" : "%s:%u", host, ntohs(port));
 }
 
@@ -143,7 +143,8 @@ int listener_tcp(struct listener *l, struct server *s, const char *address, stru
     if (!is_loopback(&addr))
         return err_set(e, ERR_INVALID_ARGUMENT,
                        "%s can be reached from other machines, and this daemon has no TLS: "
-                       "listen on 127.0.0.1 or [::1]", address);
+                       "listen on 127.0.0.1 or [::1]",
+                       address);
     r = uv_tcp_init(s->loop, &l->uv.tcp);
     if (r < 0)
         return err_sys(e, ERR_INTERNAL, -r, "open %s", address);

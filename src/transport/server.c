@@ -26,8 +26,7 @@ static void on_before_sleep(uv_prepare_t *handle) {
     log_flush();
 }
 
-int server_init(struct server *s, uv_loop_t *loop, struct api *api,
-                const struct limits *limits) {
+int server_init(struct server *s, uv_loop_t *loop, struct api *api, const struct limits *limits) {
     *s = (struct server){.loop = loop, .api = api, .limits = limits};
     list_init(&s->conns);
     list_init(&s->dirty);
@@ -54,6 +53,8 @@ void server_drain(struct server *s, void (*on_drained)(struct server *s)) {
     }
     LIST_FOR_EACH(node, &s->conns) {
         struct conn *c = container_of(node, struct conn, in_server);
+        if (c->stream.closing)
+            continue;
         if (c->protocol)
             c->protocol->on_drain(c);
         else

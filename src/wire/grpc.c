@@ -1,8 +1,10 @@
 #include "wire/grpc.h"
 
 #include <errno.h>
+#include <stdio.h>
 
-#define STATUS_MAX_BYTES ((size_t)8 * 1024) /* of a details trailer; peers cap header blocks near it */
+#define STATUS_MAX_BYTES \
+    ((size_t)8 * 1024) /* of a details trailer; peers cap header blocks near it */
 
 void grpc_reader_init(struct grpc_reader *r, size_t max_message_bytes) {
     r->max_message_bytes = max_message_bytes;
@@ -164,19 +166,36 @@ static size_t detail_take(struct buf *built, int failed, struct str type_url, st
     return 1;
 }
 
-static size_t error_info(const struct err_face *face, struct arena *arena,
-                         struct grpc_detail *ret_detail) {
-    struct buf info, entry;
-    buf_init(&info, STATUS_MAX_BYTES);
+/* One entry of ErrorInfo.metadata, a map<string, string>. */
+static int put_metadata(struct buf *info, const char *key, const char *value) {
+    struct buf entry;
     buf_init(&entry, STATUS_MAX_BYTES);
-    int r = put_str(&entry, 1, "retry") | put_str(&entry, 2, err_retry_name(face->retry));
-    r |= put_str(&info, 1, face->name) | put_str(&info, 2, "berm");
-    r |= put_bytes(&info, 3, buf_data(&entry), buf_len(&entry));
+    int r = put_str(&entry, 1, key) | put_str(&entry, 2, value);
+    if (r == 0)
+        r = put_bytes(info, 3, buf_data(&entry), buf_len(&entry));
     buf_done(&entry);
-    return detail_take(&info, r, STR("type.googleapis.com/google.rpc.ErrorInfo"), arena, ret_detail);
+    return r;
 }
 
-static size_t bad_request(const struct err *e, struct arena *arena, struct grpc_detail *ret_detail) {
+static size_t error_info(const struct err *e, const struct err_face *face, struct arena *arena,
+                         struct grpc_detail *ret_detail) {
+    char number[24];
+    struct buf info;
+    buf_init(&info, STATUS_MAX_BYTES);
+    int r = put_str(&info, 1, face->name) | put_str(&info, 2, "berm");
+    r |= put_metadata(&info, "retry", err_retry_name(face->retry));
+    if (e->limit) {
+        snprintf(number, sizeof number, "%lld", (long long)e->limit_value);
+        r |= put_metadata(&info, "limit", e->limit) | put_metadata(&info, "limit_value", number);
+    }
+    if (e->about)
+        r |= put_metadata(&info, e->about, e->about_id);
+    return detail_take(&info, r, STR("type.googleapis.com/google.rpc.ErrorInfo"), arena,
+                       ret_detail);
+}
+
+static size_t bad_request(const struct err *e, struct arena *arena,
+                          struct grpc_detail *ret_detail) {
     struct buf request, violation;
     buf_init(&request, STATUS_MAX_BYTES);
     buf_init(&violation, STATUS_MAX_BYTES);
@@ -190,7 +209,7 @@ static size_t bad_request(const struct err *e, struct arena *arena, struct grpc_
 size_t grpc_error_details(const struct err *e, struct arena *arena,
                           struct grpc_detail ret_details[GRPC_ERROR_DETAILS]) {
     const struct err_face *face = err_face(e->code);
-    size_t n = face ? error_info(face, arena, &ret_details[0]) : 0;
+    size_t n = face ? error_info(e, face, arena, &ret_details[0]) : 0;
     if (e->field[0] != '\0')
         n += bad_request(e, arena, &ret_details[n]);
     return n;

@@ -20,7 +20,13 @@ struct grpc_reader {
     size_t max_message_bytes; /* of the message itself, compressed or not */
 };
 
-enum grpc_read { GRPC_READ_MORE, GRPC_READ_MESSAGE, GRPC_READ_TOO_LARGE, GRPC_READ_BAD, GRPC_READ_NO_MEMORY };
+enum grpc_read {
+    GRPC_READ_MORE,
+    GRPC_READ_MESSAGE,
+    GRPC_READ_TOO_LARGE,
+    GRPC_READ_BAD,
+    GRPC_READ_NO_MEMORY
+};
 
 struct grpc_frame {
     const uint8_t *bytes; /* valid until the next call on the reader */
@@ -57,8 +63,8 @@ struct str grpc_encode_status(enum grpc_code code, struct str message,
                               const struct grpc_detail *details, size_t n_details,
                               struct arena *arena);
 
-/* What an error of ours says in its details: google.rpc.ErrorInfo (reason, domain "berm", retry in
- * the metadata) and, for a named field, google.rpc.BadRequest. Returns how many were made. */
+/* What an error of ours says in its details: google.rpc.ErrorInfo (reason, domain "berm", and in
+ * the metadata retry, the limit met and whose error it is) and, for a named field, google.rpc.BadRequest. Returns how many were made. */
 #define GRPC_ERROR_DETAILS 2
 size_t grpc_error_details(const struct err *e, struct arena *arena,
                           struct grpc_detail ret_details[GRPC_ERROR_DETAILS]);

@@ -43,7 +43,8 @@ int gzip_inflate(struct gzip *g, const uint8_t *bytes, size_t n, struct buf *out
     g->in.avail_in = (uInt)n;
     int z = Z_OK;
     while (z != Z_STREAM_END) {
-        uint8_t probe; /* with the buffer full, one byte more tells "exactly full" from "too large" */
+        uint8_t
+            probe; /* with the buffer full, one byte more tells "exactly full" from "too large" */
         uint8_t *at = &probe;
         size_t step = MIN(buf_room(out), STEP_BYTES);
         if (step > 0 && (r = buf_reserve(out, step, &at)) < 0)

@@ -6,10 +6,12 @@
 #include "base/clock.h"
 
 #define MAX_HEADERS_PER_BLOCK 128
+#define FRAME_HEAD_BYTES ((size_t)9)
+#define FIRST_UNKNOWN_TYPE 0x0a /* behind CONTINUATION, the last type of RFC 9113 */
 /* Work-free frames a peer may send on credit, and what earns the credit back. An honest client sends
  * at most a window update or two for each data frame it gets, and a ping now and then. */
 #define BUDGET_FRAMES 1000
-#define BUDGET_PER_USEFUL_FRAME 4
+#define BUDGET_PER_USEFUL_FRAME 5 /* its own cost, and four others */
 #define BUDGET_PER_SECOND 50
 #define BUDGET_OWN_RESET 10 /* a reset we had to send costs us more than it cost the peer */
 /* nghttp2's own guard against rapid reset; raised from 1000 and 33 for clients that cancel a lot. */
@@ -26,6 +28,9 @@ struct h2 {
     uint32_t max_header_bytes;
     const uint8_t *chunk; /* serialized by nghttp2 and not yet given out; nghttp2's memory */
     size_t chunk_n;
+    uint8_t *out; /* during h2_pull: where the next byte goes */
+    uint8_t *out_end;
+    bool out_full; /* a data frame waits for a larger rest of the block */
     int64_t budget;
     uint64_t budget_us; /* when it was last topped up */
     bool sent_away;
@@ -37,6 +42,8 @@ struct h2 {
 static void earn(struct h2 *h) {
     h->budget = MIN(h->budget + BUDGET_PER_USEFUL_FRAME, BUDGET_FRAMES);
 }
+
+/* Each frame costs as it begins, whatever it is, known or not; what turns out useful earns more. */
 
 static void charge(struct h2 *h, int64_t frames) {
     h->budget -= frames;
@@ -75,12 +82,14 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 }
 
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
-                     size_t name_n, const uint8_t *value, size_t value_n, uint8_t flags, void *user) {
+                     size_t name_n, const uint8_t *value, size_t value_n, uint8_t flags,
+                     void *user) {
     (void)session;
     (void)flags;
     struct h2 *h = user;
     struct h2_stream *s = stream_of(h, frame->hd.stream_id);
-    if (!s || frame->headers.cat != NGHTTP2_HCAT_REQUEST) /* trailers of a request say nothing to us */
+    if (!s ||
+        frame->headers.cat != NGHTTP2_HCAT_REQUEST) /* trailers of a request say nothing to us */
         return 0;
     s->header_bytes += name_n + value_n;
     if (s->header_bytes > h->max_header_bytes || ++s->n_headers > MAX_HEADERS_PER_BLOCK) {
@@ -92,11 +101,34 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     return 0;
 }
 
+static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *user) {
+    (void)session;
+    (void)head;
+    charge(user, 1);
+    return 0;
+}
+
+/* Frames of types nobody knows would pass nghttp2 unseen. */
+static int on_unknown_frame(nghttp2_session *session, void **payload, const nghttp2_frame_hd *head,
+                            void *user) {
+    (void)session;
+    (void)payload;
+    (void)head;
+    charge(user, 1);
+    return NGHTTP2_ERR_CANCEL;
+}
+
 static void request_ended(struct h2 *h, struct h2_stream *s) {
     if (s->request_ended)
         return;
     s->request_ended = true;
     h->events->on_body_end(s);
+}
+
+static void say_goodbye(struct h2 *h) {
+    nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
+                          nghttp2_session_get_last_proc_stream_id(h->session), NGHTTP2_NO_ERROR,
+                          NULL, 0);
 }
 
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user) {
@@ -113,9 +145,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
             request_ended(h, s);
         return 0;
     case NGHTTP2_DATA:
-        if (frame->hd.length == 0 && !ends)
-            charge(h, 1);
-        else
+        if (frame->hd.length > frame->data.padlen || ends)
             earn(h);
         if (s && ends)
             request_ended(h, s);
@@ -123,27 +153,15 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     case NGHTTP2_PING:
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) && h->draining &&
             memcmp(frame->ping.opaque_data, DRAIN_PING, sizeof DRAIN_PING) == 0)
-            nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
-                                  nghttp2_session_get_last_proc_stream_id(h->session),
-                                  NGHTTP2_NO_ERROR, NULL, 0);
-        charge(h, 1);
+            say_goodbye(h);
         return 0;
     default:
-        charge(h, 1);
         return 0;
     }
 }
 
-static int on_bad_frame(nghttp2_session *session, const nghttp2_frame *frame, int code, void *user) {
-    (void)session;
-    (void)frame;
-    (void)code;
-    charge(user, 1);
-    return 0;
-}
-
-static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes, size_t n,
-                   void *user) {
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes,
+                   size_t n, void *user) {
     (void)flags;
     struct h2 *h = user;
     struct h2_stream *s = stream_of(h, id);
@@ -195,21 +213,49 @@ static size_t to_nv(const struct h2_header *headers, size_t n, nghttp2_nv *out, 
     return n;
 }
 
+/* How much of the body the next frame takes; on_send_body copies it. Trailers must be submitted here:
+ * any earlier and they would overtake the data, any later and they would wait for a window they do not
+ * need. */
 static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, size_t cap,
                             uint32_t *flags, nghttp2_data_source *source, void *user) {
+    (void)out;
     struct h2 *h = user;
     struct h2_stream *s = source->ptr;
-    size_t n = h->events->on_pull(s, out, cap);
-    if (n > 0)
-        return (ssize_t)n;
-    if (!s->finished) {
+    size_t left = h->events->on_body_left(s);
+    size_t n = MIN(left, cap);
+    if (n == 0 && !s->finished) {
         s->waiting = true;
         return NGHTTP2_ERR_DEFERRED;
     }
-    nghttp2_nv nv[MAX_HEADERS_PER_BLOCK];
-    size_t count = to_nv(s->trailers, s->n_trailers, nv, COUNT_OF(nv));
-    *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
-    return nghttp2_submit_trailer(session, id, nv, count) == 0 ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    if (n > 0)
+        *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+    s->promised_bytes = n;
+    if (n == left && s->finished) {
+        nghttp2_nv nv[MAX_HEADERS_PER_BLOCK];
+        size_t count = to_nv(s->trailers, s->n_trailers, nv, COUNT_OF(nv));
+        *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+        if (nghttp2_submit_trailer(session, id, nv, count) != 0)
+            return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    }
+    return (ssize_t)n;
+}
+
+/* Frame header and bytes straight into the caller's block: nghttp2 would copy them once more. */
+static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
+                        size_t n, nghttp2_data_source *source, void *user) {
+    (void)session;
+    (void)frame;
+    struct h2 *h = user;
+    if ((size_t)(h->out_end - h->out) < FRAME_HEAD_BYTES + n) {
+        h->out_full = true;
+        return NGHTTP2_ERR_WOULDBLOCK;
+    }
+    struct h2_stream *s = source->ptr;
+    memcpy(h->out, head, FRAME_HEAD_BYTES);
+    h->events->on_pull(s, h->out + FRAME_HEAD_BYTES, n);
+    s->promised_bytes = 0;
+    h->out += FRAME_HEAD_BYTES + n;
+    return 0;
 }
 
 int h2_respond(struct h2_stream *s, const struct h2_header *headers, size_t n, bool end) {
@@ -254,10 +300,12 @@ static int session_new(struct h2 *h, const nghttp2_option *option) {
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
-    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, on_bad_frame);
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
+    nghttp2_session_callbacks_set_unpack_extension_callback(callbacks, on_unknown_frame);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
+    nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_body);
     int r = nghttp2_session_server_new2(&h->session, callbacks, h, option);
     nghttp2_session_callbacks_del(callbacks);
     return r == 0 ? 0 : -ENOMEM;
@@ -270,6 +318,8 @@ static int session_open(struct h2 *h, const struct h2_limits *limits) {
     nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_option_set_max_outbound_ack(option, MAX_UNACKNOWLEDGED);
     nghttp2_option_set_stream_reset_rate_limit(option, RESET_BURST, RESETS_PER_SECOND);
+    for (unsigned type = FIRST_UNKNOWN_TYPE; type <= UINT8_MAX; type++)
+        nghttp2_option_set_user_recv_extension_type(option, (uint8_t)type);
     int r = session_new(h, option);
     nghttp2_option_del(option);
     if (r < 0)
@@ -314,9 +364,11 @@ int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n) {
     return r < 0 || h->sent_away ? -EPROTO : 0;
 }
 
-ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap) {
-    size_t used = 0;
-    while (used < cap) {
+ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, bool *ret_more) {
+    h->out = out;
+    h->out_end = out + cap;
+    h->out_full = false;
+    while (h->out < h->out_end) {
         if (h->chunk_n == 0) {
             ssize_t n = nghttp2_session_mem_send(h->session, &h->chunk);
             if (n < 0)
@@ -325,23 +377,28 @@ ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap) {
                 break;
             h->chunk_n = (size_t)n;
         }
-        size_t n = MIN(h->chunk_n, cap - used);
-        memcpy(out + used, h->chunk, n);
-        used += n;
+        size_t n = MIN(h->chunk_n, (size_t)(h->out_end - h->out));
+        memcpy(h->out, h->chunk, n);
+        h->out += n;
         h->chunk += n;
         h->chunk_n -= n;
     }
-    return (ssize_t)used;
+    *ret_more = h->out_full || h->out == h->out_end;
+    return h->out - out;
 }
 
 bool h2_is_done(const struct h2 *h) {
     return !nghttp2_session_want_read(h->session) && !nghttp2_session_want_write(h->session);
 }
 
-void h2_drain(struct h2 *h) {
+void h2_drain(struct h2 *h, bool gently) {
     if (h->draining)
         return;
     h->draining = true;
+    if (!gently) {
+        say_goodbye(h);
+        return;
+    }
     nghttp2_submit_shutdown_notice(h->session);
     nghttp2_submit_ping(h->session, NGHTTP2_FLAG_NONE, DRAIN_PING);
 }

@@ -30,14 +30,15 @@ struct h2_stream {
     int32_t id;
     unsigned n_headers;
     size_t header_bytes;
-    size_t unconsumed_bytes;  /* of the body, still counted against the peer's window */
+    size_t unconsumed_bytes; /* of the body, still counted against the peer's window */
+    size_t promised_bytes;   /* of the response, in a frame that waits for room in the block */
     const struct h2_header *trailers;
     size_t n_trailers;
     bool headers_too_large;
-    bool request_ended;       /* the peer sends no more */
+    bool request_ended; /* the peer sends no more */
     bool responded;
-    bool finished;            /* trailers are set or the response ended with its headers */
-    bool waiting;             /* on_pull had nothing; h2_resume wakes it */
+    bool finished; /* trailers are set or the response ended with its headers */
+    bool waiting;  /* on_pull had nothing; h2_resume wakes it */
 };
 
 struct h2_events {
@@ -47,8 +48,11 @@ struct h2_events {
     void (*on_request)(struct h2_stream *s); /* all headers are in */
     void (*on_body)(struct h2_stream *s, const uint8_t *bytes, size_t n);
     void (*on_body_end)(struct h2_stream *s);
-    /* Copies up to cap bytes of the response; 0 = nothing now. */
-    size_t (*on_pull)(struct h2_stream *s, uint8_t *out, size_t cap);
+    /* Bytes of the response that can be sent now. */
+    size_t (*on_body_left)(struct h2_stream *s);
+    /* Copies the first n of them and forgets them. Until then what on_body_left told of stays: the
+     * stream's promised_bytes may not be taken back. */
+    void (*on_pull)(struct h2_stream *s, uint8_t *out, size_t n);
     void (*on_close)(struct h2_stream *s);
 };
 
@@ -59,14 +63,16 @@ struct h2_limits {
     uint32_t max_header_bytes;
 };
 
-MUST_USE int h2_new(struct h2 **ret_h2, const struct h2_events *events, const struct h2_limits *limits,
-                    void *user);
+MUST_USE int h2_new(struct h2 **ret_h2, const struct h2_events *events,
+                    const struct h2_limits *limits, void *user);
 void h2_free(struct h2 *h);
 
 /* Bytes from the peer. Negative: the connection is over once h2_pull has given what is left. */
 MUST_USE int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n);
-/* Fills `out`; less than cap means there is nothing more now. Negative: the connection is over. */
-MUST_USE ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap);
+/* Fills `out`, at least H2_PULL_BYTES large, and says whether there is more than fits. Negative: the
+ * connection is over. */
+#define H2_PULL_BYTES ((size_t)9 + 16384)
+MUST_USE ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, bool *ret_more);
 /* Nothing will ever be read or written again. */
 bool h2_is_done(const struct h2 *h);
 
@@ -81,7 +87,8 @@ void h2_consume(struct h2_stream *s, size_t n);
 /* Ends the stream now, without a status. on_close follows from h2_pull. */
 void h2_reset(struct h2_stream *s);
 
-/* Says goodbye in two steps, so that no request in flight is lost: no new streams after the peer has
- * heard it; h2_is_done once the open ones have ended. */
-void h2_drain(struct h2 *h);
+/* Says goodbye: h2_is_done once the open streams have ended. `gently` asks the peer first, and takes
+ * what it sent before it heard; otherwise such a request is left untouched, for the peer to send again
+ * elsewhere, as the goodbye tells it which was the last one taken. */
+void h2_drain(struct h2 *h, bool gently);
 void h2_ping(struct h2 *h);

@@ -43,6 +43,12 @@ static bool read_varint(struct cursor *c, uint64_t *ret_value) {
     return false;
 }
 
+/* A tag or a length. protobuf-c reads no more than five bytes of these. */
+static bool read_varint32(struct cursor *c, uint64_t *ret_value) {
+    const uint8_t *from = c->at;
+    return read_varint(c, ret_value) && c->at - from <= 5;
+}
+
 static bool skip(struct cursor *c, size_t n) {
     if ((size_t)(c->end - c->at) < n)
         return false;
@@ -123,8 +129,8 @@ static enum wire_type wire_type_of(ProtobufCType type) {
 /* A repeated number may come packed or one by one, whatever the schema says. */
 static bool wire_type_fits(const ProtobufCFieldDescriptor *field, enum wire_type wire) {
     enum wire_type own = wire_type_of(field->type);
-    return wire == own || (wire == WIRE_BYTES && own != WIRE_BYTES &&
-                           field->label == PROTOBUF_C_LABEL_REPEATED);
+    return wire == own ||
+           (wire == WIRE_BYTES && own != WIRE_BYTES && field->label == PROTOBUF_C_LABEL_REPEATED);
 }
 
 static bool seen_before(struct level *l) {
@@ -168,8 +174,7 @@ static int check_bytes(struct level *l, struct cursor c, struct err *e) {
         return fail(l, e, "the message is given twice");
     if (l->depth + 1 > PB_MAX_DEPTH)
         return fail(l, e, "messages are nested too deep");
-    struct level below = {
-        .up = l, .type = l->field->descriptor, .whole = c, .depth = l->depth + 1};
+    struct level below = {.up = l, .type = l->field->descriptor, .whole = c, .depth = l->depth + 1};
     return check_message(&below, e);
 }
 
@@ -183,7 +188,7 @@ static int check_field(struct level *l, struct cursor *c, enum wire_type wire, s
     case WIRE_32:
         return skip(c, 4) ? 0 : fail(l, e, "a number is cut short");
     case WIRE_BYTES:
-        if (!read_varint(c, &n) || n > (size_t)(c->end - c->at))
+        if (!read_varint32(c, &n) || n > (size_t)(c->end - c->at))
             return fail(l, e, "a length runs past the end of the message");
         struct cursor inner = {c->at, c->at + n};
         c->at += n;
@@ -199,7 +204,7 @@ static int check_message(struct level *l, struct err *e) {
         uint64_t tag;
         l->field = NULL;
         l->field_at = c.at;
-        if (!read_varint(&c, &tag) || tag >> 3 == 0 || tag >> 3 > MAX_FIELD_NUMBER)
+        if (!read_varint32(&c, &tag) || tag >> 3 == 0 || tag >> 3 > MAX_FIELD_NUMBER)
             return fail(l, e, "a field number is not valid");
         enum wire_type wire = (enum wire_type)(tag & 7);
         l->field = protobuf_c_message_descriptor_get_field(l->type, (unsigned)(tag >> 3));
@@ -231,8 +236,8 @@ int pb_decode(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size
     /* The walk above accepted the bytes, so what is left to fail is memory. */
     ProtobufCMessage *m = protobuf_c_message_unpack(type, &allocator, n, bytes);
     if (!m)
-        return err_set(e, ERR_LIMIT_REACHED, "the decoded message needs more than %zu bytes",
-                       arena->max_bytes);
+        return err_limit(e, ERR_LIMIT_REACHED, LIMIT_MESSAGE_DECODED, (int64_t)arena->max_bytes,
+                         "the decoded message needs more than %zu bytes", arena->max_bytes);
     *ret_message = m;
     return 0;
 }

@@ -17,6 +17,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from berm._gen.berm.v1 import berm_pb2, berm_pb2_grpc
 from conftest import BERMD, open_channel
 
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")  # and empty SETTINGS
+
 
 def run(*arguments):
     return subprocess.run([BERMD, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
@@ -31,6 +33,31 @@ def test_help_and_version():
 def test_an_unknown_option_is_refused_by_name():
     done = run("--no-such-option")
     assert done.returncode != 0 and "no-such-option" in done.stderr
+
+
+@pytest.mark.parametrize("line, word", [
+    ("no_such_knob = 1", "no_such_knob"), ("limits.message.inbound = many", "limits.message.inbound"),
+    ("limits.message.inbound = -1", "limits.message.inbound"), ("limits.message.depth = 17", "limits.message.depth"),
+    ("just words", "just words"), ("log_level", "log_level")])
+def test_a_bad_line_of_the_configuration_is_named(tmp_path, line, word):
+    file = tmp_path / "bermd.conf"
+    file.write_text(f"# a comment\n\n{line}\n")
+    done = run("--config", file, "--state", tmp_path / "state", "--socket", tmp_path / "sock")
+    assert done.returncode == 2 and f"{file}:3:" in done.stderr and word in done.stderr, done
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_printed_configuration_is_a_configuration(tmp_path, start):
+    file = tmp_path / "bermd.conf"
+    printed = run("--set", "limits.drain.max=1234", "--print-config")
+    assert printed.returncode == 0
+    file.write_text(printed.stdout)
+    again = run("--config", file, "--print-config")
+    assert again.stdout == printed.stdout and "1234" in again.stdout
+    daemon = start("--config", file)
+    with open_channel(daemon.unix) as channel:
+        info = berm_pb2_grpc.SystemServiceStub(channel).GetInfo(berm_pb2.GetInfoRequest(), timeout=20)
+    assert {limit.name: limit.value for limit in info.limits}["drain.max"] == 1234
 
 
 def test_files_are_for_the_owner_alone(daemon):
@@ -96,6 +123,37 @@ def test_a_signal_drains_and_ends(start, signum):
         with pytest.raises(grpc.RpcError) as caught:
             berm_pb2_grpc.SystemServiceStub(channel).Ping(berm_pb2.PingRequest(), timeout=5)
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("sent", [b"", PREFACE[:10], PREFACE], ids=["nothing", "half", "preface"])
+@pytest.mark.parametrize("leave", [True, False], ids=["gone", "waiting"])
+def test_connections_without_a_call_do_not_hold_the_end_up(start, sent, leave):
+    # covers: RPC-25
+    for _ in range(5):  # those that leave race with the signal
+        daemon = start("--set", "limits.drain.max=500")
+        peers = [socket.socket(socket.AF_UNIX) for _ in range(20)]
+        for peer in peers:
+            peer.connect(str(daemon.socket))
+            peer.sendall(sent)
+        time.sleep(0.05)
+        if leave:
+            for peer in peers:
+                peer.close()
+        asked = time.monotonic()
+        daemon.stop()
+        assert time.monotonic() - asked < 5
+        for peer in peers:
+            peer.close()
+
+
+def test_clients_that_leave_at_the_very_end(start):
+    """Their connections close while the daemon begins to drain: each may be in any state of that."""
+    for _ in range(10):
+        daemon = start("--listen", "127.0.0.1:0")
+        for target, token in ((daemon.unix, None), (daemon.tcp, daemon.token)):
+            with open_channel(target, token) as channel:
+                berm_pb2_grpc.SystemServiceStub(channel).Ping(berm_pb2.PingRequest(), timeout=20)
+        daemon.stop()
 
 
 def test_no_call_fails_halfway_when_the_daemon_drains(start):

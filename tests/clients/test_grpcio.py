@@ -1,6 +1,7 @@
 """Python's grpcio against bermd, on a Unix socket and on TCP."""
 
 import os
+import re
 import time
 
 import grpc
@@ -12,7 +13,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from grpc_status import rpc_status
 
 from berm._gen.berm.v1 import berm_pb2, berm_pb2_grpc
-from conftest import open_channel
+from conftest import ROOT, open_channel
 
 MAX_MESSAGE = 4 << 20
 BUILT = {"SystemService.Ping", "SystemService.GetInfo"}
@@ -83,6 +84,15 @@ def test_get_info(channel):
     assert first.identity
     limits = {limit.name: limit for limit in first.limits}
     assert limits["message.inbound"].value == MAX_MESSAGE and limits["message.inbound"].unit == "bytes"
+
+
+def test_get_info_reports_every_number_of_the_spec(channel):
+    # covers: RPC-17
+    table = re.findall(r"^\| `([a-z_.]+)` \| (-?\d+) \| (bytes|ms|count) \|", (ROOT / "spec/behavior.md").read_text(), re.M)
+    assert len(table) > 50
+    info = system(channel).GetInfo(berm_pb2.GetInfoRequest(), timeout=20)
+    assert {(name, int(value), unit) for name, value, unit in table} == {
+        (limit.name, limit.value, limit.unit) for limit in info.limits}
 
 
 def test_a_deadline_ends_a_stream(channel):

@@ -17,7 +17,8 @@
 
 #define TYPE(name) Connectrpc__Conformance__V1__##name
 #define TYPE_PREFIX "type.googleapis.com/"
-#define INFO_CASE CONNECTRPC__CONFORMANCE__V1__CONFORMANCE_PAYLOAD__REQUEST_INFO___TIMEOUT_MS_TIMEOUT_MS
+#define INFO_CASE \
+    CONNECTRPC__CONFORMANCE__V1__CONFORMANCE_PAYLOAD__REQUEST_INFO___TIMEOUT_MS_TIMEOUT_MS
 #define MAX_ITEMS 4096
 
 typedef TYPE(Header) header;
@@ -32,7 +33,7 @@ struct job {
     size_t n_data;
     size_t next;
     uint32_t delay_ms;
-    const TYPE(Error) *error;
+    const TYPE(Error) * error;
     header **trailers;
     size_t n_trailers;
     Google__Protobuf__Any *requests[MAX_ITEMS]; /* since the last response that told of them */
@@ -76,7 +77,8 @@ static Google__Protobuf__Any *to_any(const ProtobufCMessage *m) {
 static void fill_headers(struct call *c, request_info *info) {
     header **list = arena_zalloc(&c->arena, MAX_ITEMS * sizeof *list);
     size_t n = 0;
-    for (struct call_header *h = c->headers; h; h = h->next) { /* newest first: fill from the back */
+    for (struct call_header *h = c->headers; h;
+         h = h->next) { /* newest first: fill from the back */
         size_t i = 0;
         while (i < n && !str_is(str_of(list[i]->name), h->name))
             i++;
@@ -213,7 +215,7 @@ static void on_room(struct call *c) {
 
 /* --- receiving --- */
 
-static void take_unary(struct job *job, const TYPE(UnaryResponseDefinition) *d) {
+static void take_unary(struct job *job, const TYPE(UnaryResponseDefinition) * d) {
     job->delay_ms = d->response_delay_ms;
     if (d->response_case == CONNECTRPC__CONFORMANCE__V1__UNARY_RESPONSE_DEFINITION__RESPONSE_ERROR)
         job->error = d->error;
@@ -226,7 +228,7 @@ static void take_unary(struct job *job, const TYPE(UnaryResponseDefinition) *d) 
     add_all(job->call, d->response_headers, d->n_response_headers, call_add_header);
 }
 
-static void take_stream(struct job *job, const TYPE(StreamResponseDefinition) *d) {
+static void take_stream(struct job *job, const TYPE(StreamResponseDefinition) * d) {
     job->delay_ms = d->response_delay_ms;
     job->error = d->error;
     job->data = d->response_data;
@@ -291,11 +293,13 @@ static const struct handler handler = {
 };
 
 /* `Unimplemented` stays out of the table: that is its test. */
-#define ROW(name, snake, kind)                                                   \
-    {STR("/connectrpc.conformance.v1.ConformanceService/" name),                 \
-     &connectrpc__conformance__v1__##snake##_request__descriptor,                \
-     &connectrpc__conformance__v1__##snake##_response__descriptor, METHOD_##kind, \
-     SCOPE_ANYONE, &handler}
+#define ROW(name, snake, kind)                                                           \
+    {                                                                                    \
+        STR("/connectrpc.conformance.v1.ConformanceService/" name),                      \
+            &connectrpc__conformance__v1__##snake##_request__descriptor,                 \
+            &connectrpc__conformance__v1__##snake##_response__descriptor, METHOD_##kind, \
+            SCOPE_ANYONE, &handler                                                       \
+    }
 static const struct method methods[] = {
     ROW("Unary", unary, UNARY),
     ROW("IdempotentUnary", idempotent_unary, UNARY),
@@ -316,7 +320,7 @@ static bool read_all(void *out, size_t n) {
     return true;
 }
 
-static TYPE(ServerCompatRequest) *read_request(void) {
+static TYPE(ServerCompatRequest) * read_request(void) {
     uint32_t n;
     if (!read_all(&n, sizeof n) || ntohl(n) > 1 << 20)
         return NULL;
@@ -380,7 +384,8 @@ int main(void) {
         return 1;
     api.user = &server;
     api.error_details = false; /* the suite compares details to the letter, and ours are our own */
-    if (listener_tcp(&listener, &server, "127.0.0.1:0", &e) < 0 || !write_response(listener.address)) {
+    if (listener_tcp(&listener, &server, "127.0.0.1:0", &e) < 0 ||
+        !write_response(listener.address)) {
         fprintf(stderr, "conformance-server: %s\n", e.text);
         return 1;
     }

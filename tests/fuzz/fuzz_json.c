@@ -1,9 +1,7 @@
 /* json: what parses is written again, parses again, and is then the same text. */
-#include <stdio.h>
+#include "fuzz.h"
 
 #include "base/json.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static const struct json_bounds bounds = {.depth = 32, .nodes = 65536, .members = 256};
 
@@ -33,7 +31,7 @@ static void write_node(struct json_out *o, const struct json *node) {
     }
     bool is_object = node->type == JSON_OBJECT;
     json_open(o, is_object ? '{' : '[');
-    JSON_FOR_EACH (it, node) {
+    JSON_FOR_EACH(it, node) {
         if (is_object) { /* keys are C strings to the writer; one with a NUL is left out */
             char key[256];
             if (it->key.n >= sizeof key || memchr(it->key.p, '\0', it->key.n))

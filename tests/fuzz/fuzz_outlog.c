@@ -1,11 +1,10 @@
 /* outlog: two streams under a cap, driven by the input; what is kept stays what was written. */
+#include "fuzz.h"
+
 #include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "base/outlog.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static uint8_t byte_at(uint64_t offset, unsigned which) {
     return (uint8_t)(1 + (offset * 131 + which * 7) % 255);

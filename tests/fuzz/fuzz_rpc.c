@@ -1,7 +1,7 @@
 /* rpc: a stream in pieces gives the same messages as the stream at once. The first byte is the piece. */
-#include "base/rpc.h"
+#include "fuzz.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+#include "base/rpc.h"
 
 #define MAX_BYTES 4096
 

@@ -17,7 +17,8 @@ TEST(json_values) {
     struct arena a;
     struct json *root;
     CHECK_INT(arena_init(&a, 4096, 65536), 0);
-    CHECK_INT(parse(&a, " {\"a\": [1, -2.5e1, true, null], \"b\":{\"c\":\"x\\u00fc\\n\"}} ", &root), 0);
+    CHECK_INT(parse(&a, " {\"a\": [1, -2.5e1, true, null], \"b\":{\"c\":\"x\\u00fc\\n\"}} ", &root),
+              0);
     const struct json *list = json_get(root, "a");
     CHECK_INT(list->items.count, 4);
     CHECK_INT(list->items.first->integer, 1);
@@ -71,11 +72,47 @@ TEST(json_numbers) {
 
 TEST(json_refuses) {
     static const char *const bad[] = {
-        "", " ", "{", "}", "[", "[1", "[1,", "[1,]", "[,1]", "[1 2]", "{\"a\"}", "{\"a\":}", "{\"a\":1,}",
-        "{a:1}", "{'a':1}", "{\"a\":1 \"b\":2}", "{\"a\":1}x", "{}{}", "tru", "truex", "nul", "\"", "\"a",
-        "\"\\\"", "\"\\x\"", "\"\\u12\"", "\"\\ud800\"", "\"\\udc00\"", "\"\\ud800\\u0041\"", "\"\t\"",
-        "\"\n\"", "\"\xff\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"", "{\"a\":1,\"a\":2}",
-        "{\"a\":1,\"\\u0061\":2}", "\xef\xbb\xbf{}", "/**/{}", "[1]]", "{]", "[}",
+        "",
+        " ",
+        "{",
+        "}",
+        "[",
+        "[1",
+        "[1,",
+        "[1,]",
+        "[,1]",
+        "[1 2]",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "{a:1}",
+        "{'a':1}",
+        "{\"a\":1 \"b\":2}",
+        "{\"a\":1}x",
+        "{}{}",
+        "tru",
+        "truex",
+        "nul",
+        "\"",
+        "\"a",
+        "\"\\\"",
+        "\"\\x\"",
+        "\"\\u12\"",
+        "\"\\ud800\"",
+        "\"\\udc00\"",
+        "\"\\ud800\\u0041\"",
+        "\"\t\"",
+        "\"\n\"",
+        "\"\xff\"",
+        "\"\xc0\x80\"",
+        "\"\xed\xa0\x80\"",
+        "{\"a\":1,\"a\":2}",
+        "{\"a\":1,\"\\u0061\":2}",
+        "\xef\xbb\xbf{}",
+        "/**/{}",
+        "[1]]",
+        "{]",
+        "[}",
     };
     struct arena a;
     CHECK_INT(arena_init(&a, 4096, 65536), 0);
@@ -178,7 +215,7 @@ TEST(json_writes) {
 TEST(json_survives_failing_memory) {
     static const char text[] = "{\"a\":[\"\\n\",{\"b\":\"\\u00fc\"},1,2,3],\"c\":\"plain\"}";
     for (unsigned n = 1;; n++) {
-        struct arena a;
+        struct arena a = {0};
         struct json *root;
         struct json_out o;
         struct buf b;

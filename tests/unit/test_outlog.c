@@ -102,7 +102,8 @@ TEST(outlog_reader_notices_tampering) {
     CHECK_BYTES(got, 4, "cdef", 4);
     CHECK_INT(ftruncate(log.fd, 5), 0);
     CHECK_INT(outlog_read(&view, log.fd, 0, got, sizeof got, &first), -EUCLEAN);
-    CHECK_INT(ftruncate(log.fd, 6), 0); /* as large again, and known to have been touched if ever seen */
+    CHECK_INT(ftruncate(log.fd, 6),
+              0); /* as large again, and known to have been touched if ever seen */
     CHECK_INT(view.seen, 6);
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     CHECK_INT(outlog_read(&view, null, 0, got, 1, &first), -EUCLEAN);

@@ -21,7 +21,8 @@ static const char stream[] = "{\"a\":1}\n"
                              "content-type: x\r\nCONTENT-LENGTH:  4 \r\n\r\n[\n1]"
                              "{}\n";
 static const char *const messages[] = {"{\"a\":1}", "{\"b\":2}", "{\"c\":3}\r", "[\n1]", "{}"};
-static const enum rpc_framing framings[] = {RPC_LINES, RPC_LENGTH, RPC_LINES, RPC_LENGTH, RPC_LINES};
+static const enum rpc_framing framings[] = {RPC_LINES, RPC_LENGTH, RPC_LINES, RPC_LENGTH,
+                                            RPC_LINES};
 
 TEST(rpc_frames_in_pieces_of_any_size) {
     for (size_t piece = 1; piece < sizeof stream; piece++) {
@@ -138,7 +139,8 @@ TEST(rpc_envelopes) {
         int64_t id;
     } rows[] = {
         {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":{}}", 0, RPC_REQUEST, 1},
-        {"{\"jsonrpc\":\"2.0\",\"id\":9007199254740991,\"method\":\"m\"}", 0, RPC_REQUEST, RPC_ID_MAX},
+        {"{\"jsonrpc\":\"2.0\",\"id\":9007199254740991,\"method\":\"m\"}", 0, RPC_REQUEST,
+         RPC_ID_MAX},
         {"{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{}}", 0, RPC_NOTIFICATION, 0},
         {"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}", 0, RPC_RESULT, 2},
         {"{\"jsonrpc\":\"2.0\",\"id\":3,\"error\":{}}", 0, RPC_ERROR, 3},
@@ -163,7 +165,8 @@ TEST(rpc_envelopes) {
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct rpc_message m;
         arena_reset(&a);
-        if (!CHECK_INT(rpc_parse(&a, str_of(rows[i].text), &m), rows[i].result) || rows[i].result < 0)
+        if (!CHECK_INT(rpc_parse(&a, str_of(rows[i].text), &m), rows[i].result) ||
+            rows[i].result < 0)
             continue;
         CHECK_INT(m.kind, rows[i].kind);
         CHECK_INT(m.id, rows[i].id);
@@ -172,8 +175,8 @@ TEST(rpc_envelopes) {
 }
 
 /* What is written can be read again, in either framing, whichever allocation fails. */
-static int round_trip(enum rpc_framing framing, struct rpc_message *m, struct arena *a, struct rpc_in *in,
-                      struct buf *text, struct buf *framed) {
+static int round_trip(enum rpc_framing framing, struct rpc_message *m, struct arena *a,
+                      struct rpc_in *in, struct buf *text, struct buf *framed) {
     struct json_out o;
     rpc_open_request(&o, text, 7, "exec");
     json_put_str(&o, "path", STR("a\nb"));

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Turns src/spawn/seccomp.policy into a C table of classic BPF, one filter per architecture and variant.
+
+The system call number is found by binary search over ranges of equal answer, so the filter stays short
+(installing it costs time per instruction) and every call costs about seven comparisons.
+
+    gen-seccomp.py POLICY OUTPUT.c
+"""
+import re
+import sys
+
+ERRNO = {"EPERM": 1, "ENOSYS": 38, "EAFNOSUPPORT": 97}
+LD, JEQ, JGE, JSET, RET = 0x20, 0x15, 0x35, 0x45, 0x06
+ALLOW, KILL, ERR = 0x7FFF0000, 0x80000000, 0x00050000
+OFF_NR, OFF_ARCH, OFF_ARGS = 0, 4, 16
+
+
+def answer(word):
+    return ALLOW if word == "allow" else ERR | ERRNO[word]
+
+
+def parse_test(text):
+    """argN == A|B  or  argN & M == 0, joined by `and`: a list of (arg, mask or None, values)."""
+    tests = []
+    for part in text.split(" and "):
+        m = re.fullmatch(r"arg(\d)(?: & (\w+))? == ([\w|]+)", part.strip())
+        if not m:
+            raise SystemExit(f"bad test: {part}")
+        values = [int(v, 0) for v in m[3].split("|")]
+        if m[2] and values != [0]:
+            raise SystemExit(f"a mask is compared with 0 only: {part}")
+        tests.append((int(m[1]), int(m[2], 0) if m[2] else None, values))
+    return tests
+
+
+def parse_rule(text):
+    clauses, other = [], None
+    for clause in (c.strip() for c in text.split(";")):
+        if clause.startswith("else "):
+            other = clause[5:].strip()
+        else:
+            test, _, result = clause.partition("->")
+            clauses.append((parse_test(test), result.strip()))
+    if other is None:
+        raise SystemExit(f"rule without else: {text}")
+    return clauses, other
+
+
+def parse(path):
+    policy = {"last": None, "archs": [], "rules": {}, "calls": []}
+    for line in open(path):
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        word, _, rest = line.partition(" ")
+        if word == "last":
+            policy["last"] = int(rest)
+        elif word == "arch":
+            name, audit = rest.split()
+            policy["archs"].append((name, int(audit, 0)))
+        elif word == "rule" and ":" in rest:
+            name, _, body = rest.partition(":")
+            policy["rules"][name.strip()] = parse_rule(body)
+        else:
+            policy["calls"].append((word, rest.split()))
+    return policy
+
+
+def actions(policy, column, variant):
+    """Number -> what to do: an answer word, or the name of a rule."""
+    table = ["ENOSYS"] * (policy["last"] + 1)
+    words = {"allow": "allow", "guest": "allow", "deny": "EPERM", "nosys": "ENOSYS",
+             "debug": "allow" if variant == "dev" else "EPERM"}
+    for action, fields in policy["calls"]:
+        number = fields[1 + column]
+        if number != "-":
+            table[int(number)] = fields[0] if action == "rule" else words[action]
+    return table
+
+
+def ranges(table):
+    out = [(0, table[0])]
+    for nr, what in enumerate(table):
+        if what != out[-1][1]:
+            out.append((nr, what))
+    out.append((len(table), "ENOSYS"))
+    out.append((0x40000000, "kill"))  # the x32 bit, and nothing else has numbers up there
+    return [r for i, r in enumerate(out) if i == 0 or r[1] != out[i - 1][1]]
+
+
+class Program:
+    """Instructions with symbolic targets; `here` marks a target, None falls through."""
+
+    def __init__(self):
+        self.code, self.marks = [], {}
+
+    def here(self, label):
+        self.marks[label] = len(self.code)
+
+    def emit(self, op, k, yes=None, no=None):
+        self.code.append((op, k, yes, no))
+
+    def resolve(self):
+        out = []
+        for i, (op, k, yes, no) in enumerate(self.code):
+            jumps = [0 if t is None else self.marks[t] - i - 1 for t in (yes, no)]
+            if not all(0 <= j <= 255 for j in jumps):
+                raise SystemExit("filter too long for its jumps")
+            out.append((op, jumps[0], jumps[1], k))
+        return out
+
+
+def tree(prog, spans, fresh):
+    """Code for a search over spans; falls in at the current position."""
+    mid = len(spans) // 2
+    left, right = spans[:mid], spans[mid:]
+    targets = []
+    for part in (left, right):
+        targets.append(("to", part[0][1]) if len(part) == 1 else ("node", next(fresh)))
+    prog.emit(JGE, right[0][0], targets[1], targets[0])
+    for part, target in ((left, targets[0]), (right, targets[1])):
+        if len(part) > 1:
+            prog.here(target)
+            tree(prog, part, fresh)
+
+
+def rule_code(prog, name, rule):
+    clauses, other = rule
+    prog.here(("to", name))
+    loaded = None
+    for number, (tests, result) in enumerate(clauses):
+        for arg, mask, values in tests:
+            if loaded != arg:
+                prog.emit(LD, OFF_ARGS + 8 * arg)
+                loaded = arg
+            miss = ("next", name, number)
+            hit = ("to", result) if (arg, mask, values) == tests[-1] else None
+            if mask is not None:
+                prog.emit(JSET, mask, miss, hit)
+                continue
+            for value in values[:-1]:
+                prog.emit(JEQ, value, hit or ("hit", name, number, arg), None)
+            prog.emit(JEQ, values[-1], hit, miss)
+            if hit is None:
+                prog.here(("hit", name, number, arg))
+        prog.here(("next", name, number))
+        if len(tests) > 1:
+            loaded = None  # reached from either test, so the register is not known
+    prog.emit(RET, answer(other))
+
+
+def build(policy, column, audit, variant):
+    prog, fresh = Program(), iter(range(10**6))
+    table = actions(policy, column, variant)
+    prog.emit(LD, OFF_ARCH)
+    prog.emit(JEQ, audit, None, ("to", "kill"))
+    prog.emit(LD, OFF_NR)
+    tree(prog, ranges(table), fresh)
+    for name, rule in policy["rules"].items():
+        rule_code(prog, name, rule)
+    for word in ("allow", *ERRNO):
+        prog.here(("to", word))
+        prog.emit(RET, answer(word))
+    prog.here(("to", "kill"))
+    prog.emit(RET, KILL)
+    return prog.resolve()
+
+
+def main():
+    policy = parse(sys.argv[1])
+    with open(sys.argv[2], "w") as out:
+        out.write("/* Generated from src/spawn/seccomp.policy by scripts/gen-seccomp.py. */\n")
+        out.write('#include "spawn/seccomp.h"\n')
+        for column, (arch, audit) in enumerate(policy["archs"]):
+            out.write(f"#ifdef __{arch}__\n")
+            for variant in ("dev", "strict"):
+                code = build(policy, column, audit, variant)
+                out.write(f"/* {arch} {variant}: {len(code)} instructions */\n")
+                out.write(f"static const struct sock_filter {variant}_code[] = {{\n")
+                out.writelines("    {0x%02x, %d, %d, 0x%08x},\n" % c for c in code)
+                out.write("};\n")
+                out.write(f"const struct sock_fprog seccomp_{variant} = "
+                          f"{{{len(code)}, (struct sock_filter *){variant}_code}};\n")
+            out.write("#endif\n")
+
+
+if __name__ == "__main__":
+    main()

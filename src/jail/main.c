@@ -1,0 +1,114 @@
+/* berm-jail: runs one command in a sandbox of its own, without the daemon, and exits as it did. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "jail/options.h"
+#include "spawn/layer.h"
+#include "spawn/mounts.h"
+#include "spawn/place.h"
+#include "spawn/spawn.h"
+
+/* Exit codes of our own, as in other tools that run a command. */
+enum { EXIT_JAIL_FAILED = 125 };
+
+/* PID 1, built into this program: init.c. */
+extern const unsigned char jail_init[];
+extern const size_t jail_init_bytes;
+
+static int init_program(void) {
+    int fd = memfd_create("berm-init", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, jail_init, jail_init_bytes) != (ssize_t)jail_init_bytes)
+        return -EIO;
+    return fd;
+}
+
+static int fail(const char *what, int error) {
+    fprintf(stderr, "berm-jail: %s: %s\n", what, strerror(error));
+    return EXIT_JAIL_FAILED;
+}
+
+/* SIGTERM and the like to us are meant for the command; PID 1 inside cannot be ended by anything
+ * milder than SIGKILL. They are read from a descriptor, so none is lost before the command runs. */
+static int watch_signals(void) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < COUNT_OF(numbers); i++)
+        sigaddset(&set, numbers[i]);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC);
+}
+
+/* The exit code of the command. */
+static int wait_for(pid_t pid, int pidfd, int signals) {
+    struct pollfd fds[] = {{.fd = pidfd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+    int stopped_by = 0, status = 0;
+    while (!(fds[0].revents & POLLIN)) {
+        struct signalfd_siginfo info;
+        if (poll(fds, COUNT_OF(fds), -1) < 0 && errno != EINTR)
+            return EXIT_JAIL_FAILED;
+        if ((fds[1].revents & POLLIN) && read(signals, &info, sizeof info) == sizeof info) {
+            stopped_by = (int)info.ssi_signo;
+            kill(pid, SIGKILL);
+        }
+    }
+    if (waitpid(pid, &status, 0) != pid)
+        return EXIT_JAIL_FAILED;
+    if (stopped_by != 0)
+        return 128 + stopped_by;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void clean_up(struct spawn *s, const struct jail_options *o) {
+    const char *id = o->req->id;
+    for (int turn = 0; cgroup_remove(&s->cg, id) == -EBUSY && turn < 2000; turn++) {
+        cgroup_kill(&s->cg, id);
+        struct timespec pause = {.tv_nsec = 1000000};
+        nanosleep(&pause, NULL);
+    }
+    if (o->keep || o->req->layer == SPAWN_LAYER_MEMORY)
+        return;
+    if (layer_remove(s, id) == 0)
+        layer_delete_now(s);
+}
+
+int main(int argc, char **argv) {
+    struct jail_options o;
+    int r = jail_options_read(argc, argv, &o);
+    if (r != 0)
+        return r > 0 ? 0 : EXIT_JAIL_FAILED;
+    struct spawn_options start = {.state_fd = o.state_fd,
+                                  .guest_fd = init_program(),
+                                  .allowed_fds = o.allowed,
+                                  .n_allowed = o.n_allowed,
+                                  .net_once = true,
+                                  .without = o.without};
+    struct spawn *s = malloc(sizeof *s);
+    const char *what = "memory";
+    int signals = watch_signals();
+    r = s == NULL ? -ENOMEM : spawn_start(s, &start, &what);
+    if (r < 0)
+        return fail(what, -r);
+    struct spawn_reply reply = {0};
+    int pidfd = -1;
+    place_create(s, o.req, o.fds, o.n_fds, &reply, &pidfd);
+    if (reply.error != 0) {
+        r = fail(spawn_step_name(reply.step), reply.error);
+        clean_up(s, &o);
+        return r;
+    }
+    mounts_done(&s->spent); /* while the command runs */
+    r = wait_for(reply.pid, pidfd, signals);
+    clean_up(s, &o);
+    return r;
+}

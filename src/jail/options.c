@@ -1,0 +1,334 @@
+#include "jail/options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/str.h"
+
+#define STATE_DIR "/var/lib/berm/jail"
+
+static const char usage[] =
+    "usage: berm-jail [options] [--] COMMAND [ARGUMENT]...\n"
+    "Runs COMMAND in a sandbox of its own: the host's programs, none of its data, no network.\n"
+    "  --root              run as root inside (packages can be installed); default: user\n"
+    "  --image DIR         DIR as the root file system instead of the host's\n"
+    "  --bind SRC:DST[:rw] the host directory SRC at DST, read-only unless rw\n"
+    "  --env NAME=VALUE    an environment variable (the host's are not passed on)\n"
+    "  --cwd DIR           working directory inside (default /workspace)\n"
+    "  --memory SIZE       memory limit          --cpu N     CPUs, such as 0.5\n"
+    "  --pids N            process limit         --disk SIZE writable layer, a real ENOSPC\n"
+    "  --layer memory|disk where written files go (default memory; disk with --disk and --keep)\n"
+    "  --network none      the only choice as yet\n"
+    "  --hostname NAME     name of the machine inside\n"
+    "  --strict            /proc shows processes only, no ptrace\n"
+    "  --keep NAME         keep the written files as NAME and find them again next time\n"
+    "  --state DIR         where written files and generated roots live (default " STATE_DIR ")\n"
+    "SIZE is bytes, or with a suffix K, M, G, T.\n"
+    "Exit code: the command's; 128 + signal when one ended it; 125 when the sandbox could not be\n"
+    "made; 126, 127 when COMMAND could not be run or found.\n";
+
+enum option_id {
+    OPT_ROOT = 1,
+    OPT_IMAGE,
+    OPT_BIND,
+    OPT_ENV,
+    OPT_CWD,
+    OPT_MEMORY,
+    OPT_CPU,
+    OPT_PIDS,
+    OPT_DISK,
+    OPT_LAYER,
+    OPT_NETWORK,
+    OPT_HOSTNAME,
+    OPT_STRICT,
+    OPT_KEEP,
+    OPT_STATE,
+    OPT_WITHOUT,
+    OPT_HELP,
+};
+
+/* What only makes sense once every option is known. */
+struct draft {
+    struct jail_options *o;
+    const char *cwd;
+    const char *state;
+    int image;
+    int binds[SPAWN_MOUNTS_MAX];
+    const char *env[SPAWN_STRINGS_MAX];
+    uint32_t n_env;
+    size_t text_at;
+};
+
+static int parse_size(const char *text, uint64_t *ret) {
+    static const char suffixes[] = "KMGT";
+    struct str s = str_of(text);
+    const char *suffix = s.n > 0 ? strchr(suffixes, s.p[s.n - 1]) : NULL;
+    unsigned shift = suffix != NULL ? 10 * (unsigned)(suffix - suffixes + 1) : 0;
+    s.n -= shift != 0;
+    uint64_t value;
+    int r = str_to_u64(s, 1, UINT64_MAX >> shift, &value);
+    if (r == 0)
+        *ret = value << shift;
+    return r;
+}
+
+/* Thousandths of a CPU from "2" or "0.25". */
+static int parse_cpu(const char *text, uint64_t *ret) {
+    char *end;
+    double value = strtod(text, &end);
+    if (*end != '\0' || !(value > 0 && value < 1024))
+        return -EINVAL;
+    *ret = (uint64_t)(value * 1000 + 0.5);
+    return 0;
+}
+
+static int put_name(char *out, size_t cap, const char *text) {
+    size_t n = strlen(text);
+    if (n >= cap)
+        return -ENAMETOOLONG;
+    memcpy(out, text, n + 1);
+    return 0;
+}
+
+static int open_dir(const char *path) {
+    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+static int add_bind(struct draft *d, char *text) {
+    struct spawn_create *req = d->o->req;
+    if (req->n_mounts == SPAWN_MOUNTS_MAX)
+        return -E2BIG;
+    struct spawn_mount *m = &req->mounts[req->n_mounts];
+    size_t n = strlen(text);
+    if (n > 3 && strcmp(text + n - 3, ":rw") == 0) {
+        m->flags |= SPAWN_MOUNT_WRITABLE;
+        text[n - 3] = '\0';
+    }
+    char *target = strrchr(text, ':');
+    if (target == NULL)
+        return -EINVAL;
+    *target++ = '\0';
+    int fd = open_dir(text);
+    if (fd < 0)
+        return fd;
+    d->binds[req->n_mounts++] = fd;
+    return put_name(m->target, sizeof m->target, target);
+}
+
+static int apply_limit(struct spawn_limits *l, enum option_id id) {
+    if (id == OPT_MEMORY)
+        return parse_size(optarg, &l->memory_bytes);
+    if (id == OPT_CPU)
+        return parse_cpu(optarg, &l->cpu_milli);
+    if (id == OPT_PIDS)
+        return str_to_u64(str_of(optarg), 1, UINT32_MAX, &l->pids);
+    return parse_size(optarg, &l->disk_bytes);
+}
+
+static int apply(struct draft *d, enum option_id id) {
+    struct spawn_create *req = d->o->req;
+    switch (id) {
+    case OPT_ROOT:
+        req->profile = SPAWN_PROFILE_ROOT;
+        return 0;
+    case OPT_IMAGE:
+        req->root = SPAWN_ROOT_IMAGE;
+        return d->image = open_dir(optarg);
+    case OPT_BIND:
+        return add_bind(d, optarg);
+    case OPT_ENV:
+        if (d->n_env == SPAWN_STRINGS_MAX || strchr(optarg, '=') == NULL)
+            return -EINVAL;
+        d->env[d->n_env++] = optarg;
+        return 0;
+    case OPT_CWD:
+        d->cwd = optarg;
+        return 0;
+    case OPT_MEMORY:
+    case OPT_CPU:
+    case OPT_PIDS:
+    case OPT_DISK:
+        return apply_limit(&req->limits, id);
+    case OPT_LAYER:
+        req->layer = strcmp(optarg, "disk") == 0     ? SPAWN_LAYER_DISK
+                     : strcmp(optarg, "memory") == 0 ? SPAWN_LAYER_MEMORY
+                                                     : 0;
+        return req->layer == 0 ? -EINVAL : 0;
+    case OPT_NETWORK:
+        return strcmp(optarg, "none") == 0 ? 0 : -ENOTSUP;
+    case OPT_HOSTNAME:
+        return put_name(req->hostname, sizeof req->hostname, optarg);
+    case OPT_STRICT:
+        req->flags |= SPAWN_CREATE_STRICT_PROC | SPAWN_CREATE_NO_PTRACE;
+        return 0;
+    case OPT_KEEP:
+        d->o->keep = true;
+        return put_name(req->id, sizeof req->id, optarg);
+    case OPT_STATE:
+        d->state = optarg;
+        return 0;
+    case OPT_WITHOUT:
+        d->o->without |= strcmp(optarg, "overlay-fd") == 0 ? SPAWN_HAS_OVERLAY_FD : 0;
+        return 0;
+    case OPT_HELP:
+        break;
+    }
+    return -EINVAL;
+}
+
+static int add_text(struct draft *d, const char *text) {
+    struct spawn_create *req = d->o->req;
+    size_t n = strlen(text) + 1;
+    if (n > sizeof req->text - d->text_at)
+        return -E2BIG;
+    memcpy(req->text + d->text_at, text, n);
+    d->text_at += n;
+    return 0;
+}
+
+/* berm-init UID CWD COMMAND... and a small environment of the sandbox's own. */
+static int fill_text(struct draft *d, char **command) {
+    struct spawn_create *req = d->o->req;
+    bool root = req->profile == SPAWN_PROFILE_ROOT;
+    const char *head[] = {"berm-init", root ? "0" : "1000", d->cwd};
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < COUNT_OF(head); i++, req->n_argv++)
+        r = add_text(d, head[i]);
+    for (; r == 0 && *command != NULL; command++, req->n_argv++)
+        r = add_text(d, *command);
+    const char *term = getenv("TERM");
+    char term_line[80];
+    snprintf(term_line, sizeof term_line, "TERM=%.60s", term ? term : "dumb");
+    const char *env[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                         root ? "HOME=/root" : "HOME=/home/user", root ? "USER=root" : "USER=user",
+                         "LANG=C.UTF-8", term_line};
+    for (uint32_t i = 0; r == 0 && i < d->n_env; i++, req->n_env++) /* the first of a name counts */
+        r = add_text(d, d->env[i]);
+    for (size_t i = 0; r == 0 && i < COUNT_OF(env); i++, req->n_env++)
+        r = add_text(d, env[i]);
+    return r;
+}
+
+static void fill_fds(struct draft *d) {
+    struct jail_options *o = d->o;
+    for (int i = 0; i < 3; i++)
+        o->fds[o->n_fds++] = i;
+    if (d->image >= 0)
+        o->fds[o->n_fds++] = d->image;
+    for (uint32_t i = 0; i < o->req->n_mounts; i++)
+        o->fds[o->n_fds++] = d->binds[i];
+}
+
+static int open_state(struct draft *d) {
+    char part[4096];
+    int r = put_name(part, sizeof part, d->state);
+    for (char *p = part + 1; r == 0 && *p != '\0'; p++) { /* its parents may be missing */
+        if (*p != '/')
+            continue;
+        *p = '\0';
+        if (mkdir(part, 0755) < 0 && errno != EEXIST)
+            r = -errno;
+        *p = '/';
+    }
+    if (r == 0 && mkdir(part, 0700) < 0 && errno != EEXIST)
+        r = -errno;
+    d->o->state_fd = r < 0 ? r : open(part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return d->o->state_fd < 0 ? (r < 0 ? r : -errno) : 0;
+}
+
+static const struct option options[] = {{"root", no_argument, NULL, OPT_ROOT},
+                                        {"image", required_argument, NULL, OPT_IMAGE},
+                                        {"bind", required_argument, NULL, OPT_BIND},
+                                        {"env", required_argument, NULL, OPT_ENV},
+                                        {"cwd", required_argument, NULL, OPT_CWD},
+                                        {"memory", required_argument, NULL, OPT_MEMORY},
+                                        {"cpu", required_argument, NULL, OPT_CPU},
+                                        {"pids", required_argument, NULL, OPT_PIDS},
+                                        {"disk", required_argument, NULL, OPT_DISK},
+                                        {"layer", required_argument, NULL, OPT_LAYER},
+                                        {"network", required_argument, NULL, OPT_NETWORK},
+                                        {"hostname", required_argument, NULL, OPT_HOSTNAME},
+                                        {"strict", no_argument, NULL, OPT_STRICT},
+                                        {"keep", required_argument, NULL, OPT_KEEP},
+                                        {"state", required_argument, NULL, OPT_STATE},
+                                        {"help", no_argument, NULL, OPT_HELP},
+                                        {"without", required_argument, NULL, OPT_WITHOUT},
+                                        {NULL, 0, NULL, 0}};
+
+/* Without the daemon nobody hands out id ranges: half of them go by process number, so that two
+ * at once do not share one, and half by the name of what is kept, so that its files find their
+ * owner again. */
+static uint32_t choose_slot(const struct jail_options *o) {
+    const uint32_t half = SPAWN_SLOTS / 2;
+    if (!o->keep)
+        return (uint32_t)getpid() % half;
+    uint32_t hash = 2166136261u;
+    for (const char *p = o->req->id; *p != '\0'; p++)
+        hash = (hash ^ (unsigned char)*p) * 16777619u;
+    return half + hash % half;
+}
+
+/* What nobody keeps needs no disk; it may take half the memory, as a tmpfs does by default. */
+static void choose_layer(struct jail_options *o) {
+    struct spawn_create *req = o->req;
+    if (req->layer == 0)
+        req->layer = o->keep || req->limits.disk_bytes != 0 ? SPAWN_LAYER_DISK : SPAWN_LAYER_MEMORY;
+    if (req->layer == SPAWN_LAYER_DISK || req->limits.disk_bytes != 0)
+        return;
+    req->limits.disk_bytes =
+        (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE);
+    req->limits.disk_inodes = 1 << 20;
+}
+
+static int finish(struct draft *d, char **command) {
+    struct spawn_create *req = d->o->req;
+    if (req->id[0] == '\0')
+        snprintf(req->id, sizeof req->id, "jail-%d", (int)getpid());
+    req->slot = choose_slot(d->o);
+    choose_layer(d->o);
+    int r = fill_text(d, command);
+    fill_fds(d);
+    if (r == 0)
+        r = open_state(d);
+    if (r == 0) {
+        r = d->o->allowed[0] = open_dir("/");
+        d->o->n_allowed = 1;
+    }
+    return MIN(r, 0);
+}
+
+int jail_options_read(int argc, char **argv, struct jail_options *o) {
+    *o = (struct jail_options){.req = calloc(1, sizeof *o->req), .state_fd = -1};
+    if (o->req == NULL)
+        return -ENOMEM;
+    struct draft d = {.o = o, .cwd = "/workspace", .state = STATE_DIR, .image = -1};
+    o->req->profile = SPAWN_PROFILE_USER;
+    o->req->root = SPAWN_ROOT_HOST;
+    o->req->network = SPAWN_NETWORK_NONE;
+    o->req->flags = SPAWN_CREATE_STDIO;
+    for (int id; (id = getopt_long(argc, argv, "+", options, NULL)) != -1;) {
+        if (id == OPT_HELP) {
+            fputs(usage, stdout);
+            return 1;
+        }
+        int r = id == '?' ? -EINVAL : apply(&d, (enum option_id)id);
+        if (r < 0) {
+            fprintf(stderr, "berm-jail: %s: %s\n", argv[optind - 1], strerror(-r));
+            return r;
+        }
+    }
+    if (optind >= argc) {
+        fputs(usage, stderr);
+        return -EINVAL;
+    }
+    int r = finish(&d, argv + optind);
+    if (r < 0)
+        fprintf(stderr, "berm-jail: %s: %s\n", d.state, strerror(-r));
+    return r;
+}

@@ -1,0 +1,312 @@
+#include "spawn/cgroup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/fd.h"
+
+static const char *const controller_names[CG_V1_COUNT] = {"memory", "pids", "cpu", "freezer",
+                                                          "cpuacct"};
+
+/* The berm directory below a hierarchy's mount point. */
+static int open_berm(const char *mount_point) {
+    AUTO_CLOSE int dir = open(mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return -errno;
+    return fd_make_dir(dir, "berm", 0755);
+}
+
+static bool has_option(const char *options, const char *name) {
+    size_t n = strlen(name);
+    for (const char *p = options; p != NULL; p = strchr(p, ',')) {
+        p += *p == ',';
+        if (strncmp(p, name, n) == 0 && (p[n] == ',' || p[n] == '\0'))
+            return true;
+        p += *p != '\0' && *p != ',';
+    }
+    return false;
+}
+
+/* Hands the controllers of a v2 tree down to berm; those that live in v1 are simply not offered. */
+static void enable_v2(struct cgroups *cg, const char *mount_point) {
+    AUTO_CLOSE int top = open(mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = CG_MEMORY; i <= CG_CPU && top >= 0; i++) {
+        char word[16];
+        snprintf(word, sizeof word, "+%s", controller_names[i]);
+        cg->v2_has[i] = fd_write_text(top, "cgroup.subtree_control", word) == 0 &&
+                        fd_write_text(cg->v2, "cgroup.subtree_control", word) == 0;
+    }
+    cg->has_kill = faccessat(cg->v2, "cgroup.kill", W_OK, 0) == 0;
+}
+
+static void add_hierarchy(struct cgroups *cg, const char *point, const char *type,
+                          const char *options) {
+    if (strcmp(type, "cgroup2") == 0 && cg->v2 < 0) {
+        cg->v2 = open_berm(point);
+        if (cg->v2 >= 0)
+            enable_v2(cg, point);
+    }
+    for (int i = 0; i < CG_V1_COUNT && strcmp(type, "cgroup") == 0; i++)
+        if (cg->v1[i] < 0 && has_option(options, controller_names[i]))
+            cg->v1[i] = open_berm(point);
+}
+
+int cgroup_start(struct cgroups *cg, bool use_v2) {
+    *cg = (struct cgroups){.v2 = -1, .v1 = {-1, -1, -1, -1, -1}};
+    FILE *mounts = fopen("/proc/self/mounts", "re");
+    if (mounts == NULL)
+        return -errno;
+    char line[4096], point[1024], type[64], options[1024];
+    while (fgets(line, sizeof line, mounts) != NULL)
+        if (sscanf(line, "%*s %1023s %63s %1023s", point, type, options) == 3 &&
+            (use_v2 || strcmp(type, "cgroup2") != 0))
+            add_hierarchy(cg, point, type, options);
+    fclose(mounts);
+    return cg->v2 >= 0 || cg->v1[CG_FREEZER] >= 0 ? 0 : -ENOTSUP;
+}
+
+uint32_t cgroup_features(const struct cgroups *cg) {
+    uint32_t bits = 0;
+    if (cg->v2 >= 0)
+        bits |= SPAWN_HAS_CGROUP_V2;
+    if (cg->has_kill)
+        bits |= SPAWN_HAS_CGROUP_KILL;
+    static const uint32_t limit_bits[] = {SPAWN_HAS_LIMIT_MEMORY, SPAWN_HAS_LIMIT_PIDS,
+                                          SPAWN_HAS_LIMIT_CPU};
+    for (int i = CG_MEMORY; i <= CG_CPU; i++)
+        if (cg->v2_has[i] || cg->v1[i] >= 0)
+            bits |= limit_bits[i];
+    return bits;
+}
+
+static int open_dir(int parent, const char *name) {
+    if (parent < 0)
+        return -ENOENT;
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+static int make_dir(int parent, const char *name) {
+    if (mkdirat(parent, name, 0755) < 0)
+        return -errno;
+    return open_dir(parent, name);
+}
+
+static int write_u64(int dir, const char *name, const char *prefix, uint64_t value,
+                     const char *suffix) {
+    char text[80];
+    snprintf(text, sizeof text, "%s%" PRIu64 "%s", prefix, value, suffix);
+    return fd_write_text(dir, name, text);
+}
+
+#define CPU_PERIOD_US 100000
+
+static int limit_v2(int dir, const bool *has, const struct spawn_limits *l) {
+    int r = 0;
+    if (l->memory_bytes != 0 && has[CG_MEMORY]) {
+        r = write_u64(dir, "memory.max", "", l->memory_bytes, "");
+        if (r == 0 && fd_write_text(dir, "memory.swap.max", "0") < 0)
+            r = 0; /* absent on a kernel without swap accounting */
+    }
+    if (r == 0 && l->pids != 0 && has[CG_PIDS])
+        r = write_u64(dir, "pids.max", "", l->pids, "");
+    if (r == 0 && l->cpu_milli != 0 && has[CG_CPU]) {
+        char text[48];
+        snprintf(text, sizeof text, "%" PRIu64 " %d", l->cpu_milli * CPU_PERIOD_US / 1000,
+                 CPU_PERIOD_US);
+        r = fd_write_text(dir, "cpu.max", text);
+    }
+    return r;
+}
+
+static int limit_v1_memory(int dir, uint64_t bytes) {
+    /* memory + swap must never be below memory, so the order depends on the direction. */
+    int swap = write_u64(dir, "memory.memsw.limit_in_bytes", "", bytes, "");
+    int r = write_u64(dir, "memory.limit_in_bytes", "", bytes, "");
+    if (r == 0 && swap < 0 && swap != -ENOENT)
+        r = write_u64(dir, "memory.memsw.limit_in_bytes", "", bytes, "");
+    return r == -ENOENT ? 0 : r;
+}
+
+static int limit_v1(int dir, enum cgroup_v1 which, const struct spawn_limits *l) {
+    if (which == CG_MEMORY)
+        return limit_v1_memory(dir, l->memory_bytes);
+    if (which == CG_PIDS)
+        return write_u64(dir, "pids.max", "", l->pids, "");
+    int r = write_u64(dir, "cpu.cfs_period_us", "", CPU_PERIOD_US, "");
+    if (r == 0)
+        r = write_u64(dir, "cpu.cfs_quota_us", "", l->cpu_milli * CPU_PERIOD_US / 1000, "");
+    return r;
+}
+
+static bool wants(const struct spawn_limits *l, enum cgroup_v1 which) {
+    switch (which) {
+    case CG_MEMORY:
+        return l->memory_bytes != 0;
+    case CG_PIDS:
+        return l->pids != 0;
+    case CG_CPU:
+        return l->cpu_milli != 0;
+    case CG_FREEZER:
+    case CG_CPUACCT:
+    case CG_V1_COUNT:
+        break;
+    }
+    return false;
+}
+
+/* Root inside may start programs here (CLONE_INTO_CGROUP asks for write access to this file). */
+static int own_procs(int dir, uint32_t owner) {
+    return fchownat(dir, "cgroup.procs", owner, owner, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+}
+
+static int make_v2(const struct cgroups *cg, const char *id, const struct spawn_limits *limits,
+                   uint32_t owner, struct cgroup_seat *seat) {
+    AUTO_CLOSE int dir = make_dir(cg->v2, id);
+    if (dir < 0)
+        return dir;
+    int r = limit_v2(dir, cg->v2_has, limits);
+    for (int i = CG_MEMORY; r == 0 && i <= CG_CPU; i++) {
+        char word[16];
+        snprintf(word, sizeof word, "+%s", controller_names[i]);
+        if (cg->v2_has[i])
+            r = fd_write_text(dir, "cgroup.subtree_control", word);
+    }
+    if (r == 0)
+        r = own_procs(dir, owner);
+    if (r < 0)
+        return r;
+    AUTO_CLOSE int leaf = make_dir(dir, "guest");
+    if (leaf < 0)
+        return leaf;
+    r = own_procs(leaf, owner);
+    if (r == 0)
+        seat->v2_leaf = TAKE_FD(leaf);
+    return r;
+}
+
+static int make_v1(const struct cgroups *cg, enum cgroup_v1 which, const char *id,
+                   const struct spawn_limits *limits, struct cgroup_seat *seat) {
+    AUTO_CLOSE int dir = make_dir(cg->v1[which], id);
+    if (dir < 0)
+        return dir;
+    AUTO_CLOSE int leaf = -1;
+    if (which == CG_FREEZER)
+        leaf = make_dir(dir, "guest");
+    else if (which != CG_CPUACCT && limit_v1(dir, which, limits) < 0)
+        return -EINVAL;
+    int tasks = openat(which == CG_FREEZER ? leaf : dir, "tasks", O_WRONLY | O_CLOEXEC);
+    if (tasks < 0)
+        return -errno;
+    seat->tasks[seat->n_tasks++] = tasks;
+    return 0;
+}
+
+int cgroup_make(const struct cgroups *cg, const char *id, const struct spawn_limits *limits,
+                uint32_t owner, struct cgroup_seat *ret_seat) {
+    struct cgroup_seat seat = {.v2_leaf = -1};
+    int r = cg->v2 >= 0 ? make_v2(cg, id, limits, owner, &seat)
+                        : make_v1(cg, CG_FREEZER, id, limits, &seat);
+    if (r == 0 && cg->v2 < 0 && cg->v1[CG_CPUACCT] >= 0)
+        r = make_v1(cg, CG_CPUACCT, id, limits, &seat);
+    for (int i = CG_MEMORY; r == 0 && i <= CG_CPU; i++)
+        if (cg->v1[i] >= 0 && !cg->v2_has[i] && wants(limits, i))
+            r = make_v1(cg, i, id, limits, &seat);
+    if (r < 0) {
+        cgroup_seat_close(&seat);
+        if (r != -EEXIST && cgroup_remove(cg, id) < 0)
+            return r; /* SWEEP finds what is left */
+        return r;
+    }
+    *ret_seat = seat;
+    return 0;
+}
+
+void cgroup_seat_close(struct cgroup_seat *seat) {
+    if (seat->v2_leaf >= 0)
+        close(seat->v2_leaf);
+    seat->v2_leaf = -1;
+    fd_close_all(seat->tasks, seat->n_tasks);
+    seat->n_tasks = 0;
+}
+
+int cgroup_owner(const struct cgroups *cg, const char *id, uint32_t *ret_owner) {
+    AUTO_CLOSE int dir = open_dir(cg->v2, id);
+    struct stat st;
+    if (dir < 0)
+        return cg->v2 < 0 ? 0 : dir; /* v1 hands out `tasks` files already open */
+    if (fstatat(dir, "cgroup.procs", &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    *ret_owner = st.st_uid;
+    return 0;
+}
+
+int cgroup_set_limits(const struct cgroups *cg, const char *id, const struct spawn_limits *limits) {
+    for (int i = CG_MEMORY; i <= CG_CPU; i++) {
+        if (!wants(limits, i) || cg->v2_has[i])
+            continue;
+        AUTO_CLOSE int dir = open_dir(cg->v1[i], id);
+        int r = dir < 0 ? dir : limit_v1(dir, i, limits);
+        if (r < 0)
+            return r;
+    }
+    AUTO_CLOSE int dir = open_dir(cg->v2, id);
+    return dir < 0 ? (cg->v2 < 0 ? 0 : dir) : limit_v2(dir, cg->v2_has, limits);
+}
+
+int cgroup_freeze(const struct cgroups *cg, const char *id, bool frozen) {
+    AUTO_CLOSE int dir = open_dir(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], id);
+    if (dir < 0)
+        return dir;
+    if (cg->v2 >= 0)
+        return fd_write_text(dir, "cgroup.freeze", frozen ? "1" : "0");
+    return fd_write_text(dir, "freezer.state", frozen ? "FROZEN" : "THAWED");
+}
+
+/* The number after `key ` at the start of a line, or the whole file when key is "". */
+static uint64_t read_value(int dir, const char *name, const char *key) {
+    char text[4096];
+    if (fd_read_text(dir, name, text, sizeof text) < 0)
+        return 0;
+    size_t n = strlen(key);
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        uint64_t value;
+        if (strncmp(line, key, n) == 0 && sscanf(line + n, "%" SCNu64, &value) == 1)
+            return value;
+        if (*line == '\0')
+            break;
+    }
+    return 0;
+}
+
+int cgroup_usage(const struct cgroups *cg, const char *id, struct spawn_usage *ret_usage) {
+    struct spawn_usage u = {0};
+    AUTO_CLOSE int dir = open_dir(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], id);
+    if (dir < 0)
+        return dir;
+    AUTO_CLOSE int cpuacct = cg->v2 >= 0 ? -1 : open_dir(cg->v1[CG_CPUACCT], id);
+    u.cpu_us = cpuacct >= 0 ? read_value(cpuacct, "cpuacct.usage", "") / 1000
+                            : read_value(dir, "cpu.stat", "usage_usec ");
+    AUTO_CLOSE int memory = cg->v2_has[CG_MEMORY] ? -1 : open_dir(cg->v1[CG_MEMORY], id);
+    if (memory >= 0) {
+        u.memory_bytes = read_value(memory, "memory.usage_in_bytes", "");
+        u.memory_peak_bytes = read_value(memory, "memory.max_usage_in_bytes", "");
+        u.oom_kills = read_value(memory, "memory.oom_control", "oom_kill ");
+    } else if (cg->v2_has[CG_MEMORY]) {
+        u.memory_bytes = read_value(dir, "memory.current", "");
+        u.memory_peak_bytes = read_value(dir, "memory.peak", "");
+        u.oom_kills = read_value(dir, "memory.events", "oom_kill ");
+    }
+    AUTO_CLOSE int pids = cg->v2_has[CG_PIDS] ? -1 : open_dir(cg->v1[CG_PIDS], id);
+    u.pids = read_value(pids >= 0 ? pids : dir, "pids.current", "");
+    *ret_usage = u;
+    return 0;
+}

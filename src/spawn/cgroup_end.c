@@ -1,0 +1,184 @@
+/* The other half of cgroup.h: killing, leaves, removal. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "base/fd.h"
+#include "spawn/cgroup.h"
+
+static int open_dir(int parent, const char *name) {
+    if (parent < 0)
+        return -ENOENT;
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* For trees without cgroup.kill: a pid that dies meanwhile cannot be mistaken for another, because
+ * what pidfd_open returned is checked against the list again. */
+static void kill_listed(int dir) {
+    char text[16384];
+    ssize_t n = fd_read_text(dir, "cgroup.procs", text, sizeof text);
+    if (n <= 0)
+        return;
+    char *save = NULL;
+    for (char *word = strtok_r(text, "\n", &save); word; word = strtok_r(NULL, "\n", &save)) {
+        AUTO_CLOSE int pidfd = (int)syscall(SYS_pidfd_open, atoi(word), 0);
+        char again[16384];
+        if (pidfd < 0 || fd_read_text(dir, "cgroup.procs", again, sizeof again) <= 0)
+            continue;
+        size_t len = strlen(word);
+        for (const char *p = strstr(again, word); p != NULL; p = strstr(p + 1, word))
+            if ((p == again || p[-1] == '\n') && p[len] == '\n')
+                syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+    }
+}
+
+/* Calls each(name) for every subdirectory. */
+static void each_subdir(int dir, void (*each)(int dir, const char *name)) {
+    int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = copy < 0 ? NULL : fdopendir(copy);
+    if (list == NULL) {
+        if (copy >= 0)
+            close(copy);
+        return;
+    }
+    for (struct dirent *e = readdir(list); e != NULL; e = readdir(list))
+        if (e->d_type == DT_DIR && e->d_name[0] != '.')
+            each(dir, e->d_name);
+    closedir(list);
+}
+
+static void kill_subdir(int dir, const char *name) {
+    AUTO_CLOSE int leaf = open_dir(dir, name);
+    if (leaf >= 0)
+        kill_listed(leaf);
+}
+
+static void kill_tree(int dir, bool has_kill) {
+    if (has_kill && fd_write_text(dir, "cgroup.kill", "1") == 0)
+        return;
+    kill_listed(dir);
+    each_subdir(dir, kill_subdir);
+}
+
+void cgroup_kill(const struct cgroups *cg, const char *id) {
+    AUTO_CLOSE int freezer = cg->v2 >= 0 ? -1 : open_dir(cg->v1[CG_FREEZER], id);
+    if (freezer >= 0) { /* a v1-frozen task takes no SIGKILL until thawed */
+        kill_tree(freezer, false);
+        if (fd_write_text(freezer, "freezer.state", "THAWED") < 0)
+            return;
+    }
+    AUTO_CLOSE int dir = open_dir(cg->v2, id);
+    if (dir >= 0)
+        kill_tree(dir, cg->has_kill);
+}
+
+static void remove_subdir(int dir, const char *name) {
+    unlinkat(dir, name,
+             AT_REMOVEDIR); /* what stays makes the parent's rmdir fail, which is reported */
+}
+
+static int remove_one(int parent, const char *id) {
+    if (parent < 0)
+        return 0;
+    AUTO_CLOSE int dir = open_dir(parent, id);
+    if (dir >= 0)
+        each_subdir(dir, remove_subdir);
+    if (unlinkat(parent, id, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return 0;
+    return errno == ENOTEMPTY ? -EBUSY : -errno;
+}
+
+int cgroup_remove(const struct cgroups *cg, const char *id) {
+    int worst = remove_one(cg->v2, id);
+    for (int i = 0; i < CG_V1_COUNT; i++) {
+        int r = remove_one(cg->v1[i], id);
+        if (r < 0)
+            worst = r;
+    }
+    return worst;
+}
+
+static void leaf_name(char *out, size_t cap, uint32_t leaf) {
+    snprintf(out, cap, "x-%u", leaf);
+}
+
+int cgroup_leaf_make(const struct cgroups *cg, const char *id, uint32_t leaf, uint32_t owner,
+                     int *ret_fd) {
+    char name[24];
+    leaf_name(name, sizeof name, leaf);
+    AUTO_CLOSE int dir = open_dir(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], id);
+    if (dir < 0)
+        return dir;
+    if (mkdirat(dir, name, 0755) < 0)
+        return -errno;
+    AUTO_CLOSE int fd = open_dir(dir, name);
+    if (fd < 0)
+        return fd;
+    if (cg->v2 < 0) {
+        int tasks = openat(fd, "tasks", O_WRONLY | O_CLOEXEC);
+        *ret_fd = tasks;
+        return tasks < 0 ? -errno : 0;
+    }
+    if (fchownat(fd, "cgroup.procs", owner, owner, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    if (cg->v2_has[CG_MEMORY]) { /* an out-of-memory kill takes the whole exec, and only it */
+        int r = fd_write_text(fd, "memory.oom.group", "1");
+        if (r < 0)
+            return r;
+    }
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+static bool is_populated(int dir) {
+    char text[256];
+    if (fd_read_text(dir, "cgroup.events", text, sizeof text) > 0)
+        return strstr(text, "populated 1") != NULL;
+    return fd_read_text(dir, "cgroup.procs", text, sizeof text) != 0;
+}
+
+int cgroup_leaf_kill(const struct cgroups *cg, const char *id, uint32_t leaf) {
+    char name[24];
+    leaf_name(name, sizeof name, leaf);
+    AUTO_CLOSE int dir = open_dir(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], id);
+    if (dir < 0)
+        return dir;
+    AUTO_CLOSE int fd = open_dir(dir, name);
+    if (fd < 0)
+        return fd;
+    for (int turn = 0; turn < 100 && is_populated(fd); turn++) {
+        kill_tree(fd, cg->has_kill);
+        if (cg->v2 < 0 && fd_write_text(fd, "freezer.state", "THAWED") < 0)
+            return -EIO;
+        struct timespec pause = {.tv_nsec = 1000000};
+        if (is_populated(fd))
+            nanosleep(&pause, NULL);
+    }
+    if (unlinkat(dir, name, AT_REMOVEDIR) < 0)
+        return errno == ENOTEMPTY ? -EBUSY : -errno;
+    return 0;
+}
+
+void cgroup_each(const struct cgroups *cg, void (*each)(const char *id, void *arg), void *arg) {
+    int dirs[CG_V1_COUNT + 1] = {cg->v2};
+    memcpy(dirs + 1, cg->v1, sizeof cg->v1);
+    for (size_t i = 0; i < COUNT_OF(dirs); i++) {
+        int copy = dirs[i] < 0 ? -1 : openat(dirs[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *list = copy < 0 ? NULL : fdopendir(copy);
+        if (list == NULL)
+            continue;
+        for (struct dirent *e = readdir(list); e != NULL; e = readdir(list))
+            if (e->d_type == DT_DIR && e->d_name[0] != '.')
+                each(e->d_name, arg);
+        closedir(list);
+    }
+}

@@ -1,0 +1,115 @@
+#include "spawn/layer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "base/fd.h"
+#include "spawn/disk.h"
+#include "spawn/sys.h"
+#include "spawn/userns.h"
+
+#define MEMORY_LAYER_BYTES (UINT64_C(256) << 20)
+#define MEMORY_LAYER_INODES 65536
+
+/* The host keeps a reserve: a sandbox that begins on a nearly full disk would only push it over. */
+static int check_reserve(const struct spawn *s) {
+    struct statvfs v;
+    if (fstatvfs(s->state, &v) < 0)
+        return -errno;
+    return (uint64_t)v.f_bavail * v.f_frsize < s->reserve_bytes ? -ENOSPC : 0;
+}
+
+static int memory_layer(const struct spawn_create *req) {
+    char size[32], inodes[32];
+    const struct spawn_limits *l = &req->limits;
+    snprintf(size, sizeof size, "%" PRIu64, l->disk_bytes ? l->disk_bytes : MEMORY_LAYER_BYTES);
+    snprintf(inodes, sizeof inodes, "%" PRIu64,
+             l->disk_inodes ? l->disk_inodes : (uint64_t)MEMORY_LAYER_INODES);
+    AUTO_CLOSE int fs = sys_fsopen("tmpfs");
+    int r = fs;
+    if (r >= 0)
+        r = sys_fsconfig(fs, FSCONFIG_SET_STRING, "size", size, 0);
+    if (r >= 0)
+        r = sys_fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", inodes, 0);
+    if (r >= 0)
+        r = sys_fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0700", 0);
+    if (r >= 0)
+        r = sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
+    return r < 0 ? r : sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+}
+
+static int disk_layer(struct spawn *s, const struct spawn_create *req) {
+    /* Passable: as a lower of another range its owner is nobody there. The parent is closed to
+     * others. */
+    AUTO_CLOSE int dir = fd_make_dir(s->layers, req->id, 0711);
+    if (dir < 0)
+        return dir;
+    bool has_image = faccessat(dir, DISK_IMAGE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    if (req->limits.disk_bytes != 0 || has_image)
+        return disk_mount(s, dir, req->limits.disk_bytes, req->limits.disk_inodes);
+    return sys_clone_tree(dir, "");
+}
+
+int layer_open(struct spawn *s, const struct spawn_create *req, uint32_t *ret_step) {
+    *ret_step = STEP_LAYER;
+    if (req->layer == SPAWN_LAYER_MEMORY)
+        return memory_layer(req);
+    *ret_step = STEP_DISK_RESERVE;
+    int r = check_reserve(s);
+    if (r < 0)
+        return r;
+    *ret_step = STEP_LAYER;
+    return disk_layer(s, req);
+}
+
+int layer_open_kept(struct spawn *s, const char *id, uint32_t *ret_base) {
+    AUTO_CLOSE int dir = fd_open_beneath(s->layers, id, O_RDONLY | O_DIRECTORY, 0);
+    if (dir < 0)
+        return dir;
+    bool has_image = faccessat(dir, DISK_IMAGE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    AUTO_CLOSE int mount = has_image ? disk_mount(s, dir, 0, 0) : sys_clone_tree(dir, "");
+    if (mount < 0)
+        return mount;
+    struct stat st;
+    if (fstatat(mount, "upper", &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    if (st.st_uid < userns_base(0) || st.st_uid % SPAWN_UID_SPAN != 0)
+        return -EPERM;
+    *ret_base = st.st_uid;
+    return TAKE_FD(mount);
+}
+
+/* The directory belongs to root inside from its first moment on; one of another range is
+ * refused. */
+static int owned_dir(int layer, const char *name, uint32_t owner) {
+    bool fresh = mkdirat(layer, name, 0755) == 0;
+    if (!fresh && errno != EEXIST)
+        return -errno;
+    AUTO_CLOSE int dir = fd_open_beneath(layer, name, O_RDONLY | O_DIRECTORY, 0);
+    struct stat st;
+    if (dir < 0)
+        return dir;
+    if (fresh && fchown(dir, owner, owner) < 0)
+        return -errno;
+    if (fstat(dir, &st) < 0)
+        return -errno;
+    return st.st_uid == owner ? TAKE_FD(dir) : -EPERM;
+}
+
+int layer_pair(int layer, const char *upper, const char *work, uint32_t base, int *ret_upper,
+               int *ret_work) {
+    AUTO_CLOSE int up = owned_dir(layer, upper, base);
+    if (up < 0)
+        return up;
+    AUTO_CLOSE int wk = owned_dir(layer, work, base);
+    if (wk < 0)
+        return wk;
+    *ret_upper = TAKE_FD(up);
+    *ret_work = TAKE_FD(wk);
+    return 0;
+}

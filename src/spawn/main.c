@@ -1,0 +1,196 @@
+/* berm-spawn: the only privileged program. It reads no file of configuration, speaks to no
+ * network and parses nothing but fixed structs from the one socket it was given. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+
+#include "base/str.h"
+#include "spawn/layer.h"
+#include "spawn/place.h"
+#include "spawn/serve.h"
+#include "spawn/spawn.h"
+
+#define DYING_POLL_MS 1
+#define RESERVE_DEFAULT_BYTES (UINT64_C(1) << 30)
+
+static const char usage[] =
+    "usage: berm-spawn --state DIR --guest FILE [--socket-fd N] [--mount-root DIR]...\n"
+    "                  [--net-ahead N] [--reserve BYTES] [--without FEATURE]...\n"
+    "  --state DIR       layers, generated roots and disk templates (or --state-fd N)\n"
+    "  --guest FILE      the program that becomes PID 1 of every sandbox\n"
+    "  --socket-fd N     a SEQPACKET socket, connected or listening; else socket activation\n"
+    "  --mount-root DIR  directories passed for mounting must lie beneath one of these\n"
+    "  --net-ahead N     network namespaces kept ready (default 8, at most 64)\n"
+    "  --reserve BYTES   free space of the state file system below which none begins (1 GiB)\n"
+    "  --without NAME    pretend the kernel lacks overlay-fd, cgroup-v2, landlock-scope\n"
+    "                    or limit-disk\n";
+
+struct settings {
+    struct spawn_options o;
+    int socket;
+    int allowed[SPAWN_ROOTS_MAX];
+};
+
+static int number(const char *text, uint64_t max, uint64_t *ret) {
+    return str_to_u64(str_of(text), 0, max, ret);
+}
+
+static int feature(const char *name, uint32_t *bits) {
+    static const struct {
+        const char *name;
+        uint32_t bit;
+    } rows[] = {{"overlay-fd", SPAWN_HAS_OVERLAY_FD},
+                {"cgroup-v2", SPAWN_HAS_CGROUP_V2},
+                {"landlock-scope", SPAWN_HAS_LANDLOCK_SCOPE},
+                {"limit-disk", SPAWN_HAS_LIMIT_DISK}};
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        if (strcmp(rows[i].name, name) == 0) {
+            *bits |= rows[i].bit;
+            return 0;
+        }
+    return -EINVAL;
+}
+
+static int open_dir(const char *path) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+static int apply_option(struct settings *x, int option) {
+    uint64_t value = 0;
+    switch (option) {
+    case 's':
+        return x->o.state_fd = open_dir(optarg);
+    case 'S':
+        if (number(optarg, 1 << 20, &value) < 0)
+            return -EINVAL;
+        x->o.state_fd = (int)value;
+        return fcntl(x->o.state_fd, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
+    case 'g':
+        x->o.guest_fd = open(optarg, O_RDONLY | O_CLOEXEC);
+        return x->o.guest_fd < 0 ? -errno : 0;
+    case 'f':
+        if (number(optarg, 1 << 20, &value) < 0)
+            return -EINVAL;
+        x->socket = (int)value;
+        return 0;
+    case 'm':
+        if (x->o.n_allowed == SPAWN_ROOTS_MAX)
+            return -E2BIG;
+        return x->allowed[x->o.n_allowed++] = open_dir(optarg);
+    case 'n':
+        if (number(optarg, NET_POOL_MAX, &value) < 0)
+            return -EINVAL;
+        x->o.net_ahead = (unsigned)value;
+        return 0;
+    case 'r':
+        return number(optarg, UINT64_MAX, &x->o.reserve_bytes);
+    case 'w':
+        return feature(optarg, &x->o.without);
+    default:
+        return -EINVAL;
+    }
+}
+
+static int read_options(int argc, char **argv, struct settings *x) {
+    static const struct option options[] = {{"state", required_argument, NULL, 's'},
+                                            {"state-fd", required_argument, NULL, 'S'},
+                                            {"guest", required_argument, NULL, 'g'},
+                                            {"socket-fd", required_argument, NULL, 'f'},
+                                            {"mount-root", required_argument, NULL, 'm'},
+                                            {"net-ahead", required_argument, NULL, 'n'},
+                                            {"reserve", required_argument, NULL, 'r'},
+                                            {"without", required_argument, NULL, 'w'},
+                                            {NULL, 0, NULL, 0}};
+    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        int r = apply_option(x, option);
+        if (r < 0) {
+            fprintf(stderr, "berm-spawn: %s: %s\n", argv[optind - 1], strerror(-r));
+            return r;
+        }
+    }
+    const char *count = getenv("LISTEN_FDS");
+    if (x->socket < 0 && count != NULL && strcmp(count, "1") == 0)
+        x->socket = 3;
+    if (optind < argc || x->o.state_fd < 0 || x->o.guest_fd < 0 || x->socket < 0) {
+        fputs(usage, stderr);
+        return -EINVAL;
+    }
+    return fcntl(x->socket, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
+}
+
+static bool is_listening(int sock) {
+    int listens = 0;
+    socklen_t n = sizeof listens;
+    return getsockopt(sock, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n) == 0 && listens;
+}
+
+/* One asker at a time. With a listening socket the next one may come when it has left; with a
+ * connected one its end is ours. The sandboxes live on in both cases. */
+static int loop(struct serve *v, int sock, int signals) {
+    bool listening = is_listening(sock);
+    v->sock = listening ? -1 : sock;
+    for (;;) {
+        struct pollfd fds[] = {{.fd = v->sock >= 0 ? v->sock : sock, .events = POLLIN},
+                               {.fd = signals, .events = POLLIN}};
+        int timeout = list_is_empty(&v->s->dying) ? -1 : DYING_POLL_MS;
+        if (poll(fds, COUNT_OF(fds), timeout) < 0 && errno != EINTR)
+            return -errno;
+        if (fds[1].revents & POLLIN) {
+            struct signalfd_siginfo info;
+            if (read(signals, &info, sizeof info) < 0 && errno != EAGAIN)
+                return -errno;
+            place_reap(v->s); /* looks at every child, so only when one has ended */
+        }
+        if (fds[0].revents != 0 && v->sock < 0) {
+            v->sock = accept4(sock, NULL, NULL, SOCK_CLOEXEC);
+        } else if (fds[0].revents != 0 && serve_one(v) < 0) {
+            serve_reset(v);
+            if (!listening)
+                return 0;
+            close(v->sock);
+            v->sock = -1;
+        }
+        serve_dying(v);
+    }
+}
+
+int main(int argc, char **argv) {
+    struct settings x = {.o = {.state_fd = -1,
+                               .guest_fd = -1,
+                               .net_ahead = 8,
+                               .reserve_bytes = RESERVE_DEFAULT_BYTES},
+                         .socket = -1};
+    x.o.allowed_fds = x.allowed;
+    if (read_options(argc, argv, &x) < 0)
+        return 2;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    prctl(PR_SET_DUMPABLE, 0);
+    struct spawn *s = malloc(sizeof *s);
+    struct serve *v = malloc(sizeof *v);
+    const char *what = "memory";
+    int r = s == NULL || v == NULL ? -ENOMEM : spawn_start(s, &x.o, &what);
+    if (r == 0) {
+        what = "deletion in the background";
+        r = layer_start_trash(s);
+    }
+    if (r < 0) {
+        fprintf(stderr, "berm-spawn: cannot start: %s: %s\n", what, strerror(-r));
+        return 1;
+    }
+    int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    serve_init(v, s);
+    r = signals < 0 ? -errno : loop(v, x.socket, signals);
+    return r < 0 ? 1 : 0;
+}

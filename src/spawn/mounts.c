@@ -1,0 +1,362 @@
+#include "spawn/mounts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "spawn/layer.h"
+#include "spawn/sys.h"
+#include "spawn/userns.h"
+
+#define PARENTS_MAX 256
+
+/* One root in the making. */
+struct build {
+    struct spawn *s;
+    const struct spawn_create *req;
+    const struct mounts_input *in;
+    struct enter *e;
+    struct mounts *m;
+    int userns;
+    uint32_t base;
+    int layer;
+    int base_lowers[2]; /* what the root stands on: generated root, or image and mount points */
+    unsigned n_base;
+    int kept[SPAWN_LAYERS_MAX];
+    uint32_t kept_base[SPAWN_LAYERS_MAX];
+    int trees[SPAWN_TREES_MAX];
+    int binds[SPAWN_MOUNTS_MAX];
+};
+
+/* Remembers a descriptor so that it is closed at the end; passes errors through. */
+static int keep(struct mounts *m, int fd) {
+    if (fd < 0)
+        return fd;
+    if (m->n_fds == MOUNTS_FDS_MAX) {
+        close(fd);
+        return -EMFILE;
+    }
+    return m->fds[m->n_fds++] = fd;
+}
+
+void mounts_done(struct mounts *m) {
+    fd_close_all(m->fds, m->n_fds);
+    m->n_fds = 0;
+}
+
+bool mounts_allowed(const struct spawn *s, int dir) {
+    AUTO_CLOSE int at = openat(dir, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct stat here = {0}, last = {0};
+    for (int depth = 0; depth < PARENTS_MAX && at >= 0 && fstat(at, &here) == 0; depth++) {
+        for (unsigned i = 0; i < s->n_allowed; i++) {
+            struct stat root;
+            if (fstat(s->allowed[i], &root) == 0 && root.st_dev == here.st_dev &&
+                root.st_ino == here.st_ino)
+                return true;
+        }
+        if (here.st_dev == last.st_dev && here.st_ino == last.st_ino)
+            return false; /* the top */
+        last = here;
+        int up = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        close(at);
+        at = up;
+    }
+    return false;
+}
+
+static int map_mount(int mount, int userns, bool writable) {
+    struct mount_attr attr = {
+        .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (writable ? 0 : MOUNT_ATTR_RDONLY) |
+                    (userns >= 0 ? MOUNT_ATTR_IDMAP : 0),
+        .userns_fd = userns >= 0 ? (uint64_t)userns : 0,
+        .propagation = MS_PRIVATE,
+    };
+    return sys_mount_setattr(mount, "", &attr);
+}
+
+static bool wants_tree(const struct build *b, const struct spawn_tree *t) {
+    return !t->packages || b->req->profile == SPAWN_PROFILE_ROOT;
+}
+
+/* Everything that has to be done among the host's mounts: open and clone, nothing else. */
+static int clone_from_host(struct build *b, uint32_t *ret_step) {
+    b->layer = keep(b->m, layer_open(b->s, b->req, ret_step));
+    if (b->layer < 0)
+        return b->layer;
+    for (unsigned i = 0; i < b->req->n_layers; i++) {
+        b->kept[i] = keep(b->m, layer_open_kept(b->s, b->req->layers[i], &b->kept_base[i]));
+        if (b->kept[i] < 0)
+            return b->kept[i];
+    }
+    *ret_step = STEP_TREE;
+    if (b->req->root == SPAWN_ROOT_IMAGE) {
+        if (!mounts_allowed(b->s, b->in->image))
+            return -EACCES;
+        b->base_lowers[b->n_base++] = keep(b->m, sys_clone_tree(b->in->image, ""));
+        b->base_lowers[b->n_base++] = keep(b->m, sys_clone_tree(b->s->points, ""));
+    } else {
+        b->base_lowers[b->n_base++] = keep(b->m, sys_clone_tree(b->s->host_root, ""));
+        for (unsigned i = 0; i < b->s->n_trees; i++)
+            if (wants_tree(b, &b->s->trees[i])) {
+                b->trees[i] = keep(b->m, sys_clone_tree(b->s->trees[i].fd, ""));
+                if (b->trees[i] < 0)
+                    return b->trees[i];
+            }
+    }
+    for (unsigned i = 0; i < b->n_base; i++)
+        if (b->base_lowers[i] < 0)
+            return b->base_lowers[i];
+    *ret_step = STEP_BIND;
+    for (unsigned i = 0; i < b->req->n_mounts; i++) {
+        if (!mounts_allowed(b->s, b->in->binds[i]))
+            return -EACCES;
+        b->binds[i] = keep(b->m, sys_clone_tree(b->in->binds[i], ""));
+        if (b->binds[i] < 0)
+            return b->binds[i];
+    }
+    return 0;
+}
+
+/* Lowers are ours to map: ids on disk from 0 show as the sandbox's range. Kept layers were
+ * written with a range of their own. */
+static int map_lowers(struct build *b) {
+    int r = 0;
+    for (unsigned i = 0; r == 0 && i < b->n_base; i++)
+        r = map_mount(b->base_lowers[i], b->userns, false);
+    for (unsigned i = 0; r == 0 && i < b->req->n_layers; i++) {
+        int map = -1;
+        if (b->kept_base[i] != b->base) {
+            map = keep(b->m, userns_for_mount(b->s->proc, b->kept_base[i], b->kept_base[i], b->base,
+                                              SPAWN_UID_SPAN));
+            if (map < 0)
+                return map;
+        }
+        r = map_mount(b->kept[i], map, false);
+    }
+    return r;
+}
+
+/* One lower of an overlay. Layers inside kept ones have a path too, for kernels that want paths. */
+struct lower {
+    int fd;
+    char path[80];
+};
+
+/* Adds the parts of kept layers that lie over this lower: their `name` directories, if they have
+ * any. */
+static int kept_lowers(struct build *b, const char *name, struct lower *lowers, unsigned *n) {
+    for (unsigned i = 0; i < b->req->n_layers; i++) {
+        int dir = keep(b->m, fd_open_beneath(b->kept[i], name, O_PATH | O_DIRECTORY, 0));
+        if (dir == -ENOENT)
+            continue;
+        if (dir < 0)
+            return dir;
+        struct lower *l = &lowers[(*n)++];
+        l->fd = dir;
+        snprintf(l->path, sizeof l->path, "/layer/%u/%s", i + 1, name);
+    }
+    return 0;
+}
+
+/* Kernels before 6.13 take layers by path only: they are attached for the time of the building
+ * in our own namespace, of which the child's copy was taken before. /layer/0 is the writable
+ * layer, 1 to 8 the kept ones, and those after them serve the lowers of one overlay at a time. */
+#define FIRST_LOWER (SPAWN_LAYERS_MAX + 1)
+
+static int attach_layers(struct build *b) {
+    int r = sys_attach(b->layer, AT_FDCWD, "/layer/0");
+    for (unsigned i = 0; r == 0 && i < b->req->n_layers; i++) {
+        char path[24];
+        snprintf(path, sizeof path, "/layer/%u", i + 1);
+        r = sys_attach(b->kept[i], AT_FDCWD, path);
+    }
+    return r;
+}
+
+static void detach_layers(unsigned first) {
+    for (unsigned i = first; i < SPAWN_LAYERS_MAX + 4; i++) {
+        char path[24];
+        snprintf(path, sizeof path, "/layer/%u", i);
+        sys2(SYS_umount2, (long)path, 2 /* MNT_DETACH */);
+    }
+}
+
+static int set_layers_by_path(int fs, const char *upper, const char *work,
+                              const struct lower *lowers, unsigned n) {
+    char all[(SPAWN_LAYERS_MAX + 2) * 80] = "";
+    char path[80];
+    int r = 0;
+    unsigned next = FIRST_LOWER;
+    for (unsigned i = 0; r == 0 && i < n; i++) {
+        snprintf(path, sizeof path, "%s", lowers[i].path);
+        if (path[0] == '\0') {
+            snprintf(path, sizeof path, "/layer/%u", next++);
+            r = sys_attach(lowers[i].fd, AT_FDCWD, path);
+        }
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ":" : "", path);
+    }
+    if (r == 0)
+        r = sys_fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", all, 0);
+    snprintf(path, sizeof path, "/layer/0/%s", upper);
+    if (r == 0)
+        r = sys_fsconfig(fs, FSCONFIG_SET_STRING, "upperdir", path, 0);
+    snprintf(path, sizeof path, "/layer/0/%s", work);
+    return r < 0 ? r : sys_fsconfig(fs, FSCONFIG_SET_STRING, "workdir", path, 0);
+}
+
+static int set_layers_by_fd(int fs, int upper, int work, const struct lower *lowers, unsigned n) {
+    int r = 0;
+    for (unsigned i = 0; r == 0 && i < n; i++)
+        r = sys_fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, lowers[i].fd);
+    if (r == 0)
+        r = sys_fsconfig(fs, FSCONFIG_SET_FD, "upperdir", NULL, upper);
+    return r < 0 ? r : sys_fsconfig(fs, FSCONFIG_SET_FD, "workdir", NULL, work);
+}
+
+/* The kernel must follow nothing that the layer's owner may have written into it. */
+static int finish_overlay(int fs) {
+    static const char *const options[][2] = {{"source", "berm"},
+                                             {"redirect_dir", "nofollow"},
+                                             {"metacopy", "off"},
+                                             {"index", "off"},
+                                             {"xino", "off"}};
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < COUNT_OF(options); i++)
+        r = sys_fsconfig(fs, FSCONFIG_SET_STRING, options[i][0], options[i][1], 0);
+    if (r == 0)
+        r = sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
+    return r < 0 ? r : sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+}
+
+static int make_overlay(struct build *b, const char *upper_name, const char *work_name,
+                        const struct lower *lowers, unsigned n) {
+    int upper = -1, work = -1;
+    int r = layer_pair(b->layer, upper_name, work_name, b->base, &upper, &work);
+    AUTO_CLOSE int upper_fd = upper;
+    AUTO_CLOSE int work_fd = work;
+    AUTO_CLOSE int fs = r < 0 ? r : sys_fsopen("overlay");
+    if (fs < 0)
+        return fs;
+    if (b->s->features & SPAWN_HAS_OVERLAY_FD) {
+        r = set_layers_by_fd(fs, upper_fd, work_fd, lowers, n);
+        return r < 0 ? r : keep(b->m, finish_overlay(fs));
+    }
+    r = set_layers_by_path(fs, upper_name, work_name, lowers, n);
+    r = r < 0 ? r : keep(b->m, finish_overlay(fs));
+    detach_layers(FIRST_LOWER);
+    return r;
+}
+
+static void add_mount(struct build *b, int fd, const char *target, bool make) {
+    b->e->mounts[b->e->n_mounts++] = (struct enter_mount){.fd = fd, .target = target, .make = make};
+}
+
+static int build_root(struct build *b) {
+    struct lower lowers[SPAWN_LAYERS_MAX + 2] = {0};
+    unsigned n = 0;
+    int r = kept_lowers(b, "upper", lowers, &n);
+    for (unsigned i = 0; i < b->n_base; i++)
+        lowers[n++].fd = b->base_lowers[i];
+    if (r == 0)
+        r = make_overlay(b, "upper", "work", lowers, n);
+    if (r < 0)
+        return r;
+    b->e->root = r;
+    return 0;
+}
+
+/* A tree is an overlay where it may be written, or was in the past; else a plain read-only
+ * mount. */
+static int build_tree(struct build *b, unsigned index) {
+    const struct spawn_tree *t = &b->s->trees[index];
+    char upper[48], work[48];
+    snprintf(upper, sizeof upper, "t-%s-upper", t->target);
+    snprintf(work, sizeof work, "t-%s-work", t->target);
+    for (char *p = upper; *p; p++)
+        *p = *p == '/' ? '_' : *p;
+    for (char *p = work; *p; p++)
+        *p = *p == '/' ? '_' : *p;
+    int r = map_mount(b->trees[index], b->userns, false);
+    struct lower lowers[SPAWN_LAYERS_MAX + 1] = {0};
+    unsigned n = 0;
+    if (r == 0)
+        r = kept_lowers(b, upper, lowers, &n);
+    if (r < 0)
+        return r;
+    bool written = n > 0 || faccessat(b->layer, upper, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    if (b->req->profile != SPAWN_PROFILE_ROOT && !written) {
+        add_mount(b, b->trees[index], t->target, false);
+        return 0;
+    }
+    lowers[n++].fd = b->trees[index];
+    r = make_overlay(b, upper, work, lowers, n);
+    if (r >= 0)
+        add_mount(b, r, t->target, false);
+    return MIN(r, 0);
+}
+
+/* The directory's owner outside is the sandbox's user inside; nobody else's files change hands. */
+static int build_bind(struct build *b, unsigned index) {
+    const struct spawn_mount *mount = &b->req->mounts[index];
+    bool writable = (mount->flags & SPAWN_MOUNT_WRITABLE) != 0;
+    struct stat st;
+    if (fstat(b->binds[index], &st) < 0)
+        return -errno;
+    uint32_t inner = b->req->profile == SPAWN_PROFILE_ROOT ? 0 : SPAWN_USER_UID;
+    AUTO_CLOSE int map = userns_for_mount(b->s->proc, st.st_uid, st.st_gid, b->base + inner, 1);
+    if (map < 0)
+        return map;
+    int r = map_mount(b->binds[index], map, writable);
+    if (r == -EINVAL &&
+        !writable) /* the file system cannot map ids: what all may read can be read */
+        r = map_mount(b->binds[index], -1, false);
+    if (r == 0)
+        add_mount(b, b->binds[index], mount->target + 1, true);
+    return r;
+}
+
+static int build_all(struct build *b, uint32_t *ret_step) {
+    *ret_step = STEP_OVERLAY;
+    int r = build_root(b);
+    *ret_step = r == 0 ? STEP_TREE : *ret_step;
+    for (unsigned i = 0; r == 0 && b->req->root == SPAWN_ROOT_HOST && i < b->s->n_trees; i++)
+        if (wants_tree(b, &b->s->trees[i]))
+            r = build_tree(b, i);
+    *ret_step = r == 0 ? STEP_BIND : *ret_step;
+    for (unsigned i = 0; r == 0 && i < b->req->n_mounts; i++)
+        r = build_bind(b, i);
+    return r;
+}
+
+int mounts_build(struct spawn *s, const struct spawn_create *req, const struct mounts_input *in,
+                 int userns, struct enter *e, struct mounts *m, uint32_t *ret_step) {
+    struct build b = {.s = s,
+                      .req = req,
+                      .in = in,
+                      .e = e,
+                      .m = m,
+                      .userns = userns,
+                      .base = userns_base(req->slot)};
+    *ret_step = STEP_TREE;
+    int r = spawn_enter_host(s);
+    if (r < 0)
+        return r;
+    r = clone_from_host(&b, ret_step);
+    int back = spawn_leave_host(s);
+    if (r < 0 || back < 0)
+        return r < 0 ? r : back;
+    *ret_step = STEP_IDMAP;
+    r = map_lowers(&b);
+    if (r < 0)
+        return r;
+    bool by_path = !(s->features & SPAWN_HAS_OVERLAY_FD);
+    if (by_path)
+        r = attach_layers(&b);
+    r = r < 0 ? r : build_all(&b, ret_step);
+    if (by_path)
+        detach_layers(0);
+    return r;
+}

@@ -1,0 +1,25 @@
+/* mounts — the parent's half of a root: clones, id mappings, overlays, all detached.
+ *
+ * Built with the rights of the initial user namespace while the child prepares itself, then
+ * handed over as descriptors. */
+#pragma once
+
+#include "base/macros.h"
+#include "spawn/enter.h"
+#include "spawn/spawn.h"
+
+/* The descriptors of a CREATE, by meaning. */
+struct mounts_input {
+    int image;
+    const int *binds;
+};
+
+/* Fills e->root and e->mounts. `userns` is the child's. -errno with *ret_step. */
+MUST_USE int mounts_build(struct spawn *s, const struct spawn_create *req,
+                          const struct mounts_input *in, int userns, struct enter *e,
+                          struct mounts *m, uint32_t *ret_step);
+void mounts_done(struct mounts *m);
+
+/* Whether `dir` lies beneath one of the directories berm-spawn was started with. The caller
+ * stands in the host's mount namespace. */
+bool mounts_allowed(const struct spawn *s, int dir);

@@ -1,0 +1,252 @@
+#include "spawn/place.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "base/fd.h"
+#include "spawn/caps.h"
+#include "spawn/check.h"
+#include "spawn/enter.h"
+#include "spawn/layer.h"
+#include "spawn/mounts.h"
+#include "spawn/userns.h"
+
+#define DESTROY_MAX_MS 10000
+
+/* argv and env of PID 1 as exec wants them, pointing into the request. */
+struct strings {
+    const char *argv[SPAWN_STRINGS_MAX + 1];
+    const char *env[SPAWN_STRINGS_MAX + 1];
+};
+
+static void split_text(const struct spawn_create *req, struct strings *out) {
+    const char *at = req->text;
+    for (uint32_t i = 0; i < req->n_argv; i++, at += strlen(at) + 1)
+        out->argv[i] = at;
+    out->argv[req->n_argv] = NULL;
+    for (uint32_t i = 0; i < req->n_env; i++, at += strlen(at) + 1)
+        out->env[i] = at;
+    out->env[req->n_env] = NULL;
+}
+
+static bool is_taken(const struct spawn *s, const char *id, uint32_t slot) {
+    LIST_FOR_EACH(it, &s->places) {
+        const struct place *p = container_of(it, struct place, node);
+        if (p->slot == slot || strcmp(p->id, id) == 0)
+            return true;
+    }
+    LIST_FOR_EACH(it, &s->dying) {
+        const struct place *p = container_of(it, struct place, node);
+        if (p->pid > 0 && (p->slot == slot || strcmp(p->id, id) == 0))
+            return true;
+    }
+    return false;
+}
+
+static int map_ids(struct spawn *s, pid_t pid, uint32_t slot) {
+    char line[48];
+    snprintf(line, sizeof line, "0 %u %u\n", userns_base(slot), SPAWN_UID_SPAN);
+    return userns_map(s->proc, pid, line, line);
+}
+
+/* The part that runs beside the child: it maps ids and builds mounts while the child prepares. */
+static int serve_child(struct spawn *s, const struct spawn_create *req, const struct check_fds *fds,
+                       struct enter *e, struct mounts *m, pid_t pid, uint32_t *ret_step) {
+    *ret_step = STEP_IDMAP;
+    int r = map_ids(s, pid, req->slot);
+    AUTO_CLOSE int userns = r < 0 ? r : userns_open(s->proc, pid);
+    if (userns < 0)
+        return userns;
+    enter_release(e, ENTER_MAPPED);
+    struct mounts_input in = {.image = fds->image, .binds = fds->binds};
+    r = mounts_build(s, req, &in, userns, e, m, ret_step);
+    if (r < 0)
+        return r;
+    enter_release(e, ENTER_MOUNTS);
+    r = enter_wait(e);
+    *ret_step = e->step;
+    return r;
+}
+
+static void wait_gone(pid_t pid) {
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+static int start(struct spawn *s, const struct spawn_create *req, const struct check_fds *fds,
+                 struct enter *e, int *ret_pidfd, uint32_t *ret_step) {
+    *ret_step = STEP_CGROUP;
+    int r = cgroup_make(&s->cg, req->id, &req->limits, userns_base(req->slot), &e->seat);
+    if (r < 0)
+        return r;
+    *ret_step = STEP_NETNS;
+    r = net_enter_fresh(&s->net);
+    AUTO_CLOSE int pidfd = -1;
+    if (r == 0) {
+        *ret_step = STEP_CLONE;
+        r = enter_clone(e, s->stack, SPAWN_STACK_BYTES, &pidfd);
+    }
+    pid_t pid = r;
+    if (r > 0) {
+        r = serve_child(s, req, fds, e, &s->spent, pid, ret_step);
+        if (r < 0) { /* the child uses our memory until it is gone */
+            enter_release(e, ENTER_ABORT);
+            if (enter_wait(e) < 0)
+                kill(pid, SIGKILL);
+            wait_gone(pid);
+        }
+    }
+    cgroup_seat_close(&e->seat);
+    fd_close_all(&e->sys, 1); /* the child made these while it shared our descriptors */
+    fd_close_all(&e->sysctl, 1);
+    if (r < 0) {
+        if (cgroup_remove(&s->cg, req->id) < 0)
+            return r; /* SWEEP finds it */
+        return r;
+    }
+    *ret_pidfd = TAKE_FD(pidfd);
+    return pid;
+}
+
+static int create(struct spawn *s, const struct spawn_create *req, const int *fds, size_t n_fds,
+                  struct spawn_reply *reply, int *ret_pidfd) {
+    reply->step = STEP_REQUEST;
+    int r = check_create(req, fds, n_fds, s->features, &reply->missing);
+    if (r == -ENOTSUP)
+        reply->step = STEP_FEATURE;
+    if (r < 0)
+        return r;
+    reply->step = STEP_EXISTS;
+    if (is_taken(s, req->id, req->slot))
+        return -EEXIST;
+    struct place *p = calloc(1, sizeof *p);
+    AUTO_FREE struct strings *text = malloc(sizeof *text);
+    if (p == NULL || text == NULL) {
+        free(p);
+        return -ENOMEM;
+    }
+    split_text(req, text);
+    struct check_fds parts = check_split_fds(req, fds);
+    struct enter e = {
+        .seat.v2_leaf = -1,
+        .sys = -1,
+        .sysctl = -1,
+        .proc = s->proc,
+        .masks = s->masks,
+        .guest = s->guest,
+        .control = parts.control,
+        .stdio = {parts.stdio[0], parts.stdio[1], parts.stdio[2]},
+        .flags = req->flags,
+        .caps = caps_for_profile(req->profile),
+        .last_cap = s->last_cap,
+        .landlock = (s->features & SPAWN_HAS_LANDLOCK_SCOPE) != 0,
+        .file_bytes = req->limits.file_bytes,
+        .hostname = req->hostname[0] ? req->hostname : req->id,
+        .argv = text->argv,
+        .env = text->env,
+    };
+    r = start(s, req, &parts, &e, ret_pidfd, &reply->step);
+    if (r < 0) {
+        free(p);
+        return r;
+    }
+    *p = (struct place){.slot = req->slot, .pid = r, .wait_status = -1};
+    memcpy(p->id, req->id, sizeof p->id);
+    list_push_back(&s->places, &p->node);
+    reply->pid = r;
+    return 0;
+}
+
+void place_create(struct spawn *s, const struct spawn_create *req, const int *fds, size_t n_fds,
+                  struct spawn_reply *reply, int *ret_pidfd) {
+    mounts_done(&s->spent);
+    int r = create(s, req, fds, n_fds, reply, ret_pidfd);
+    reply->error = -MIN(r, 0);
+    if (r >= 0)
+        reply->step = STEP_NONE;
+}
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req) {
+    struct place *p = NULL;
+    LIST_FOR_EACH(it, &s->places) {
+        struct place *here = container_of(it, struct place, node);
+        if (strcmp(here->id, req->id) == 0)
+            p = here;
+    }
+    if (p != NULL) {
+        list_remove(&p->node);
+    } else {
+        p = calloc(1, sizeof *p);
+        if (p == NULL)
+            return NULL;
+        p->pid = p->wait_status = -1;
+        memcpy(p->id, req->id, sizeof p->id);
+    }
+    p->seq = req->head.seq;
+    p->flags = req->flags;
+    p->since_ms = now_ms();
+    list_push_back(&s->dying, &p->node);
+    cgroup_kill(&s->cg, p->id);
+    if (p->pid > 0 && p->wait_status == -1)
+        kill(p->pid, SIGKILL); /* ours and not reaped, so the number cannot be another's */
+    return p;
+}
+
+bool place_finish(struct spawn *s, struct place *p, int *ret_error, uint32_t *ret_step) {
+    *ret_error = 0;
+    *ret_step = STEP_NONE;
+    bool waited = p->pid <= 0 || p->wait_status != -1;
+    int r = waited ? cgroup_remove(&s->cg, p->id) : -EBUSY;
+    if (r == -EBUSY && now_ms() - p->since_ms < DESTROY_MAX_MS) {
+        cgroup_kill(&s->cg, p->id); /* something may have been on its way in */
+        return false;
+    }
+    if (r < 0) {
+        *ret_error = r == -EBUSY ? ETIMEDOUT : -r;
+        *ret_step = STEP_KILL;
+    } else if (p->flags & SPAWN_DESTROY_FILES) {
+        r = layer_remove(s, p->id);
+        if (r == 0)
+            layer_empty_trash(s);
+        if (r < 0 && r != -ENOENT) {
+            *ret_error = -r;
+            *ret_step = STEP_REMOVE;
+        }
+    }
+    list_remove(&p->node);
+    return true;
+}
+
+void place_free(struct place *p) {
+    free(p);
+}
+
+static void note_exit(struct list *places, pid_t pid, int status) {
+    LIST_FOR_EACH(it, places) {
+        struct place *p = container_of(it, struct place, node);
+        if (p->pid == pid)
+            p->wait_status = status;
+    }
+}
+
+void place_reap(struct spawn *s) {
+    for (;;) {
+        int status;
+        pid_t pid = waitpid(-1, &status, WNOHANG);
+        if (pid <= 0)
+            return;
+        note_exit(&s->places, pid, status);
+        note_exit(&s->dying, pid, status);
+    }
+}

@@ -1,0 +1,40 @@
+/* place — one sandbox as berm-spawn knows it: made, found by id, destroyed.
+ *
+ * Owner:   struct spawn (places while alive, dying while a DESTROY waits). Restart: nothing here
+ * is needed to destroy, freeze or measure: those go by id through the cgroups. A
+ *          new berm-spawn only lacks the wait status, since the sandboxes are not its children. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/list.h"
+#include "base/macros.h"
+#include "spawn/spawn.h"
+
+struct place {
+    struct list node;
+    char id[SPAWN_ID_MAX];
+    uint32_t slot;
+    pid_t pid;        /* -1: another berm-spawn's child */
+    int wait_status;  /* -1 until reaped */
+    uint32_t seq;     /* of the DESTROY that waits */
+    uint32_t flags;   /* of that DESTROY */
+    bool is_swept;    /* nobody waits for an answer */
+    int64_t since_ms; /* when the DESTROY came */
+};
+
+/* Checks, builds, waits until PID 1's program runs. On success *ret_pidfd is the caller's. On
+ * failure the reply's error, step and missing are set, and nothing is left. Does not close
+ * `fds`. Call mounts_done(&s->spent) when the asker has been answered. */
+void place_create(struct spawn *s, const struct spawn_create *req, const int *fds, size_t n_fds,
+                  struct spawn_reply *reply, int *ret_pidfd);
+
+/* Kills and begins to wait; place_finish tells when it is over. NULL when memory is short. */
+struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req);
+/* True when the place is gone, with everything the request asked for; the caller frees it after
+ * reading wait_status. *ret_error and *ret_step are set when it ended in failure. */
+bool place_finish(struct spawn *s, struct place *p, int *ret_error, uint32_t *ret_step);
+void place_free(struct place *p);
+
+/* Waits for children that ended: PID 1s, helpers. Never blocks. */
+void place_reap(struct spawn *s);

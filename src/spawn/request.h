@@ -1,0 +1,237 @@
+/* request — what may be asked of berm-spawn: one fixed-layout message per request, one per
+ * reply.
+ *
+ * The socket is SEQPACKET, so a message is whole or absent. Every field has a fixed width; text
+ * is a bounded array that must hold a NUL; unused bytes are zero. A message whose size differs
+ * from its struct's is refused, so a version change is a new struct. No pointer, no
+ * length-prefixed nesting and no path on the host: directories come as open descriptors. Both
+ * ends run on one machine, so integers are in its byte order.
+ *
+ * Replies carry the request's `seq`; a DESTROY that has to wait answers after later requests. */
+#pragma once
+
+#include <stdint.h>
+
+#define SPAWN_VERSION 1
+#define SPAWN_ID_MAX 64 /* with the NUL: [a-z0-9-], starts with a letter or digit */
+#define SPAWN_MOUNTS_MAX 16
+#define SPAWN_LAYERS_MAX 8
+#define SPAWN_TARGET_MAX 256
+#define SPAWN_TEXT_MAX 16384 /* argv and environment of PID 1, each string ended by NUL */
+#define SPAWN_STRINGS_MAX 512
+#define SPAWN_LEAVES_MAX 16 /* exec leaves per request */
+#define SPAWN_SWEEP_MAX 256 /* ids per SWEEP message */
+#define SPAWN_SLOTS 65000   /* uid ranges: 65536 * (slot + 3) stays below 2^32 */
+#define SPAWN_UID_SPAN 65536u
+#define SPAWN_USER_UID 1000u /* `user` inside */
+
+enum spawn_kind {
+    SPAWN_HELLO = 1,
+    SPAWN_CREATE = 2,
+    SPAWN_DESTROY = 3,
+    SPAWN_FREEZE = 4,
+    SPAWN_THAW = 5,
+    SPAWN_LIMITS = 6,
+    SPAWN_USAGE = 7,
+    SPAWN_EXEC_LEAF = 8,
+    SPAWN_KILL_LEAF = 9,
+    SPAWN_SWEEP = 10,
+};
+
+/* Where a request failed; the reply's `step`. The names are in steps.c. */
+enum spawn_step {
+    STEP_NONE = 0,
+    STEP_REQUEST, /* the message itself: version, size, kind, a field, a descriptor */
+    STEP_EXISTS,  /* the id or the slot is in use */
+    STEP_FEATURE, /* the kernel lacks what was asked for */
+    STEP_STATE_DIR,
+    STEP_CGROUP,
+    STEP_NETNS,
+    STEP_CLONE,
+    STEP_IDMAP,
+    STEP_LAYER,        /* the writable layer: directory, tmpfs or disk image */
+    STEP_DISK_RESERVE, /* the host's disk is too full to begin */
+    STEP_OVERLAY,
+    STEP_TREE, /* a read-only tree of the root */
+    STEP_BIND, /* a passed directory */
+    STEP_ATTACH_CGROUP,
+    STEP_NAMESPACE_LIMITS,
+    STEP_IDENTITY,
+    STEP_PROC,
+    STEP_DEV,
+    STEP_MOUNT,
+    STEP_ROOT,
+    STEP_HOSTNAME,
+    STEP_KEYRING,
+    STEP_RLIMIT,
+    STEP_LANDLOCK,
+    STEP_CAPS,
+    STEP_SECCOMP,
+    STEP_FDS,
+    STEP_EXEC,
+    STEP_KILL,
+    STEP_REMOVE,
+    STEP_COUNT,
+};
+const char *spawn_step_name(uint32_t step);
+
+enum spawn_profile { SPAWN_PROFILE_USER = 1, SPAWN_PROFILE_ROOT = 2 };
+enum spawn_root { SPAWN_ROOT_HOST = 1, SPAWN_ROOT_IMAGE = 2 };
+enum spawn_layer { SPAWN_LAYER_DISK = 1, SPAWN_LAYER_MEMORY = 2 };
+enum spawn_network { SPAWN_NETWORK_NONE = 1 }; /* egress and open: later numbers */
+
+enum spawn_create_flags {
+    SPAWN_CREATE_STDIO = 1 << 0,       /* three descriptors for PID 1's 0, 1, 2; else /dev/null */
+    SPAWN_CREATE_CONTROL = 1 << 1,     /* a bound Unix socket, PID 1's descriptor 3 */
+    SPAWN_CREATE_STRICT_PROC = 1 << 2, /* /proc shows processes only */
+    SPAWN_CREATE_NO_PTRACE = 1 << 3,   /* ptrace and process_vm_* refused */
+    SPAWN_CREATE_ALL = 15,
+};
+enum spawn_mount_flags { SPAWN_MOUNT_WRITABLE = 1 << 0, SPAWN_MOUNT_ALL = 1 };
+enum spawn_destroy_flags { SPAWN_DESTROY_FILES = 1 << 0, SPAWN_DESTROY_ALL = 1 };
+
+struct spawn_head {
+    uint32_t version;
+    uint32_t kind;
+    uint32_t size; /* of the whole message */
+    uint32_t seq;
+};
+
+/* 0 = no limit. */
+struct spawn_limits {
+    uint64_t memory_bytes;
+    uint64_t cpu_milli; /* thousandths of a CPU */
+    uint64_t pids;
+    uint64_t disk_bytes;
+    uint64_t disk_inodes;
+    uint64_t file_bytes; /* largest file anything inside may write, its output logs included */
+};
+
+/* A directory from outside, mounted at `target`. Its owner outside is PID 1's user inside: 1000 in
+ * profile user, 0 in profile root; every other owner shows as nobody. */
+struct spawn_mount {
+    char target[SPAWN_TARGET_MAX]; /* absolute, no empty, `.` or `..` component */
+    uint32_t flags;
+    uint32_t reserved;
+};
+
+struct spawn_hello {
+    struct spawn_head head;
+};
+
+/* Descriptors, in this order: control socket if CONTROL, three if STDIO, image directory if
+ * ROOT_IMAGE, one directory per mount. */
+struct spawn_create {
+    struct spawn_head head;
+    char id[SPAWN_ID_MAX];
+    uint32_t slot;
+    uint32_t profile;
+    uint32_t root;
+    uint32_t layer;
+    uint32_t network;
+    uint32_t flags;
+    uint32_t n_mounts;
+    uint32_t n_layers;
+    uint32_t n_argv;
+    uint32_t n_env;
+    struct spawn_limits limits;
+    char hostname[SPAWN_ID_MAX]; /* empty: the id */
+    char layers[SPAWN_LAYERS_MAX]
+               [SPAWN_ID_MAX]; /* kept layers beneath the writable one, top first */
+    struct spawn_mount mounts[SPAWN_MOUNTS_MAX];
+    char text[SPAWN_TEXT_MAX];
+};
+
+struct spawn_destroy {
+    struct spawn_head head;
+    char id[SPAWN_ID_MAX];
+    uint32_t flags;
+    uint32_t reserved;
+};
+
+/* FREEZE, THAW, USAGE */
+struct spawn_by_id {
+    struct spawn_head head;
+    char id[SPAWN_ID_MAX];
+};
+
+struct spawn_set_limits {
+    struct spawn_head head;
+    char id[SPAWN_ID_MAX];
+    struct spawn_limits limits; /* disk and file fields must be 0: they stay as they were made */
+};
+
+/* Makes leaves numbered first .. first + count - 1. The reply carries `fds_per_leaf` descriptors
+ * for each: on v2 (and hybrid hosts) first the leaf as a detached mount for CLONE_INTO_CGROUP;
+ * then, for each v1 controller in use per exec, its `tasks` file, into which the child writes
+ * "0". */
+struct spawn_exec_leaf {
+    struct spawn_head head;
+    char id[SPAWN_ID_MAX];
+    uint32_t first;
+    uint32_t count;
+};
+
+/* Kills everything in the leaf and removes it. */
+struct spawn_kill_leaf {
+    struct spawn_head head;
+    char id[SPAWN_ID_MAX];
+    uint32_t leaf;
+    uint32_t reserved;
+};
+
+/* Everything of ours that names no id of these messages is killed and removed. A list longer
+ * than one message comes in parts; the work is done at the part with last = 1. */
+struct spawn_sweep {
+    struct spawn_head head;
+    uint32_t last;
+    uint32_t n_ids;
+    char ids[SPAWN_SWEEP_MAX][SPAWN_ID_MAX];
+};
+
+enum spawn_feature {
+    SPAWN_HAS_OVERLAY_FD = 1 << 0, /* layers by descriptor; else attached for a moment */
+    SPAWN_HAS_LANDLOCK_SCOPE = 1 << 1,
+    SPAWN_HAS_CGROUP_KILL = 1 << 2,
+    SPAWN_HAS_CGROUP_V2 = 1 << 3, /* a v2 tree, with or without controllers */
+    SPAWN_HAS_LIMIT_MEMORY = 1 << 4,
+    SPAWN_HAS_LIMIT_CPU = 1 << 5,
+    SPAWN_HAS_LIMIT_PIDS = 1 << 6,
+    SPAWN_HAS_LIMIT_DISK = 1 << 7, /* disk images on loop devices */
+    SPAWN_HAS_TMPFS_IDMAP = 1 << 8,
+};
+
+struct spawn_usage {
+    uint64_t memory_bytes;
+    uint64_t memory_peak_bytes;
+    uint64_t cpu_us;
+    uint64_t pids;
+    uint64_t oom_kills;
+};
+
+struct spawn_reply {
+    struct spawn_head head;   /* kind and seq of the request */
+    int32_t error;            /* 0 or an errno */
+    uint32_t step;            /* enum spawn_step when error != 0 */
+    uint32_t n_fds;           /* descriptors with this message */
+    uint32_t fds_per_leaf;    /* EXEC_LEAF */
+    uint32_t features;        /* HELLO: enum spawn_feature */
+    uint32_t landlock_abi;    /* HELLO */
+    uint32_t missing;         /* error ENOTSUP at STEP_FEATURE: the feature asked for */
+    int32_t pid;              /* CREATE: PID 1 as seen outside; its pidfd is descriptor 0 */
+    int32_t wait_status;      /* DESTROY: PID 1's wait status, -1 when another berm-spawn made it */
+    uint32_t swept;           /* SWEEP: how many were removed */
+    struct spawn_usage usage; /* USAGE */
+};
+
+union spawn_request {
+    struct spawn_head head;
+    struct spawn_hello hello;
+    struct spawn_create create;
+    struct spawn_destroy destroy;
+    struct spawn_by_id by_id;
+    struct spawn_set_limits set_limits;
+    struct spawn_exec_leaf exec_leaf;
+    struct spawn_kill_leaf kill_leaf;
+    struct spawn_sweep sweep;
+};

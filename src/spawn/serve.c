@@ -1,0 +1,246 @@
+#include "spawn/serve.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "spawn/check.h"
+#include "spawn/mounts.h"
+#include "spawn/place.h"
+#include "spawn/sweep.h"
+#include "spawn/sys.h"
+#include "spawn/userns.h"
+
+/* A request on its way through the table. */
+struct turn {
+    struct serve *v;
+    union spawn_request *req;
+    const int *fds;
+    size_t n_fds;
+    struct spawn_reply reply;
+    int out_fds[SPAWN_LEAVES_MAX];
+    bool later; /* the reply is not sent now */
+};
+
+static void fail(struct turn *t, int error, enum spawn_step step) {
+    t->reply.error = -error;
+    t->reply.step = step;
+}
+
+static void answer(struct turn *t, int r, enum spawn_step step) {
+    if (r < 0)
+        fail(t, r, step);
+}
+
+static void on_hello(struct turn *t) {
+    t->reply.features = t->v->s->features;
+    t->reply.landlock_abi = (uint32_t)t->v->s->landlock_abi;
+}
+
+static void on_create(struct turn *t) {
+    int pidfd = -1;
+    place_create(t->v->s, &t->req->create, t->fds, t->n_fds, &t->reply, &pidfd);
+    if (pidfd >= 0)
+        t->out_fds[t->reply.n_fds++] = pidfd;
+}
+
+static void on_destroy(struct turn *t) {
+    if (t->req->destroy.reserved != 0 ||
+        (t->req->destroy.flags & ~(uint32_t)SPAWN_DESTROY_ALL) != 0) {
+        fail(t, -EINVAL, STEP_REQUEST);
+        return;
+    }
+    if (place_destroy(t->v->s, &t->req->destroy) == NULL)
+        fail(t, -ENOMEM, STEP_KILL);
+    else
+        t->later = true;
+}
+
+static void on_freeze(struct turn *t) {
+    answer(t, cgroup_freeze(&t->v->s->cg, t->req->by_id.id, true), STEP_CGROUP);
+}
+
+static void on_thaw(struct turn *t) {
+    answer(t, cgroup_freeze(&t->v->s->cg, t->req->by_id.id, false), STEP_CGROUP);
+}
+
+static void on_limits(struct turn *t) {
+    const struct spawn_limits *l = &t->req->set_limits.limits;
+    int r = check_limits(l, t->v->s->features, &t->reply.missing);
+    if (r == 0 && (l->disk_bytes != 0 || l->disk_inodes != 0 || l->file_bytes != 0))
+        r = -EINVAL;
+    if (r < 0)
+        fail(t, r, r == -ENOTSUP ? STEP_FEATURE : STEP_REQUEST);
+    else
+        answer(t, cgroup_set_limits(&t->v->s->cg, t->req->set_limits.id, l), STEP_CGROUP);
+}
+
+static void on_usage(struct turn *t) {
+    answer(t, cgroup_usage(&t->v->s->cg, t->req->by_id.id, &t->reply.usage), STEP_CGROUP);
+}
+
+/* Who may start programs in the leaves of a sandbox: the owner of its directory's cgroup.procs. */
+static const struct place *find(const struct spawn *s, const char *id) {
+    LIST_FOR_EACH(it, &s->places) {
+        const struct place *p = container_of(it, struct place, node);
+        if (strcmp(p->id, id) == 0)
+            return p;
+    }
+    return NULL;
+}
+
+static int make_leaf(struct turn *t, uint32_t leaf, uint32_t owner) {
+    struct spawn *s = t->v->s;
+    int fd = -1;
+    int r = cgroup_leaf_make(&s->cg, t->req->exec_leaf.id, leaf, owner, &fd);
+    if (r < 0 || s->cg.v2 < 0) {
+        if (r == 0)
+            t->out_fds[t->reply.n_fds++] = fd;
+        return r;
+    }
+    /* As a mount of its own: from inside, ".." of it leads nowhere. */
+    r = spawn_enter_host(s);
+    int tree = r < 0 ? r : sys_clone_tree(fd, "");
+    if (r == 0)
+        r = spawn_leave_host(s);
+    close(fd);
+    if (tree < 0)
+        return tree;
+    t->out_fds[t->reply.n_fds++] = tree;
+    return r;
+}
+
+static void on_exec_leaf(struct turn *t) {
+    const struct spawn_exec_leaf *req = &t->req->exec_leaf;
+    if (req->count == 0 || req->count > SPAWN_LEAVES_MAX || req->first > UINT32_MAX - req->count) {
+        fail(t, -EINVAL, STEP_REQUEST);
+        return;
+    }
+    uint32_t owner = 0;
+    const struct place *p = find(t->v->s, req->id);
+    int r = 0;
+    if (p != NULL)
+        owner = userns_base(p->slot);
+    else
+        r = cgroup_owner(&t->v->s->cg, req->id, &owner);
+    for (uint32_t i = 0; r == 0 && i < req->count; i++)
+        r = make_leaf(t, req->first + i, owner);
+    t->reply.fds_per_leaf = 1;
+    answer(t, r, STEP_CGROUP);
+}
+
+static void on_kill_leaf(struct turn *t) {
+    const struct spawn_kill_leaf *req = &t->req->kill_leaf;
+    answer(t, req->reserved != 0 ? -EINVAL : cgroup_leaf_kill(&t->v->s->cg, req->id, req->leaf),
+           STEP_KILL);
+}
+
+static void on_sweep(struct turn *t) {
+    int r = sweep_add(&t->v->swept, &t->v->n_swept, &t->req->sweep);
+    if (r == 0 && t->req->sweep.last) {
+        t->reply.swept = sweep_run(t->v->s, &t->v->swept);
+        sweep_clear(&t->v->swept, &t->v->n_swept);
+    }
+    answer(t, r, STEP_REQUEST);
+}
+
+/* `id` is where a request's id stands, 0 if it has none: checked before any handler runs. */
+static const struct row {
+    uint32_t size;
+    uint32_t id;
+    bool takes_fds;
+    void (*handle)(struct turn *t);
+} table[] = {
+    [SPAWN_HELLO] = {sizeof(struct spawn_hello), 0, false, on_hello},
+    [SPAWN_CREATE] = {sizeof(struct spawn_create), offsetof(struct spawn_create, id), true,
+                      on_create},
+    [SPAWN_DESTROY] = {sizeof(struct spawn_destroy), offsetof(struct spawn_destroy, id), false,
+                       on_destroy},
+    [SPAWN_FREEZE] = {sizeof(struct spawn_by_id), offsetof(struct spawn_by_id, id), false,
+                      on_freeze},
+    [SPAWN_THAW] = {sizeof(struct spawn_by_id), offsetof(struct spawn_by_id, id), false, on_thaw},
+    [SPAWN_LIMITS] = {sizeof(struct spawn_set_limits), offsetof(struct spawn_set_limits, id), false,
+                      on_limits},
+    [SPAWN_USAGE] = {sizeof(struct spawn_by_id), offsetof(struct spawn_by_id, id), false, on_usage},
+    [SPAWN_EXEC_LEAF] = {sizeof(struct spawn_exec_leaf), offsetof(struct spawn_exec_leaf, id),
+                         false, on_exec_leaf},
+    [SPAWN_KILL_LEAF] = {sizeof(struct spawn_kill_leaf), offsetof(struct spawn_kill_leaf, id),
+                         false, on_kill_leaf},
+    [SPAWN_SWEEP] = {sizeof(struct spawn_sweep), 0, false, on_sweep},
+};
+
+static const struct row *find_row(const struct turn *t, size_t n) {
+    const struct spawn_head *head = &t->req->head;
+    if (n < sizeof *head || head->version != SPAWN_VERSION || head->kind >= COUNT_OF(table))
+        return NULL;
+    const struct row *row = &table[head->kind];
+    if (row->handle == NULL || n != row->size || head->size != row->size ||
+        (t->n_fds > 0 && !row->takes_fds))
+        return NULL;
+    if (row->id != 0 && !check_id((const char *)t->req + row->id))
+        return NULL;
+    return row;
+}
+
+static int send_reply(struct serve *v, struct spawn_reply *reply, int *fds) {
+    reply->head.version = SPAWN_VERSION;
+    reply->head.size = sizeof *reply;
+    int r = v->sock < 0 ? -ENOTCONN : fd_send(v->sock, reply, sizeof *reply, fds, reply->n_fds);
+    fd_close_all(fds, reply->n_fds);
+    return r;
+}
+
+int serve_one(struct serve *v) {
+    union spawn_request *request = &v->request;
+    int fds[FD_PASS_MAX];
+    struct turn t = {.v = v, .req = request, .fds = fds};
+    memset(&request->head, 0, sizeof request->head);
+    ssize_t n = fd_recv(v->sock, request, sizeof *request, fds, COUNT_OF(fds), &t.n_fds);
+    if (n == 0 || (n < 0 && n != -EMSGSIZE))
+        return n == 0 ? -ENOTCONN : (int)n;
+    const struct row *row = n < 0 ? NULL : find_row(&t, (size_t)n);
+    t.reply.head.kind = request->head.kind;
+    t.reply.head.seq = request->head.seq;
+    if (row == NULL)
+        fail(&t, -EINVAL, STEP_REQUEST);
+    else
+        row->handle(&t);
+    fd_close_all(fds, t.n_fds);
+    if (t.reply.error != 0) { /* a failure hands out nothing */
+        fd_close_all(t.out_fds, t.reply.n_fds);
+        t.reply.n_fds = 0;
+    }
+    int r = t.later ? 0 : send_reply(v, &t.reply, t.out_fds);
+    mounts_done(&v->s->spent);
+    return r;
+}
+
+void serve_dying(struct serve *v) {
+    LIST_FOR_EACH(it, &v->s->dying) {
+        struct place *p = container_of(it, struct place, node);
+        struct spawn_reply reply = {.head = {.kind = SPAWN_DESTROY, .seq = p->seq}};
+        int error;
+        uint32_t step;
+        if (!place_finish(v->s, p, &error, &step))
+            continue;
+        reply.error = error;
+        reply.step = step;
+        reply.wait_status = p->wait_status;
+        bool is_swept = p->is_swept;
+        place_free(p);
+        if (!is_swept && send_reply(v, &reply, NULL) < 0)
+            continue; /* the asker left; the work is done all the same */
+    }
+}
+
+void serve_init(struct serve *v, struct spawn *s) {
+    memset(v, 0, sizeof *v);
+    v->s = s;
+    v->sock = -1;
+    list_init(&v->swept);
+}
+
+void serve_reset(struct serve *v) {
+    sweep_clear(&v->swept, &v->n_swept);
+}

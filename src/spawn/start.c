@@ -1,0 +1,298 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/utsname.h>
+
+#include "base/fd.h"
+#include "spawn/caps.h"
+#include "spawn/enter_mounts.h"
+#include "spawn/rootfs.h"
+#include "spawn/spawn.h"
+#include "spawn/sys.h"
+
+#define KERNEL_MIN_MAJOR 6
+#define KERNEL_MIN_MINOR 1
+
+static int check_kernel(void) {
+    struct utsname name;
+    int major = 0, minor = 0;
+    if (uname(&name) < 0 || sscanf(name.release, "%d.%d", &major, &minor) != 2)
+        return -EINVAL;
+    if (major < KERNEL_MIN_MAJOR || (major == KERNEL_MIN_MAJOR && minor < KERNEL_MIN_MINOR))
+        return -ENOTSUP;
+    return 0;
+}
+
+/* The trees of root `host`: real directories only, since links are part of the generated root. */
+static int open_trees(struct spawn *s) {
+    static const struct {
+        const char *target;
+        bool packages;
+    } names[] = {{"usr", false},    {"bin", false},         {"sbin", false},
+                 {"lib", false},    {"lib32", false},       {"lib64", false},
+                 {"libx32", false}, {"var/lib/dpkg", true}, {"var/lib/apt", true}};
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        char path[40];
+        snprintf(path, sizeof path, "/%s", names[i].target);
+        int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        struct spawn_tree *t = &s->trees[s->n_trees++];
+        t->fd = fd;
+        t->packages = names[i].packages;
+        snprintf(t->target, sizeof t->target, "%s", names[i].target);
+    }
+    return s->n_trees > 0 ? 0 : -ENOENT;
+}
+
+static int open_state(struct spawn *s, int state_fd) {
+    s->state = state_fd;
+    if (faccessat(state_fd, ".", W_OK, 0) < 0)
+        return -errno;
+    s->layers = fd_make_dir(state_fd, "layers", 0700);
+    s->trash = fd_make_dir(state_fd, "trash", 0700);
+    s->images = fd_make_dir(state_fd, "templates", 0700);
+    int worst = MIN(s->layers, MIN(s->trash, s->images));
+    if (worst < 0)
+        return worst;
+    const char *names[SPAWN_TREES_MAX + 1] = {NULL};
+    for (unsigned i = 0; i < s->n_trees; i++)
+        names[i] = s->trees[i].target;
+    int r = rootfs_host(state_fd, names, &s->host_root);
+    return r < 0 ? r : rootfs_points(state_fd, &s->points);
+}
+
+static int make_nodes(int root) {
+    static const struct {
+        const char *path;
+        unsigned major, minor;
+    } nodes[] = {{"dev/null", 1, 3},   {"dev/zero", 1, 5},    {"dev/full", 1, 7},
+                 {"dev/random", 1, 8}, {"dev/urandom", 1, 9}, {"dev/tty", 5, 0}};
+    for (size_t i = 0; i < COUNT_OF(nodes); i++)
+        if (mknodat(root, nodes[i].path, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) <
+            0)
+            return -errno;
+    static const char *const links[][2] = {{"/proc/self/fd", "dev/fd"},
+                                           {"/proc/self/fd/0", "dev/stdin"},
+                                           {"/proc/self/fd/1", "dev/stdout"},
+                                           {"/proc/self/fd/2", "dev/stderr"},
+                                           {"pts/ptmx", "dev/ptmx"}};
+    for (size_t i = 0; i < COUNT_OF(links); i++)
+        if (symlinkat(links[i][0], root, links[i][1]) < 0)
+            return -errno;
+    return 0;
+}
+
+/* Programs size their thread pools by these two files; nothing else of /sys is shown. */
+static int make_cpu_files(int root) {
+    char online[256];
+    ssize_t n = fd_read_text(AT_FDCWD, "/sys/devices/system/cpu/online", online, sizeof online);
+    if (n <= 0)
+        n = snprintf(online, sizeof online, "0\n");
+    static const char *const files[] = {"sys/devices/system/cpu/online",
+                                        "sys/devices/system/cpu/possible"};
+    for (size_t i = 0; i < COUNT_OF(files); i++) {
+        AUTO_CLOSE int fd = openat(root, files[i], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+        if (fd < 0 || write(fd, online, (size_t)n) != n)
+            return -EIO;
+    }
+    return 0;
+}
+
+/* The root of our own mount namespace, and the template of every sandbox's. It is detached here. */
+static int make_root(void) {
+    AUTO_CLOSE int fs = sys_fsopen("tmpfs");
+    int r = fs;
+    if (r >= 0)
+        r = sys_fsconfig(fs, FSCONFIG_SET_STRING, "size", "64k", 0);
+    if (r >= 0)
+        r = sys_fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0);
+    if (r >= 0)
+        r = sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
+    AUTO_CLOSE int root = r < 0 ? r : sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    if (root < 0)
+        return root;
+    static const char *const dirs[] = {"proc",
+                                       "dev",
+                                       "dev/pts",
+                                       "dev/shm",
+                                       "sys",
+                                       "sys/devices",
+                                       "sys/devices/system",
+                                       "sys/devices/system/cpu",
+                                       "stage",
+                                       "stage/proc",
+                                       "stage/dev",
+                                       "empty",
+                                       "layer"};
+    for (size_t i = 0; i < COUNT_OF(dirs); i++)
+        if (mkdirat(root, dirs[i], 0755) < 0)
+            return -errno;
+    for (int i = 0; i < SPAWN_LAYERS_MAX + 4; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "layer/%d", i);
+        if (mkdirat(root, name, 0755) < 0)
+            return -errno;
+    }
+    if (mknodat(root, "nothing", S_IFREG | 0444, 0) < 0)
+        return -errno;
+    mode_t mask = umask(0);
+    r = make_nodes(root);
+    if (r == 0)
+        r = make_cpu_files(root);
+    umask(mask);
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+    if (r == 0)
+        r = sys_mount_setattr(root, "", &attr);
+    return r < 0 ? r : TAKE_FD(root);
+}
+
+static int make_proc(bool bare) {
+    AUTO_CLOSE int fs = sys_fsopen("proc");
+    int r = fs;
+    if (r >= 0 && bare)
+        r = sys_fsconfig(fs, FSCONFIG_SET_STRING, "subset", "pid", 0);
+    if (r >= 0 && bare)
+        r = sys_fsconfig(fs, FSCONFIG_SET_STRING, "hidepid", "invisible", 0);
+    if (r >= 0)
+        r = sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
+    return r < 0 ? r : sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+}
+
+static int leave_host(struct spawn *s) {
+    if (unshare(CLONE_NEWNS) < 0)
+        return -errno;
+    long r = sys5(SYS_mount, 0, (long)"/", 0, MS_REC | MS_PRIVATE, 0);
+    AUTO_CLOSE int root = r < 0 ? (int)r : make_root();
+    if (root < 0)
+        return root;
+    /* Any directory serves as the place to pivot from; this one exists on every Linux. */
+    r = sys_attach(root, AT_FDCWD, "/usr");
+    if (r == 0 && fchdir(root) < 0)
+        r = -errno;
+    if (r == 0)
+        r = sys2(SYS_pivot_root, (long)".", (long)".");
+    if (r == 0)
+        r = sys2(SYS_umount2, (long)".", 2 /* MNT_DETACH */);
+    if (r == 0 && chdir("/") < 0)
+        r = -errno;
+    if (r < 0)
+        return (int)r;
+    /* A user namespace may mount procfs only where one is visible already. */
+    AUTO_CLOSE int bare = make_proc(true);
+    r = bare < 0 ? bare : sys_attach(bare, AT_FDCWD, "/proc");
+    if (r < 0)
+        return (int)r;
+    s->own_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    return s->own_ns < 0 ? -errno : 0;
+}
+
+static bool overlay_takes_fds(void) {
+    AUTO_CLOSE int fs = sys_fsopen("overlay");
+    AUTO_CLOSE int dir = open("/layer", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return fs >= 0 && dir >= 0 && sys_fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, dir) == 0;
+}
+
+static void probe(struct spawn *s, uint32_t without) {
+    s->landlock_abi = landlock_abi();
+    s->features = cgroup_features(&s->cg);
+    if (s->landlock_abi >= 6)
+        s->features |= SPAWN_HAS_LANDLOCK_SCOPE;
+    if (overlay_takes_fds())
+        s->features |= SPAWN_HAS_OVERLAY_FD;
+    if (faccessat(s->dev, "loop-control", R_OK | W_OK, 0) == 0)
+        s->features |= SPAWN_HAS_LIMIT_DISK;
+    s->features &= ~without;
+    s->masks = enter_masks_needed(s->proc);
+    while (prctl(PR_CAPBSET_READ, s->last_cap + 1, 0, 0, 0) >= 0 && s->last_cap < 62)
+        s->last_cap++;
+}
+
+static int start_net(struct spawn *s, const struct spawn_options *o) {
+    int r = net_pool_start(&s->net, o->net_ahead);
+    if (r == 0 && o->net_once)
+        net_prepare_one(&s->net);
+    return r;
+}
+
+static int start_host(struct spawn *s, const struct spawn_options *o) {
+    (void)o;
+    s->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    s->dev = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return s->host_ns < 0 || s->dev < 0 ? -errno : open_trees(s);
+}
+
+static int start_cgroups(struct spawn *s, const struct spawn_options *o) {
+    return cgroup_start(&s->cg, !(o->without & SPAWN_HAS_CGROUP_V2));
+}
+
+static int start_state(struct spawn *s, const struct spawn_options *o) {
+    return open_state(s, o->state_fd);
+}
+
+static int start_guest(struct spawn *s, const struct spawn_options *o) {
+    s->guest = fd_sealed_copy("berm-guest", o->guest_fd);
+    return MIN(s->guest, 0);
+}
+
+static int start_mounts(struct spawn *s, const struct spawn_options *o) {
+    (void)o;
+    int r = leave_host(s);
+    s->proc = r < 0 ? r : make_proc(false);
+    return MIN(s->proc, 0);
+}
+
+static int start_kernel(struct spawn *s, const struct spawn_options *o) {
+    (void)s, (void)o;
+    return check_kernel();
+}
+
+/* The order matters: what needs the host's mounts stands before the step that leaves them. */
+static const struct {
+    const char *what;
+    int (*run)(struct spawn *s, const struct spawn_options *o);
+} steps[] = {
+    {"kernel 6.1 or newer", start_kernel},
+    {"network namespaces", start_net},
+    {"the host's mounts and trees", start_host},
+    {"cgroups", start_cgroups},
+    {"the state directory", start_state},
+    {"a sealed copy of PID 1's program", start_guest},
+    {"a mount namespace and a procfs of our own", start_mounts},
+};
+
+int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret_what) {
+    *s = (struct spawn){
+        .host_ns = -1, .trash_wake = -1, .reserve_bytes = o->reserve_bytes, .last_cap = -1};
+    list_init(&s->places);
+    list_init(&s->dying);
+    s->n_allowed = MIN(o->n_allowed, SPAWN_ROOTS_MAX);
+    memcpy(s->allowed, o->allowed_fds, s->n_allowed * sizeof(int));
+    s->stack = mmap(NULL, SPAWN_STACK_BYTES, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    *ret_what = "memory";
+    if (s->stack == MAP_FAILED)
+        return -ENOMEM;
+    for (size_t i = 0; i < COUNT_OF(steps); i++) {
+        *ret_what = steps[i].what;
+        int r = steps[i].run(s, o);
+        if (r < 0)
+            return r;
+    }
+    probe(s, o->without);
+    return 0;
+}
+
+int spawn_enter_host(const struct spawn *s) {
+    return setns(s->host_ns, CLONE_NEWNS) < 0 ? -errno : 0;
+}
+
+int spawn_leave_host(const struct spawn *s) {
+    return setns(s->own_ns, CLONE_NEWNS) < 0 ? -errno : 0;
+}

@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""Memory, processes, CPU and disk run out inside, never outside, and never take PID 1 along."""
+import os
+import pathlib
+import shutil
+import socket
+import stat
+import struct
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import client  # noqa: E402
+from client import Spawn, id_body  # noqa: E402
+from tap import Skip, check, main, program, same, state_dir, test  # noqa: E402
+
+STATE = state_dir()
+MIB = 1 << 20
+HAS_MEMORY, HAS_CPU, HAS_PIDS, HAS_DISK = 1 << 4, 1 << 5, 1 << 6, 1 << 7
+
+
+def needs(spawn, bit, name):
+    if not spawn.ask(client.HELLO).features & bit:
+        raise Skip(f"the kernel offers no {name} limit")
+
+
+@test
+def memory_kills_the_program_and_pid_1_reports_it():
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_MEMORY, "memory")
+        status, _ = spawn.run("mem-a", ["python3", "-c", "x = bytearray(300 << 20)"], memory=64 * MIB)
+        # PID 1 itself ended in order, with the signal of the program as its code.
+        check(os.WIFEXITED(status), f"PID 1 was not killed: {status:#x}")
+        same(os.waitstatus_to_exitcode(status), 137, "the program was")
+
+
+@test
+def memory_of_files_counts():
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_MEMORY, "memory")
+        status, out = spawn.run("mem-b", ["sh", "-c", "head -c 60M /dev/zero > /dev/shm/x; echo $?"],
+                                memory=32 * MIB, layer=client.LAYER_MEMORY)
+        check(out.strip() != "0", f"60 MiB in /dev/shm under 32 MiB: {out}")
+
+
+@test
+def usage_tells_what_was_used():
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_MEMORY, "memory")
+        spawn.run("use-a", ["python3", "-c", "x = bytearray(20 << 20)\nfor i in range(3000000): pass"],
+                  memory=256 * MIB, pids=64, destroy=False)
+        reply = spawn.ask(client.USAGE, id_body("use-a"))
+        same(reply.error, 0, "USAGE")
+        check(reply.usage["cpu_us"] > 10000, f"cpu: {reply.usage}")
+        check(20 * MIB < reply.usage["peak"] < 256 * MIB, f"memory peak: {reply.usage}")
+        same(spawn.destroy("use-a").error, 0, "DESTROY")
+        check(spawn.ask(client.USAGE, id_body("use-a")).error != 0, "nothing to measure afterwards")
+
+
+@test
+def processes_run_out_with_eagain():
+    code = """
+import os, time, errno
+n = 0
+try:
+    while n < 100:
+        if os.fork() == 0:
+            time.sleep(30)
+        n += 1
+except OSError as e:
+    print(n, errno.errorcode[e.errno], flush=True)
+"""
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_PIDS, "process")
+        _, out = spawn.run("pids-a", ["python3", "-c", code], pids=20)
+        same(out.split(), ["18", "EAGAIN"], "20 with PID 1 and the program itself")
+
+
+@test
+def cpu_time_is_rationed():
+    code = "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass\n" \
+           "print(time.process_time())"
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_CPU, "CPU")
+        _, out = spawn.run("cpu-a", ["python3", "-c", code], cpu=200)
+        # A fifth of two seconds and a start; without the limit it is what the machine gives, up to 2.
+        check(float(out) < 0.75, f"0.2 CPU for 2 s used {out.strip()} s")
+
+
+@test
+def limits_change_while_it_runs():
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_MEMORY, "memory")
+        read, write = os.pipe()
+        null = os.open("/dev/null", os.O_RDWR)
+        code = "import sys\nsys.stdin.readline()\nx = bytearray(100 << 20)\nprint('ok')"
+        gate_read, gate_write = os.pipe()
+        reply = spawn.create(fds=[gate_read, write, null], id="lim-a", flags=client.F_STDIO,
+                             memory=512 * MIB, argv=("i", "1000", "/", "/usr/bin/python3", "-c", code))
+        for fd in (write, gate_read, null):
+            os.close(fd)
+        same(reply.error, 0, "CREATE")
+        limits = struct.pack("=6Q", 50 * MIB, 0, 0, 0, 0, 0)
+        same(spawn.ask(client.LIMITS, id_body("lim-a", limits)).error, 0, "LIMITS")
+        same(spawn.ask(client.LIMITS, id_body("lim-a", struct.pack("=6Q", 0, 0, 0, 64 * MIB, 0, 0))).error, 22,
+             "a disk limit cannot change")
+        os.write(gate_write, b"\n")
+        os.close(gate_write)
+        with os.fdopen(read, "rb") as pipe:
+            same(pipe.read(), b"", "100 MiB do not fit any more")
+        check(spawn.wait(reply), "ended")
+        same(os.waitstatus_to_exitcode(spawn.destroy("lim-a").wait_status), 137, "killed for memory")
+
+
+@test
+def a_disk_runs_out_of_blocks_and_inodes():
+    script = ("head -c 30M /dev/zero 2>&1 > /workspace/a; rm /workspace/a; "
+              "i=0; while [ $i -lt 3000 ] && touch /workspace/f$i; do i=$((i+1)); done 2>/dev/null; "
+              "echo files $i")
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_DISK, "disk")
+        for layer in (client.LAYER_DISK, client.LAYER_MEMORY):
+            _, out = spawn.run("disk-a", ["sh", "-c", script], disk=16 * MIB, inodes=1024, layer=layer)
+            check("No space left" in out, f"blocks, layer {layer}: {out}")
+            count = int(out.split()[-1])
+            check(500 < count < 1100, f"inodes, layer {layer}: {count}")
+
+
+@test
+def a_file_has_a_largest_size():
+    with Spawn(STATE) as spawn:
+        status, out = spawn.run("file-a", ["head", "-c", "3M", "/dev/zero"], file=1 * MIB,
+                                cwd="/workspace")
+        same(os.waitstatus_to_exitcode(status), 0, "a pipe is not a file")
+        status, _ = spawn.run("file-b", ["sh", "-c", "exec head -c 3M /dev/zero > f"], file=1 * MIB)
+        same(os.waitstatus_to_exitcode(status), 128 + 25, "SIGXFSZ")
+
+
+@test
+def a_disk_keeps_its_files_and_its_size():
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_DISK, "disk")
+        spawn.run("disk-b", ["sh", "-c", "echo kept > f"], disk=16 * MIB, destroy=False)
+        same(spawn.destroy("disk-b", files=False).error, 0, "stop")
+        _, out = spawn.run("disk-b", ["sh", "-c", "cat f; df -k / | tail -1 | awk '{print $2}'"])
+        same(out.split()[0], "kept", "files")
+        check(int(out.split()[1]) < 17 * 1024, f"size without being told again: {out}")
+
+
+@test
+def a_missing_disk_limit_is_refused_by_name():
+    with Spawn(STATE, "--without", "limit-disk") as spawn:
+        reply = spawn.create(id="disk-c", disk=16 * MIB)
+        same((reply.error, reply.step, reply.missing), (95, client.STEP_FEATURE, HAS_DISK), "ENOTSUP")
+
+
+@test
+def a_full_host_disk_begins_nothing():
+    with Spawn(STATE, "--reserve", str(1 << 60)) as spawn:
+        reply = spawn.create(id="full-a")
+        same((reply.error, reply.step), (28, 10), "ENOSPC at the reserve")
+        same(spawn.create(id="full-b", layer=client.LAYER_MEMORY).error, 0, "memory needs no disk")
+        same(spawn.destroy("full-b").error, 0, "DESTROY")
+
+
+@test
+def exec_leaves_lead_nowhere_and_go_with_the_sandbox():
+    with Spawn(STATE) as spawn:
+        reply = spawn.create(id="leaf-a", argv=("i", "1000", "/", "/usr/bin/sleep", "60"))
+        same(reply.error, 0, "CREATE")
+        leaves = spawn.ask(client.EXEC_LEAF, id_body("leaf-a", struct.pack("=II", 7, 3)))
+        same((leaves.error, len(leaves.fds), leaves.fds_per_leaf), (0, 3, 1), "EXEC_LEAF")
+        for fd in leaves.fds:
+            if stat.S_ISDIR(os.fstat(fd).st_mode):
+                up, here = os.stat("..", dir_fd=fd), os.fstat(fd)
+                same((up.st_dev, up.st_ino), (here.st_dev, here.st_ino), "no way up from a leaf")
+            os.close(fd)
+        same(spawn.ask(client.KILL_LEAF, id_body("leaf-a", struct.pack("=II", 8, 0))).error, 0, "KILL_LEAF")
+        same(spawn.ask(client.KILL_LEAF, id_body("leaf-a", struct.pack("=II", 8, 0))).error, 2, "gone")
+        same(spawn.ask(client.EXEC_LEAF, id_body("leaf-a", struct.pack("=II", 9, 1))).error, 17, "twice")
+        same(spawn.ask(client.EXEC_LEAF, id_body("no-such", struct.pack("=II", 0, 1))).error, 2, "no sandbox")
+        for first, count in ((0, 0), (0, 17), (0xFFFFFFFF, 2)):
+            same(spawn.ask(client.EXEC_LEAF, id_body("leaf-a", struct.pack("=II", first, count))).error, 22,
+                 f"{first} {count}")
+        same(spawn.destroy("leaf-a").error, 0, "DESTROY with leaves left")
+
+
+def members(id):
+    """Leaf -> pids, where leaves are: in the v2 tree, or in v1's freezer."""
+    for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
+        _, point, kind, options, *_ = line.split()
+        place = pathlib.Path(point, "berm", id)
+        if (kind == "cgroup2" or "freezer" in options.split(",")) and place.is_dir():
+            return {p.parent.name: p.read_text().split() for p in place.glob("*/cgroup.procs")}
+    return {}
+
+
+def control_socket(name):
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    bound.bind(f"{STATE}/{name}")
+    return bound
+
+
+@test
+def pid_1_starts_programs_in_leaves():
+    """What berm-guest relies on: clone3 into a leaf, as root inside, under the filter."""
+    with Spawn(STATE, guest=program("test-guest")) as spawn:
+        bound = control_socket("ctl")
+        reply = spawn.create(id="guest-a", flags=client.F_CONTROL, fds=[bound.fileno()], argv=("guest",))
+        bound.close()
+        same(reply.error, 0, "CREATE")
+        leaves = spawn.ask(client.EXEC_LEAF, id_body("guest-a", struct.pack("=II", 0, 2)))
+        same(leaves.error, 0, "EXEC_LEAF")
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for _ in range(100):
+            if link.connect_ex(f"{STATE}/ctl") == 0:
+                break
+            time.sleep(0.02)
+        for leaf in leaves.fds:
+            socket.send_fds(link, [b"x"], [leaf])
+            pid = struct.unpack("=i", link.recv(4))[0]
+            check(pid > 1, f"a program in the leaf: {pid}")
+        inside = members("guest-a")
+        same([len(inside[name]) for name in ("guest", "x-0", "x-1")], [1, 1, 1], "each sits in its own")
+        usage = spawn.ask(client.KILL_LEAF, id_body("guest-a", struct.pack("=II", 0, 0)))
+        same(usage.error, 0, "KILL_LEAF")
+        inside = members("guest-a")
+        same(sorted(inside), ["guest", "x-1"], "the leaf is gone")
+        same(len(inside["x-1"]), 1, "the other exec lives")
+        check(not spawn.wait(reply, 0.1), "and so does PID 1")
+        for fd in leaves.fds:
+            os.close(fd)
+        link.close()
+        same(spawn.destroy("guest-a").error, 0, "DESTROY")
+
+
+@test
+def a_kept_layer_is_the_lower_of_another_range():
+    """Snapshot and fork: files show the same owners inside, whichever range wrote them."""
+    with Spawn(STATE) as spawn:
+        script = "echo one > /workspace/f; chown user /root; mkdir /usr/local/made; echo x > /etc/added"
+        spawn.run("snap", ["sh", "-c", script], slot=31, profile=client.PROFILE_ROOT, destroy=False)
+        same(spawn.destroy("snap", files=False).error, 0, "stop")
+        look = "cat /workspace/f /etc/added; stat -c %U /workspace /workspace/f /root; ls -d /usr/local/made"
+        for slot, name in ((32, "fork-a"), (33, "fork-b")):
+            _, out = spawn.run(name, ["sh", "-c", look + f"; echo {name} > /workspace/f 2>&1; true"],
+                               slot=slot, layers=["snap"], profile=client.PROFILE_ROOT)
+            same(out, "one\nx\nuser\nroot\nuser\n/usr/local/made\n", name)
+        with Spawn(STATE, "--without", "overlay-fd") as older:
+            _, out = older.run("fork-c", ["sh", "-c", look], slot=34, layers=["snap"])
+            same(out.split("\n")[0], "one", "by path")
+        same(spawn.destroy("snap").error, 0, "DESTROY")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    finally:
+        shutil.rmtree(STATE, ignore_errors=True)

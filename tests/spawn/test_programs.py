@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Real programs in real sandboxes, through berm-jail."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from tap import Skip, check, main, program, same, state_dir, test  # noqa: E402
+
+STATE = state_dir()
+
+
+def jail(*arguments, **options):
+    return subprocess.run([program("berm-jail"), "--state", STATE, *arguments], capture_output=True,
+                          text=True, timeout=120, **options)
+
+
+def output(*arguments, **options):
+    done = jail(*arguments, **options)
+    same(done.returncode, 0, f"exit of {arguments}: {done.stderr}")
+    return done.stdout
+
+
+@test
+def exit_codes_pass_through():
+    same(jail("--", "sh", "-c", "exit 7").returncode, 7, "code")
+    same(jail("--", "sh", "-c", "kill -9 $$").returncode, 137, "signal")
+    same(jail("--", "sh", "-c", "kill -TERM $$").returncode, 143, "signal")
+    same(jail("--", "no-such-program").returncode, 127, "not found")
+    same(jail("--", "/etc/passwd").returncode, 126, "not executable")
+    same(jail("--memory", "x", "--", "true").returncode, 125, "bad option")
+
+
+@test
+def standard_streams_pass_through():
+    done = jail("--", "sh", "-c", "cat; echo err >&2", input="in\n")
+    same((done.stdout, done.stderr), ("in\n", "err\n"), "streams")
+
+
+@test
+def the_user_is_nobody_special():
+    text = output("--", "sh", "-c", "id -u; id -g; pwd; echo $HOME; grep -E '^(Cap|NoNew|Seccomp:)' "
+                  "/proc/self/status; hostname; cat /proc/self/cgroup | cut -d: -f3 | sort -u")
+    lines = text.split("\n")
+    same(lines[:4], ["1000", "1000", "/workspace", "/home/user"], "identity")
+    for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        check(f"{name}:\t0000000000000000" in text, f"{name} is empty: {text}")
+    check("NoNewPrivs:\t1" in text and "Seccomp:\t2" in text, text)
+    same(lines[-2], "/", "no host path in /proc/self/cgroup")
+
+
+@test
+def python_runs():
+    same(output("--", "python3", "-c", "import json, ssl, sys; print(sys.executable, 6 * 7)"),
+         "/usr/bin/python3 42\n", "python3")
+
+
+@test
+def python_runs_threads_and_processes():
+    code = ("import subprocess, threading, multiprocessing.pool as p;"
+            "print(sum(p.ThreadPool(8).map(lambda x: x * x, range(10))),"
+            "subprocess.check_output(['echo', 'hi']).decode().strip())")
+    same(output("--", "python3", "-c", code), "285 hi\n", "threads")
+
+
+@test
+def gcc_compiles_and_the_result_runs():
+    if not shutil.which("gcc"):
+        raise Skip("the host has no gcc")
+    text = output("--", "sh", "-c", "printf '#include <stdio.h>\\nint main(void){puts(\"built\");}' > a.c"
+                  " && gcc -O1 -o a a.c && ./a")
+    same(text, "built\n", "gcc")
+
+
+@test
+def git_commits():
+    if not shutil.which("git"):
+        raise Skip("the host has no git")
+    text = output("--", "sh", "-c", "git init -q r && cd r && git config user.email a@example.com && "
+                  "git config user.name A && echo x > f && git add f && git commit -qm first && "
+                  "git log --format=%s")
+    same(text, "first\n", "git")
+
+
+def build_package(directory):
+    tree = pathlib.Path(directory, "hello-berm")
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "usr/bin").mkdir(parents=True)
+    (tree / "etc").mkdir()
+    (tree / "DEBIAN/control").write_text(
+        "Package: hello-berm\nVersion: 1.0\nArchitecture: all\nMaintainer: A <a@example.com>\n"
+        "Description: test\n")
+    (tree / "DEBIAN/postinst").write_text("#!/bin/sh\nset -e\nchown daemon /etc/hello-berm.conf\n")
+    (tree / "usr/bin/hello-berm").write_text("#!/bin/sh\necho installed\n")
+    (tree / "etc/hello-berm.conf").write_text("a=1\n")
+    (tree / "DEBIAN/postinst").chmod(0o755)
+    (tree / "usr/bin/hello-berm").chmod(0o755)
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", tree, f"{directory}/hello.deb"],
+                   check=True, capture_output=True)
+
+
+@test
+def a_package_installs_as_root_and_vanishes():
+    if not shutil.which("dpkg-deb"):
+        raise Skip("the host has no dpkg-deb")
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        build_package(place)
+        script = ("dpkg -i /pkg/hello.deb >/dev/null && hello-berm && stat -c %U /etc/hello-berm.conf "
+                  "&& dpkg -s hello-berm | grep ^Status")
+        same(output("--root", "--bind", f"{place}:/pkg", "--", "sh", "-c", script),
+             "installed\ndaemon\nStatus: install ok installed\n", "dpkg -i")
+        apt = output("--root", "--bind", f"{place}:/pkg", "--", "sh", "-c",
+                     "apt-get install -y /pkg/hello.deb >/dev/null 2>&1; hello-berm")
+        same(apt, "installed\n", "apt-get install of a local archive")
+        check(not os.path.exists("/usr/bin/hello-berm"), "the host has no such program")
+        check(subprocess.run(["dpkg", "-s", "hello-berm"], capture_output=True).returncode != 0,
+              "the host's package state is untouched")
+
+
+@test
+def nothing_of_the_hosts_data_is_inside():
+    text = output("--root", "--", "sh", "-c",
+                  "ls -A /root /home /opt /srv /mnt /media; ls -A /home/user; ls /var; ls /var/lib; "
+                  "ls -A /; cat /etc/passwd /etc/shadow; ls -R /etc | grep -i -e shadow -e key$; true")
+    for name in (".pyenv", "sudoers", "ssh"):
+        check(name not in text, f"{name} shows in {text}")
+    top = set(os.listdir("/")) - {"bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32",
+                                  "media", "mnt", "opt", "proc", "root", "run", "sbin", "srv", "sys",
+                                  "tmp", "usr", "var", "lost+found", "old_root"}
+    listing = text.split()
+    for name in top:
+        check(name not in listing, f"the host's /{name} shows")
+    same(output("--root", "--", "ls", "-A", "/root", "/opt", "/srv"), "/opt:\n\n/root:\n\n/srv:\n", "empty")
+
+
+@test
+def private_files_of_etc_stay_out():
+    text = output("--root", "--", "find", "/etc", "-type", "f")
+    made = {"passwd", "group", "shadow", "hosts", "resolv.conf", "nsswitch.conf", "machine-id", "subuid",
+            "subgid"}
+    check(len(text.split()) > 10, text)
+    for path in text.split("\n"):
+        if path and os.path.exists(path) and os.path.basename(path) not in made:
+            check(os.stat(path).st_mode & 0o004, f"{path} is private on the host")
+    same(output("--", "sh", "-c", "cat /etc/shadow 2>/dev/null || echo refused"), "refused\n", "shadow")
+
+
+@test
+def files_written_stay_with_the_name_and_go_without():
+    same(output("--keep", "kept-a", "--", "sh", "-c", "echo 1 > f; cat f"), "1\n", "first")
+    same(output("--keep", "kept-a", "--", "cat", "f"), "1\n", "found again")
+    same(jail("--", "cat", "f").returncode, 1, "another sandbox does not see it")
+    same(output("--root", "--keep", "kept-b", "--", "sh", "-c", "echo 2 > /usr/local/f"), "", "root")
+    same(output("--keep", "kept-b", "--", "cat", "/usr/local/f"), "2\n", "kept in /usr, read as user")
+
+
+@test
+def a_bind_is_read_only_unless_said_and_belongs_to_the_user():
+    with tempfile.TemporaryDirectory() as place:
+        os.chown(place, 12345, 12345)
+        pathlib.Path(place, "f").write_text("host\n")
+        os.chown(f"{place}/f", 12345, 12345)
+        same(output("--bind", f"{place}:/data", "--", "sh", "-c",
+                    "cat /data/f; stat -c %u /data/f; touch /data/x 2>&1 || true"),
+             "host\n1000\ntouch: cannot touch '/data/x': Read-only file system\n", "read-only")
+        same(output("--bind", f"{place}:/data/in:rw", "--", "sh", "-c", "echo new > /data/in/g"), "", "rw")
+        same(pathlib.Path(place, "g").read_text(), "new\n", "written on the host")
+        same(os.stat(f"{place}/g").st_uid, 12345, "as the directory's owner")
+        pathlib.Path(place, "secret").write_text("s")
+        os.chmod(f"{place}/secret", 0o600)
+        same(jail("--bind", f"{place}:/data", "--", "cat", "/data/secret").returncode, 1,
+             "another owner's private file stays private")
+
+
+@test
+def an_image_is_a_root():
+    if not shutil.which("gcc"):
+        raise Skip("the host has no gcc to build the image's program")
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        source = pathlib.Path(place, "a.c")
+        source.write_text("#include <stdio.h>\n#include <unistd.h>\nint main(void){printf(\"%d %d\\n\","
+                          "access(\"/usr\", F_OK), access(\"/proc/self/stat\", R_OK));"
+                          "FILE *f = fopen(\"/home/user/w\", \"w\"); return f == NULL;}")
+        os.mkdir(f"{place}/image")
+        subprocess.run(["gcc", "-static", "-o", f"{place}/image/prog", source], check=True)
+        same(output("--image", f"{place}/image", "--", "/prog"), "-1 0\n", "image")
+        same(sorted(os.listdir(f"{place}/image")), ["prog"], "the image is untouched")
+
+
+@test
+def older_kernels_build_the_overlay_by_path():
+    same(output("--without", "overlay-fd", "--root", "--", "sh", "-c",
+                "echo ok > /usr/x && cat /usr/x"), "ok\n", "fallback")
+    text = output("--without", "overlay-fd", "--", "cat", "/proc/self/mountinfo")
+    check(STATE not in text and "berm-spawn-test" not in text, text)
+
+
+@test
+def mounts_show_nothing_of_the_host():
+    text = output("--root", "--", "cat", "/proc/self/mountinfo")
+    for line in text.splitlines():
+        fields = line.split()
+        check(STATE not in line, line)
+        check(fields[4] != "/" or fields[-2:][0] == "berm", line)
+    check("/stage" not in text and "/layer" not in text, text)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    finally:
+        shutil.rmtree(STATE, ignore_errors=True)

@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""Whatever ran inside, and whoever was killed outside: afterwards the host is as it was before.
+
+BERM_CYCLES (200) create/destroy cycles; BERM_FILES (50000) small files in one sandbox."""
+import os
+import pathlib
+import random
+import shutil
+import signal
+import struct
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import client  # noqa: E402
+from client import PROFILE_ROOT, Spawn, id_body  # noqa: E402
+from tap import check, main, same, state_dir, test  # noqa: E402
+
+STATE = state_dir()
+CYCLES = int(os.environ.get("BERM_CYCLES", 200))
+FILES = int(os.environ.get("BERM_FILES", 50000))
+
+
+def cgroups():
+    """Directories below any `berm` cgroup."""
+    found = []
+    for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
+        _, point, kind, *_ = line.split()
+        if kind in ("cgroup", "cgroup2"):
+            found += [place for place, _, _ in os.walk(f"{point}/berm") if not place.endswith("/berm")]
+    return sorted(found)
+
+
+def processes():
+    """Everyone outside the usual: host ids of a sandbox range, or a namespace of its own."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and os.stat(f"/proc/{entry}").st_uid >= 65536 * 3:
+                found.append(entry)
+        except OSError:
+            pass
+    return found
+
+
+def children(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+
+
+def loops():
+    return sorted(p.parent.name for p in pathlib.Path("/sys/block").glob("loop*/loop"))
+
+
+def host():
+    return {"mounts": pathlib.Path("/proc/self/mountinfo").read_text(), "cgroups": cgroups(),
+            "processes": processes(), "loops": loops()}
+
+
+def settled(what, want, seconds=20 + FILES / 5000):
+    """Deletion and namespaces' ends happen in the background: give them their time."""
+    end = time.monotonic() + seconds
+    while what() != want and time.monotonic() < end:
+        time.sleep(0.05)
+    return what()
+
+
+def as_before(before, state=True):
+    for name, value in before.items():
+        same(settled(lambda: host()[name], value), value, name)
+    if state:
+        for folder in ("layers", "trash"):
+            path = f"{STATE}/{folder}"
+            same(settled(lambda: os.listdir(path) if os.path.isdir(path) else [], []), [], folder)
+
+
+SLEEP = ("i", "1000", "/", "/usr/bin/sleep", "600")
+
+
+@test
+def cycles_leave_nothing():
+    before = host()
+    with Spawn(STATE) as spawn:
+        same(spawn.ask(client.HELLO).error, 0, "ready")
+        open_before = None
+        for i in range(CYCLES):
+            kind = dict(layer=1 + i % 2, profile=1 + i // 2 % 2, memory=(64 << 20) * (i % 3 == 0))
+            if i % 20 == 7:
+                kind.update(layer=client.LAYER_DISK, disk=8 << 20)
+            status, out = spawn.run(f"cycle-{i}", ["sh", "-c", "echo hi | tee f"], slot=i % 60000, **kind)
+            if not (out == "hi\n" and status == 0):
+                check(False, f"cycle {i}: {status} {out}")
+            if i == min(20, CYCLES // 2):
+                open_before = len(os.listdir(f"/proc/{spawn.process.pid}/fd"))
+        same(len(os.listdir(f"/proc/{spawn.process.pid}/fd")), open_before, "descriptors of berm-spawn")
+        same(settled(lambda: len(children(spawn.process.pid)), 2), 2, "children: network pool, deletion")
+    as_before(before)
+
+
+def dies(name, script, profile=client.PROFILE_USER, prepare=None, **fields):
+    """A sandbox that does its worst is destroyed all the same."""
+    before = host()
+    with Spawn(STATE) as spawn:
+        uid = "0" if profile == PROFILE_ROOT else "1000"
+        reply = spawn.create(id=name, profile=profile, **fields,
+                             argv=("i", uid, "/workspace", "/usr/bin/python3", "-c", script))
+        same(reply.error, 0, "CREATE")
+        marker = f"{STATE}/layers/{name}/upper/workspace/ready"
+        check(settled(lambda: os.path.exists(marker), True, 60 + FILES / 2000), "it got to its worst")
+        if prepare:
+            prepare(spawn, name)
+        same(spawn.destroy(name).error, 0, "DESTROY")
+        check(spawn.wait(reply, 0), "PID 1 is gone when DESTROY answers")
+    as_before(before)
+
+
+@test
+def a_fork_bomb_dies():
+    dies("bomb", "import os\nopen('ready', 'w')\nwhile True:\n  try: os.fork()\n  except OSError: pass",
+         pids=200)
+
+
+@test
+def detached_grandchildren_die():
+    dies("double", "import os, time\nfor i in range(50):\n  if os.fork() == 0:\n    os.setsid()\n"
+         "    if os.fork(): os._exit(0)\n    time.sleep(600)\nopen('ready', 'w')\ntime.sleep(600)")
+
+
+@test
+def who_ignores_signals_dies():
+    dies("deaf", "import signal, time\nfor s in range(1, 32):\n  try: signal.signal(s, signal.SIG_IGN)\n"
+         "  except OSError: pass\nopen('ready', 'w')\ntime.sleep(600)")
+
+
+@test
+def who_is_stopped_dies():
+    dies("stopped", "import os, signal\nopen('ready', 'w')\nos.kill(os.getpid(), signal.SIGSTOP)")
+
+
+@test
+def who_is_frozen_dies():
+    def freeze(spawn, name):
+        same(spawn.ask(client.FREEZE, id_body(name)).error, 0, "FREEZE")
+    dies("frozen", "import time\nopen('ready', 'w')\nwhile True: time.sleep(0.01)", prepare=freeze)
+
+
+@test
+def frozen_means_frozen_until_thawed():
+    with Spawn(STATE) as spawn:
+        script = "import time\ni = 0\nwhile True:\n  i += 1; open('n', 'w').write(str(i)); time.sleep(0.005)"
+        reply = spawn.create(id="ice", argv=("i", "1000", "/workspace", "/usr/bin/python3", "-c", script))
+        same(reply.error, 0, "CREATE")
+        path = pathlib.Path(f"{STATE}/layers/ice/upper/workspace/n")
+        check(settled(path.exists, True), "runs")
+        same(spawn.ask(client.FREEZE, id_body("ice")).error, 0, "FREEZE")
+        time.sleep(0.1)
+        then = path.stat().st_mtime_ns
+        time.sleep(0.2)
+        same(path.stat().st_mtime_ns, then, "nothing moves")
+        same(spawn.ask(client.THAW, id_body("ice")).error, 0, "THAW")
+        check(settled(lambda: path.stat().st_mtime_ns != then, True), "and moves again")
+        same(spawn.destroy("ice").error, 0, "DESTROY")
+
+
+@test
+def many_small_files_are_deleted_behind_the_reply():
+    script = (f"import os\nos.mkdir('d')\nfor i in range({FILES}):\n  "
+              "if i % 1000 == 0: os.mkdir(f'd/{i}'); at = f'd/{i}'\n  "
+              "os.close(os.open(f'{at}/{i}', os.O_CREAT))\n"
+              "open('ready', 'w')")
+    dies("files", script)
+
+
+@test
+def a_deep_tree_is_deleted():
+    script = ("import os\nfor i in range(3000):\n  os.mkdir('d'); os.chdir('d')\n"
+              "os.chdir('/workspace'); open('ready', 'w')")
+    dies("deep", script)
+
+
+@test
+def modes_and_owners_do_not_keep_files():
+    script = ("import os\nos.makedirs('a/b'); open('a/b/c', 'w'); os.chmod('a/b', 0); os.chmod('a', 0)\n"
+              "os.mkfifo('p'); os.symlink('/etc/passwd', 'l'); os.link('p', 'q'); open('ready', 'w')")
+    dies("modes", script, profile=PROFILE_ROOT)
+    check(os.path.exists("/etc/passwd"), "links are not followed")
+
+
+@test
+def destroy_is_idempotent_and_knows_strangers():
+    with Spawn(STATE) as spawn:
+        same(spawn.destroy("never-was").error, 0, "nothing to do is done")
+        same(spawn.create(id="twice", argv=SLEEP).error, 0, "CREATE")
+        same(spawn.destroy("twice").error, 0, "once")
+        same(spawn.destroy("twice").error, 0, "twice")
+
+
+@test
+def a_new_berm_spawn_finds_what_the_killed_one_left():
+    before = host()
+    spawn = Spawn(STATE)
+    first = spawn.create(id="orphan-a", slot=11, argv=SLEEP, memory=64 << 20)
+    second = spawn.create(id="orphan-b", slot=12, argv=SLEEP)
+    same((first.error, second.error), (0, 0), "CREATE")
+    spawn.kill()
+    time.sleep(0.1)
+    check(os.path.exists(f"/proc/{first.pid}"), "sandboxes outlive berm-spawn")
+    with Spawn(STATE) as spawn:
+        same(spawn.ask(client.USAGE, id_body("orphan-a")).error, 0, "USAGE of an orphan")
+        leaf = spawn.ask(client.EXEC_LEAF, id_body("orphan-a", struct.pack("=II", 0, 1)))
+        same(leaf.error, 0, "EXEC_LEAF of an orphan")
+        os.close(leaf.fds[0])
+        same(spawn.ask(client.FREEZE, id_body("orphan-a")).error, 0, "FREEZE of an orphan")
+        same(spawn.ask(client.THAW, id_body("orphan-a")).error, 0, "THAW of an orphan")
+        same(spawn.destroy("orphan-a").error, 0, "DESTROY of an orphan")
+        check(spawn.wait(first, 5), "gone")
+        reply = spawn.ask(client.SWEEP, struct.pack("=II", 1, 0) + bytes(256 * 64))
+        same((reply.error, reply.swept), (0, 1), "SWEEP")
+        check(spawn.wait(second, 5), "swept")
+        settled(cgroups, before["cgroups"])
+    as_before(before)
+
+
+@test
+def sweep_spares_owners():
+    with Spawn(STATE) as spawn:
+        mine = spawn.create(id="mine", slot=21, argv=SLEEP)
+        lost = spawn.create(id="lost", slot=22, argv=SLEEP)
+        ids = struct.pack("=64s64s", b"mine", b"zz") + bytes(254 * 64)
+        same(spawn.ask(client.SWEEP, struct.pack("=II", 0, 2) + ids).swept, 0, "a part does nothing yet")
+        reply = spawn.ask(client.SWEEP, struct.pack("=II", 1, 0) + bytes(256 * 64))
+        same((reply.error, reply.swept), (0, 1), "SWEEP")
+        check(spawn.wait(lost, 5), "lost is gone")
+        check(not spawn.wait(mine, 0.1), "mine lives")
+        same(spawn.destroy("mine").error, 0, "DESTROY")
+
+
+@test
+def berm_spawn_killed_at_random_leaves_only_what_sweep_removes():
+    before = host()
+    rng = random.Random(int(os.environ.get("BERM_SEED", 1)))
+    for turn in range(25):
+        spawn = Spawn(STATE)
+        same(spawn.ask(client.HELLO).error, 0, "HELLO")
+        data = client.message(client.CREATE, 1, client.create_body(
+            id=f"cut-{turn}", slot=turn, argv=SLEEP, memory=64 << 20, disk=(8 << 20) * (turn % 5 == 0)))
+        spawn.send(data)
+        time.sleep(rng.random() * 0.012)
+        spawn.kill()
+    with Spawn(STATE) as spawn:
+        reply = spawn.ask(client.SWEEP, struct.pack("=II", 1, 0) + bytes(256 * 64))
+        same(reply.error, 0, "SWEEP")
+        check(reply.swept > 0, "there was something to sweep")
+        settled(cgroups, before["cgroups"])
+        as_before(before)
+
+
+@test
+def pid_1_killed_from_outside_is_noticed():
+    with Spawn(STATE) as spawn:
+        reply = spawn.create(id="hit", argv=SLEEP)
+        signal.pidfd_send_signal(reply.fds[0], signal.SIGKILL)
+        check(spawn.wait(reply, 5), "pidfd tells")
+        end = spawn.destroy("hit")
+        same((end.error, end.wait_status), (0, 9), "and DESTROY has the status")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    finally:
+        shutil.rmtree(STATE, ignore_errors=True)

@@ -1,0 +1,92 @@
+#include "bermd/config.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+static struct config config;
+
+static int set(const char *name, const char *value, struct err *e) {
+    config_init(&config);
+    return config_set(&config, str_of(name), str_of(value), e);
+}
+
+TEST(config_takes_good_values) {
+    struct err e;
+    CHECK_INT(set("state", "/x", &e), 0);
+    CHECK_STR(config.state, "/x");
+    CHECK_INT(set("socket_mode", "0660", &e), 0);
+    CHECK_INT(config.socket_mode, 0660);
+    CHECK_INT(set("log_level", "warn", &e), 0);
+    CHECK_INT(config.log_level, 2);
+    CHECK_INT(set("access_log", "false", &e), 0);
+    CHECK(!config.access_log);
+    CHECK_INT(set("allow_uids", "1, 22,333", &e), 0);
+    CHECK_INT(config.n_allow_uids, 3);
+    CHECK_INT(config.allow_uids[2], 333);
+    CHECK_INT(set("limits.message.inbound", "2048", &e), 0);
+    CHECK_INT(config.limits.of[LIMIT_MESSAGE_INBOUND], 2048);
+    CHECK_INT(set("listen", "", &e), 0);
+}
+
+TEST(config_refuses_bad_values_by_name) {
+    static const char *const bad[][2] = {{"state", "relative"},
+                                         {"state", ""},
+                                         {"socket_mode", "0888"},
+                                         {"socket_mode", "17777"},
+                                         {"log_level", "loud"},
+                                         {"access_log", "yes"},
+                                         {"allow_uids", "1,x"},
+                                         {"allow_uids", "-1"},
+                                         {"limits.message.inbound", "1"},
+                                         {"limits.message.inbound", "99999999999"},
+                                         {"limits.message.inbound", "4k"},
+                                         {"limits.message.depth", "17"},
+                                         {"limits.events.keep", "1"},
+                                         {"limits.nope", "1"},
+                                         {"nope", "1"},
+                                         {"", "1"}};
+    struct err e;
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        CHECK_INT(set(bad[i][0], bad[i][1], &e), -ERR_INVALID_ARGUMENT);
+        CHECK(strstr(e.text, bad[i][0]) != NULL);
+    }
+    char path[300];
+    memset(path, 'a', sizeof path - 1);
+    path[0] = '/';
+    path[sizeof path - 1] = '\0';
+    CHECK_INT(set("state", path, &e), -ERR_INVALID_ARGUMENT);
+    CHECK_INT(set("socket", path, &e), -ERR_INVALID_ARGUMENT);
+}
+
+static int read_text(const char *text, struct err *e) {
+    char path[] = "/tmp/berm-config-XXXXXX";
+    int fd = mkstemp(path);
+    CHECK_INT(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    config_init(&config);
+    int r = config_read(&config, path, e);
+    unlink(path);
+    return r;
+}
+
+TEST(config_files_have_comments_and_line_numbers) {
+    struct err e;
+    CHECK_INT(read_text("# a comment\n\n state = /y # behind it\nlog_level=debug", &e), 0);
+    CHECK_STR(config.state, "/y");
+    CHECK_INT(config.log_level, 0);
+    CHECK_INT(read_text("state = /y\n\nnope = 1\n", &e), -ERR_INVALID_ARGUMENT);
+    CHECK(strstr(e.text, ":3: there is no knob \"nope\"") != NULL);
+    CHECK_INT(read_text("just words\n", &e), -ERR_INVALID_ARGUMENT);
+    CHECK(strstr(e.text, ":1: \"just words\" is not NAME = VALUE") != NULL);
+    CHECK_INT(config_read(&config, "/nonexistent/file", &e), -ERR_INVALID_ARGUMENT);
+}
+
+TEST(config_every_default_is_within_its_range) {
+    for (size_t i = 0; i < LIMIT_COUNT; i++) {
+        CHECK(limit_table[i].value >= limit_table[i].min &&
+              limit_table[i].value <= limit_table[i].max);
+        CHECK(limit_table[i].how == LIMIT_HOW_KNOB || limit_table[i].min == limit_table[i].max);
+    }
+}

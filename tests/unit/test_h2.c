@@ -1,0 +1,319 @@
+#include "wire/h2.h"
+
+#include <errno.h>
+#include <nghttp2/nghttp2.h>
+#include <stdlib.h>
+
+#include "harness.h"
+
+/* Our server session against nghttp2's client session, without a socket between them. */
+struct request {
+    struct h2_stream stream;
+    char path[64];
+    size_t body_bytes;
+    bool answered;
+    bool closed;
+    const char *left; /* of the response, still to be pulled */
+};
+
+struct pair {
+    struct h2 *server;
+    nghttp2_session *client;
+    struct request requests[300];
+    size_t n_requests;
+    unsigned open;
+    bool hold; /* do not answer */
+    bool consume_nothing;
+    /* what the client saw */
+    unsigned ended, resets, goaways, goaway_code;
+    size_t received;
+    char trailer[32];
+    char goaway_text[32];
+};
+
+static struct h2_stream *on_open(void *user) {
+    struct pair *p = user;
+    struct request *r = &p->requests[p->n_requests++];
+    p->open++;
+    return &r->stream;
+}
+
+static struct request *of(struct h2_stream *s) {
+    return container_of(s, struct request, stream);
+}
+
+static struct pair *current; /* the events carry no user pointer of ours besides on_open's */
+
+static void on_header(struct h2_stream *s, struct str name, struct str value) {
+    if (str_is(name, STR(":path")))
+        memcpy(of(s)->path, value.p, MIN(value.n, sizeof of(s)->path - 1));
+}
+
+static void on_request(struct h2_stream *s) {
+    (void)s;
+}
+
+static void on_body(struct h2_stream *s, const uint8_t *bytes, size_t n) {
+    (void)bytes;
+    of(s)->body_bytes += n;
+    if (!current->consume_nothing)
+        h2_consume(s, n);
+}
+
+static void answer(struct h2_stream *s) {
+    static const struct h2_header headers[] = {{{":status", 7}, {"200", 3}}};
+    static const struct h2_header trailers[] = {{{"grpc-status", 11}, {"0", 1}}};
+    of(s)->left = "answer";
+    CHECK_INT(h2_respond(s, headers, 1, false), 0);
+    h2_finish(s, trailers, 1);
+    of(s)->answered = true;
+}
+
+static void on_body_end(struct h2_stream *s) {
+    if (!current->hold)
+        answer(s);
+}
+
+static size_t on_body_left(struct h2_stream *s) {
+    return of(s)->left ? strlen(of(s)->left) : 0;
+}
+
+static void on_pull(struct h2_stream *s, uint8_t *out, size_t n) {
+    memcpy(out, of(s)->left, n);
+    of(s)->left += n;
+}
+
+static void on_close(struct h2_stream *s) {
+    CHECK(!of(s)->closed);
+    of(s)->closed = true;
+    current->open--;
+}
+
+static const struct h2_events events = {on_open,     on_header,    on_request, on_body,
+                                        on_body_end, on_body_left, on_pull,    on_close};
+
+static int client_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user) {
+    (void)session;
+    struct pair *p = user;
+    if (frame->hd.type == NGHTTP2_RST_STREAM)
+        p->resets++;
+    if (frame->hd.type == NGHTTP2_GOAWAY) {
+        p->goaways++;
+        p->goaway_code = frame->goaway.error_code;
+        if (frame->goaway.opaque_data_len > 0)
+            memcpy(p->goaway_text, frame->goaway.opaque_data,
+                   MIN(frame->goaway.opaque_data_len, sizeof p->goaway_text - 1));
+    }
+    if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
+        (frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
+        p->ended++;
+    return 0;
+}
+
+static int client_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+                         size_t name_n, const uint8_t *value, size_t value_n, uint8_t flags,
+                         void *user) {
+    (void)session;
+    (void)frame;
+    (void)flags;
+    struct pair *p = user;
+    if (name_n == 11 && memcmp(name, "grpc-status", 11) == 0)
+        memcpy(p->trailer, value, MIN(value_n, sizeof p->trailer - 1));
+    return 0;
+}
+
+static int client_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes,
+                       size_t n, void *user) {
+    (void)session;
+    (void)flags;
+    (void)id;
+    (void)bytes;
+    ((struct pair *)user)->received += n;
+    return 0;
+}
+
+static void pair_open(struct pair *p) {
+    static const struct h2_limits limits = {256, 65536, 65536, 1024};
+    nghttp2_session_callbacks *callbacks;
+    memset(p, 0, sizeof *p);
+    current = p;
+    CHECK_INT(h2_new(&p->server, &events, &limits, p), 0);
+    nghttp2_session_callbacks_new(&callbacks);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, client_frame);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, client_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, client_data);
+    nghttp2_session_client_new(&p->client, callbacks, p);
+    nghttp2_session_callbacks_del(callbacks);
+    nghttp2_submit_settings(p->client, 0, NULL, 0);
+}
+
+static void pair_close(struct pair *p) {
+    nghttp2_session_del(p->client);
+    h2_free(p->server);
+}
+
+/* Moves bytes both ways until neither side has any. Returns what h2_feed last said. */
+static int exchange(struct pair *p) {
+    int fed = 0;
+    for (bool moved = true; moved;) {
+        const uint8_t *out;
+        uint8_t in[H2_PULL_BYTES + 77]; /* an odd size, so that frames are cut */
+        bool more;
+        moved = false;
+        for (ssize_t n; (n = nghttp2_session_mem_send(p->client, &out)) > 0; moved = true)
+            fed = h2_feed(p->server, out, (size_t)n);
+        for (ssize_t n; (n = h2_pull(p->server, in, sizeof in, &more)) > 0; moved = true)
+            if (nghttp2_session_mem_recv(p->client, in, (size_t)n) < 0)
+                return fed;
+    }
+    return fed;
+}
+
+static int32_t post(struct pair *p, nghttp2_data_provider *data) {
+#define NV(n, v) {(uint8_t *)n, (uint8_t *)v, sizeof n - 1, sizeof v - 1, 0}
+    nghttp2_nv nv[] = {NV(":method", "POST"), NV(":path", "/x"), NV(":scheme", "http"),
+                       NV(":authority", "localhost")};
+    return nghttp2_submit_request(p->client, NULL, nv, COUNT_OF(nv), data, NULL);
+}
+
+static ssize_t endless(nghttp2_session *session, int32_t id, uint8_t *out, size_t cap,
+                       uint32_t *flags, nghttp2_data_source *source, void *user) {
+    (void)session;
+    (void)id;
+    (void)flags;
+    (void)source;
+    (void)user;
+    memset(out, 'x', cap);
+    return (ssize_t)cap;
+}
+
+static struct pair pair;
+
+TEST(h2_answers_with_trailers_behind_the_data) {
+    pair_open(&pair);
+    post(&pair, NULL);
+    CHECK_INT(exchange(&pair), 0);
+    CHECK_STR(pair.requests[0].path, "/x");
+    CHECK_INT(pair.received, 6);
+    CHECK_INT(pair.ended, 1);
+    CHECK_STR(pair.trailer, "0");
+    CHECK_INT(pair.open, 0);
+    pair_close(&pair);
+}
+
+TEST(h2_resets_with_no_error_after_an_early_end) {
+    nghttp2_data_provider data = {.read_callback = endless};
+    pair_open(&pair);
+    pair.hold = pair.consume_nothing = true; /* the window ends what has no end */
+    post(&pair, &data);
+    exchange(&pair);
+    answer(&pair.requests[0].stream);
+    exchange(&pair);
+    CHECK_INT(pair.ended, 1);
+    CHECK_STR(pair.trailer, "0"); /* the trailers came first */
+    CHECK_INT(pair.resets, 1);
+    CHECK_INT(pair.open, 0);
+    pair_close(&pair);
+}
+
+TEST(h2_window_stops_a_peer_that_nobody_reads) { /* covers: RPC-16 */
+    nghttp2_data_provider data = {.read_callback = endless};
+    pair_open(&pair);
+    pair.hold = pair.consume_nothing = true;
+    post(&pair, &data);
+    exchange(&pair);
+    CHECK_INT(pair.requests[0].body_bytes, 65536);
+    CHECK_INT(pair.requests[0].stream.unconsumed_bytes, 65536);
+    h2_reset(&pair.requests[0].stream);
+    exchange(&pair);
+    CHECK_INT(pair.open, 0);
+    pair.hold = pair.consume_nothing = false;
+    post(&pair, NULL); /* the connection's window came back, and a new call works */
+    exchange(&pair);
+    CHECK_STR(pair.trailer, "0");
+    pair_close(&pair);
+}
+
+TEST(h2_sends_away_who_floods_with_pings) { /* covers: RPC-22 */
+    pair_open(&pair);
+    exchange(&pair);
+    int r = 0;
+    for (int i = 0; i < 2000 && r == 0; i++) {
+        nghttp2_submit_ping(pair.client, 0, NULL);
+        r = exchange(&pair);
+    }
+    CHECK_INT(r, -EPROTO);
+    CHECK_INT(pair.goaways, 1);
+    CHECK_INT(pair.goaway_code, NGHTTP2_ENHANCE_YOUR_CALM);
+    CHECK_STR(pair.goaway_text, "too_many_pings");
+    pair_close(&pair);
+}
+
+TEST(h2_keeps_who_pings_between_calls) {
+    pair_open(&pair);
+    exchange(&pair);
+    int r = 0;
+    for (int i = 0; i < 3000 && r == 0; i++) {
+        nghttp2_submit_ping(pair.client, 0, NULL);
+        pair.n_requests = 0;
+        memset(&pair.requests[0], 0, sizeof pair.requests[0]);
+        post(&pair, NULL);
+        r = exchange(&pair);
+    }
+    CHECK_INT(r, 0);
+    CHECK_INT(pair.ended, 3000);
+    pair_close(&pair);
+}
+
+TEST(h2_flags_headers_that_are_too_large) { /* covers: RPC-7 */
+    pair_open(&pair);
+    char big[1100];
+    memset(big, 'a', sizeof big);
+    nghttp2_nv nv[] = {NV(":method", "POST"),
+                       NV(":path", "/x"),
+                       NV(":scheme", "http"),
+                       NV(":authority", "localhost"),
+                       {(uint8_t *)"big", (uint8_t *)big, 3, sizeof big, 0}};
+    nghttp2_submit_request(pair.client, NULL, nv, COUNT_OF(nv), NULL, NULL);
+    exchange(&pair);
+    CHECK(pair.requests[0].stream.headers_too_large);
+    post(&pair, NULL);
+    exchange(&pair);
+    CHECK(!pair.requests[1].stream.headers_too_large);
+    CHECK_INT(pair.ended, 2);
+    pair_close(&pair);
+}
+
+TEST(h2_drain_lets_open_streams_finish_and_takes_no_new_ones) { /* covers: RPC-25 */
+    pair_open(&pair);
+    pair.hold = true;
+    post(&pair, NULL);
+    exchange(&pair);
+    h2_drain(pair.server, true);
+    exchange(&pair);
+    CHECK_INT(pair.goaways, 2); /* the notice, then the last stream taken */
+    CHECK_INT(pair.goaway_code, NGHTTP2_NO_ERROR);
+    CHECK(!h2_is_done(pair.server));
+    answer(&pair.requests[0].stream);
+    exchange(&pair);
+    CHECK_INT(pair.ended, 1);
+    CHECK(h2_is_done(pair.server));
+    pair_close(&pair);
+}
+
+TEST(h2_drain_of_an_idle_connection_is_done_at_once) {
+    pair_open(&pair);
+    exchange(&pair);
+    h2_drain(pair.server, false);
+    exchange(&pair);
+    CHECK_INT(pair.goaways, 1);
+    CHECK(h2_is_done(pair.server));
+    pair_close(&pair);
+}
+
+TEST(h2_refuses_bytes_that_are_not_http2) {
+    pair_open(&pair);
+    static const uint8_t junk[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n........";
+    CHECK_INT(h2_feed(pair.server, junk, sizeof junk), -EPROTO);
+    pair_close(&pair);
+}

@@ -1,0 +1,150 @@
+#include "loop/stream.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+/* One end is a stream, the other a plain socket in the test's hand. */
+struct end {
+    struct stream stream;
+    struct stream_pool pool;
+    uv_loop_t loop;
+    int other;
+    size_t got;
+    unsigned drained, gone, closed;
+    bool close_in_bytes, close_in_drained, close_in_gone;
+};
+
+static struct end *of(struct stream *s) {
+    return container_of(s, struct end, stream);
+}
+
+static void on_bytes(struct stream *s, const uint8_t *bytes, size_t n) {
+    (void)bytes;
+    CHECK(!s->closing);
+    of(s)->got += n;
+    if (of(s)->close_in_bytes)
+        stream_close(s);
+}
+static void on_drained(struct stream *s) {
+    of(s)->drained++;
+    if (of(s)->close_in_drained)
+        stream_close(s);
+}
+static void on_gone(struct stream *s, int why) {
+    CHECK(why < 0);
+    of(s)->gone++;
+    if (of(s)->close_in_gone)
+        stream_close(s);
+}
+static void on_closed(struct stream *s) {
+    of(s)->closed++;
+}
+static const struct stream_events events = {on_bytes, on_drained, on_gone, on_closed};
+
+static void end_open(struct end *e) {
+    int fds[2];
+    memset(e, 0, sizeof *e);
+    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
+    uv_loop_init(&e->loop);
+    CHECK_INT(stream_pool_init(&e->pool), 0);
+    CHECK_INT(stream_init_pipe(&e->stream, &e->loop, &e->pool, &events), 0);
+    CHECK_INT(uv_pipe_open(&e->stream.uv.pipe, fds[0]), 0);
+    CHECK_INT(stream_read_start(&e->stream), 0);
+    e->other = fds[1];
+}
+
+static void end_close(struct end *e) {
+    stream_close(&e->stream);
+    stream_close(&e->stream); /* twice is harmless */
+    uv_run(&e->loop, UV_RUN_DEFAULT);
+    CHECK_INT(e->closed, 1);
+    CHECK_INT(uv_loop_close(&e->loop), 0);
+    stream_pool_done(&e->pool);
+    if (e->other >= 0)
+        close(e->other);
+}
+
+static size_t drain_other(struct end *e) {
+    static char sink[1 << 16];
+    size_t total = 0;
+    for (ssize_t n; (n = read(e->other, sink, sizeof sink)) > 0;)
+        total += (size_t)n;
+    return total;
+}
+
+static struct end end;
+
+TEST(stream_reads_and_writes) {
+    end_open(&end);
+    CHECK_INT(write(end.other, "hello", 5), 5);
+    uv_run(&end.loop, UV_RUN_NOWAIT);
+    CHECK_INT(end.got, 5);
+    memcpy(stream_block(&end.stream), "world!", 6);
+    CHECK_INT(stream_send(&end.stream, 6), 0);
+    CHECK(!stream_is_busy(&end.stream));
+    CHECK_INT(drain_other(&end), 6);
+    CHECK(stream_block(&end.stream) != NULL);
+    CHECK_INT(stream_send(&end.stream, 0), 0); /* given back unused */
+    end_close(&end);
+}
+
+/* A peer that does not read: one block waits, and goes when it reads. */
+TEST(stream_holds_one_block_for_a_peer_that_does_not_read) { /* covers: RPC-16 */
+    size_t sent = 0, received = 0;
+    end_open(&end);
+    while (!stream_is_busy(&end.stream)) {
+        memset(stream_block(&end.stream), 'x', STREAM_BLOCK_BYTES);
+        CHECK_INT(stream_send(&end.stream, STREAM_BLOCK_BYTES), 0);
+        sent += STREAM_BLOCK_BYTES;
+    }
+    uv_run(&end.loop, UV_RUN_NOWAIT);
+    CHECK_INT(end.drained, 0);
+    while (end.drained == 0) {
+        received += drain_other(&end);
+        uv_run(&end.loop, UV_RUN_NOWAIT);
+    }
+    received += drain_other(&end);
+    CHECK_INT(received, sent);
+    CHECK(!stream_is_busy(&end.stream));
+    end_close(&end);
+}
+
+TEST(stream_may_be_closed_inside_every_callback) {
+    end_open(&end);
+    end.close_in_bytes = true;
+    CHECK_INT(write(end.other, "x", 1), 1);
+    uv_run(&end.loop, UV_RUN_NOWAIT);
+    CHECK_INT(end.got, 1);
+    end_close(&end);
+
+    end_open(&end);
+    end.close_in_gone = true;
+    close(end.other);
+    end.other = -1;
+    uv_run(&end.loop, UV_RUN_NOWAIT);
+    CHECK_INT(end.gone, 1);
+    end_close(&end);
+
+    end_open(&end);
+    end.close_in_drained = true;
+    while (!stream_is_busy(&end.stream)) {
+        CHECK(stream_block(&end.stream) != NULL);
+        CHECK_INT(stream_send(&end.stream, STREAM_BLOCK_BYTES), 0);
+    }
+    while (end.drained == 0) {
+        drain_other(&end);
+        uv_run(&end.loop, UV_RUN_NOWAIT);
+    }
+    end_close(&end);
+
+    end_open(&end); /* and with a write under way: nothing but on_closed comes */
+    while (!stream_is_busy(&end.stream)) {
+        CHECK(stream_block(&end.stream) != NULL);
+        CHECK_INT(stream_send(&end.stream, STREAM_BLOCK_BYTES), 0);
+    }
+    end_close(&end);
+    CHECK_INT(end.drained + end.gone, 0);
+}
