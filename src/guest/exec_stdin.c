@@ -96,6 +96,7 @@ int exec_method_stdin(struct request *r, struct err *e) {
         return -(int)e->code;
     if (!data.p)
         return params_missing("data_b64", e);
+    exec_in_push(x, false); /* what the program has made room for meanwhile */
     uint64_t known = MIN(x->in_next - (uint64_t)offset, (uint64_t)data.n);
     data.p += known;
     data.n = MIN(data.n - (size_t)known, window(x));

@@ -16,7 +16,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUEST = ROOT / os.environ.get("BERM_GUEST", "build/bin/berm-guest")
 SCHEMA = json.loads((ROOT / "spec/guest.schema.json").read_text())
-PATIENCE = 30       # how long a test waits before it says that something never came
+PATIENCE = int(os.environ.get("BERM_TEST_PATIENCE", "30"))   # how long a test waits before it says that something never came
 
 DROP = {"policy": "drop_oldest", "limit_bytes": 1 << 26}
 

@@ -226,7 +226,8 @@ TEST(rpc_errors) {
     struct err e;
     struct buf b;
     buf_init(&b, 4096);
-    err_field(&e, "argv", "is \xff bad");
+    err_field(&e, "argv", "is bad");
+    memcpy(e.text, "is \xff bad", 9);
     CHECK_INT(rpc_write_error(&b, 0, &e), 0);
     static const char want[] =
         "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":5,\"message\":"
