@@ -552,3 +552,13 @@ def test_the_child_joins_cgroups_by_writing(run, leaf):
     os.close(procs)
     assert x.wait()["exit"] == {"code": 0}
     assert b"/berm-test-" in x.output()
+
+
+def test_descriptors_the_guest_was_born_with_go_no_further(make_guest, tmp_path):
+    from conftest import Exec
+    guest = make_guest(prefix=["bash", "-c", 'exec 50</etc/passwd; exec "$@"', "bash"])
+    link = guest.connect()
+    assert os.path.exists(f"/proc/{guest.pid()}/fd/50")
+    x = Exec(link, tmp_path, "ex-a", ["sh", "-c", "ls /proc/$$/fd"])
+    x.wait()
+    assert x.output() == b"0\n1\n2\n"

@@ -431,3 +431,16 @@ def test_a_terminal_belongs_to_the_user(run, nobody):
     x = run("stat -c %u $(tty); echo works > $(tty)", user="nobody", terminal={"cols": 80, "rows": 24})
     assert x.wait()["exit"] == {"code": 0}
     assert x.output().split() == [str(nobody.pw_uid).encode(), b"works"]
+
+
+def test_what_is_refused_is_not_opened(link, tree):
+    """Whoever waits at the other end of a FIFO would notice."""
+    os.mkfifo(tree / "fifo")
+    writer = subprocess.Popen(["sh", "-c", f"echo x > {tree}/fifo"])
+    refused("NOT_A_REGULAR_FILE", link.call, "read", path=str(tree / "fifo"))
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            writer.wait(0.5)
+    finally:
+        writer.kill()
+        writer.wait()
