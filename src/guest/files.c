@@ -1,0 +1,388 @@
+/* files — contents: opened by a child as the sandbox user, passed out or moved in chunks, and new ones put
+ * in place by commit. */
+#include "guest/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/random.h>
+
+#include "guest/params.h"
+#include "guest/path.h"
+
+#define CHUNK_MAX 49152
+#define LINKS_MAX 40
+
+/* What names contents, or why it does not. */
+static int check_regular(const struct stat *st, const char *path, struct err *e) {
+    if (S_ISREG(st->st_mode))
+        return 0;
+    if (S_ISDIR(st->st_mode))
+        return err_set(e, ERR_IS_A_DIRECTORY, "%.150s", path);
+    return err_set(e, ERR_NOT_A_REGULAR_FILE, "%.150s", path);
+}
+
+/* Looks before it opens, and again at what it opened: the name may be swapped in between. */
+static int open_regular(const char *path, struct err *e) {
+    struct stat st;
+    AUTO_CLOSE int look = path_open(path, O_PATH, 0);
+    if (look < 0 || fstat(look, &st) < 0)
+        return path_error(e, look < 0 ? -look : errno, "open", path);
+    if (check_regular(&st, path, e) < 0)
+        return -(int)e->code;
+    AUTO_CLOSE int fd = path_open(path, O_RDONLY, 0);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return path_error(e, fd < 0 ? -fd : errno, "open", path);
+    if (check_regular(&st, path, e) < 0)
+        return -(int)e->code;
+    return TAKE_FD(fd);
+}
+
+static int work_read(struct work *w, struct err *e) {
+    char *path;
+    if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0)
+        return -(int)e->code;
+    path_clean(path);
+    int fd = open_regular(path, e);
+    if (fd < 0)
+        return fd;
+    struct stat st;
+    struct user_names names;
+    user_names_load(&names);
+    if (fstat(fd, &st) < 0)
+        return path_error(e, errno, "look at", path);
+    json_key(w->out, "info");
+    info_write(w->out, path, &st, -1, NULL, &names);
+    w->fds[w->n_fds++] = fd;
+    return 0;
+}
+
+/* The members with the handle, and the file itself where it can travel. */
+static void answer_with_handle(struct guest *g, struct job *j, const struct handle *h,
+                               struct str members) {
+    char head[64];
+    int copy = g->link.stdio ? -1 : fcntl(h->fd, F_DUPFD_CLOEXEC, 3);
+    int n = snprintf(head, sizeof head, "\"handle\":%llu,\"fds\":%d%s", (unsigned long long)h->id,
+                     copy >= 0, members.n ? "," : "");
+    char *text = arena_alloc(&g->arena, (size_t)n + members.n);
+    struct err e;
+    if (!text) {
+        err_set(&e, ERR_LIMIT_REACHED, "no memory for an answer");
+        guest_answer_error(g, j->generation, j->id, &e);
+        return;
+    }
+    memcpy(text, head, (size_t)n);
+    memcpy(text + n, members.p, members.n);
+    guest_answer(g, j->generation, j->id, (struct str){text, (size_t)n + members.n}, &copy,
+                 copy >= 0);
+}
+
+/* A handle belongs to a connection: without the one that asked there is nobody to close it. */
+static struct handle *new_handle(struct guest *g, struct job *j, const int *fds, size_t n_fds) {
+    struct err e;
+    bool wanted = g->link.connected && g->link.generation == j->generation;
+    struct handle *h = wanted ? handles_add(&g->jobs.handles) : NULL;
+    if (!h) {
+        for (size_t i = 0; i < n_fds; i++)
+            close(fds[i]);
+        err_set(&e, ERR_LIMIT_REACHED, "%d files are open", HANDLES_MAX);
+        guest_answer_error(g, j->generation, j->id, &e);
+        return NULL;
+    }
+    h->fd = n_fds > 0 ? fds[0] : -1;
+    h->dir = n_fds > 1 ? fds[1] : -1;
+    return h;
+}
+
+static void on_read(struct guest *g, struct job *j, struct str members, const int *fds,
+                    size_t n_fds) {
+    arena_reset(&g->arena);
+    struct handle *h = new_handle(g, j, fds, n_fds);
+    if (h)
+        answer_with_handle(g, j, h, members);
+}
+
+/* Follows links at the end of a path, so that a write goes where the name leads. The result may not
+ * exist. */
+static int follow_links(struct work *w, char **path, struct err *e) {
+    for (int i = 0; i < LINKS_MAX; i++) {
+        const char *name;
+        char target[PATH_LENGTH_MAX + 1];
+        AUTO_CLOSE int dir = path_open_parent(*path, &name);
+        if (dir < 0)
+            return path_error(e, -dir, "open the directory of", *path);
+        ssize_t n = readlinkat(dir, name, target, sizeof target - 1);
+        if (n < 0)
+            return 0;
+        size_t base = target[0] == '/' ? 0 : (size_t)(name - *path);
+        char *next = arena_alloc(w->arena, base + (size_t)n + 1);
+        if (!next || base + (size_t)n > PATH_LENGTH_MAX)
+            return path_error(e, ELOOP, "follow", *path);
+        memcpy(next, *path, base);
+        memcpy(next + base, target, (size_t)n);
+        next[base + (size_t)n] = '\0';
+        *path = next;
+    }
+    return path_error(e, ELOOP, "follow", *path);
+}
+
+static void temp_name(char *out, size_t cap) {
+    uint64_t random = 0;
+    (void)!getrandom(&random, sizeof random, 0);
+    snprintf(out, cap, ".berm-%016llx", (unsigned long long)random);
+}
+
+static int open_temp(int dir, char *ret_name, size_t cap) {
+    ret_name[0] = '\0';
+    int fd = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOENT))
+        return fd < 0 ? -errno : fd;
+    temp_name(ret_name, cap);
+    fd = openat(dir, ret_name, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR | O_CLOEXEC, 0600);
+    return fd < 0 ? -errno : fd;
+}
+
+/* The target as it is now: it may be replaced if its own mode allows writing. */
+static int check_target(int dir, const char *name, const char *path, bool must_not_exist,
+                        mode_t *mode, struct err *e) {
+    struct stat st;
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : path_error(e, errno, "look at", path);
+    if (must_not_exist)
+        return err_set(e, ERR_FILE_EXISTS, "%.150s", path);
+    if (check_regular(&st, path, e) < 0)
+        return -(int)e->code;
+    if (faccessat(dir, name, W_OK, AT_EACCESS) < 0)
+        return path_error(e, errno, "write", path);
+    *mode = st.st_mode & 0777;
+    return 0;
+}
+
+static int work_write(struct work *w, struct err *e) {
+    char *path, temp[32];
+    const char *name;
+    int64_t asked_mode = -1;
+    mode_t mode = 0644;
+    bool make_parents = false, must_not_exist = false;
+    if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0 ||
+        params_int(w->params, "mode", 0, 0777, &asked_mode, e) < 0 ||
+        params_bool(w->params, "make_parents", &make_parents, e) < 0 ||
+        params_bool(w->params, "must_not_exist", &must_not_exist, e) < 0)
+        return -(int)e->code;
+    size_t n = strlen(path);
+    if (path[n - 1] == '/')
+        return err_set(e, ERR_IS_A_DIRECTORY, "%.150s", path);
+    path_clean(path);
+    int r = make_parents ? path_make_parents(path, w->arena) : 0;
+    if (r < 0)
+        return path_error(e, -r, "make the directories of", path);
+    if (follow_links(w, &path, e) < 0)
+        return -(int)e->code;
+    AUTO_CLOSE int dir = path_open_parent(path, &name);
+    if (dir < 0)
+        return path_error(e, -dir, "open the directory of", path);
+    if (check_target(dir, name, path, must_not_exist, &mode, e) < 0)
+        return -(int)e->code;
+    int fd = open_temp(dir, temp, sizeof temp);
+    if (fd < 0)
+        return path_error(e, -fd, "write in the directory of", path);
+    json_key(w->out, "path_b64");
+    json_base64(w->out, path, strlen(path));
+    json_put_str(w->out, "temp", str_of(temp));
+    json_put_u64(w->out, "mode", asked_mode >= 0 ? (mode_t)asked_mode : mode);
+    json_put_bool(w->out, "must_not_exist", must_not_exist);
+    json_put_u64(w->out, "uid", geteuid());
+    w->fds[0] = fd;
+    w->fds[1] = TAKE_FD(dir);
+    w->n_fds = 2;
+    return 0;
+}
+
+/* What the child said about the file it began; false when it cannot be understood. */
+static bool read_write_reply(struct guest *g, struct handle *h, struct str members) {
+    static const struct json_bounds bounds = {.depth = 2, .nodes = 16, .members = 8};
+    char *text = arena_alloc(&g->arena, members.n + 2);
+    struct json *root;
+    struct str path = {0}, temp = {0};
+    struct err e;
+    int64_t mode = -1, uid = -1;
+    if (!text)
+        return false;
+    text[0] = '{';
+    memcpy(text + 1, members.p, members.n);
+    text[members.n + 1] = '}';
+    if (json_parse(&g->arena, text, members.n + 2, &bounds, &root) < 0 ||
+        params_base64(root, "path_b64", &g->arena, PATH_LENGTH_MAX, &path, &e) < 0 ||
+        params_str(root, "temp", sizeof h->temp - 1, &temp, &e) < 0 ||
+        params_int(root, "mode", 0, 0777, &mode, &e) < 0 ||
+        params_int(root, "uid", 0, UINT32_MAX, &uid, &e) < 0 ||
+        params_bool(root, "must_not_exist", &h->must_not_exist, &e) < 0 || mode < 0 || uid < 0)
+        return false;
+    h->is_writing = true;
+    h->mode = (mode_t)mode;
+    h->uid = (uint32_t)uid;
+    memcpy(h->temp, temp.p, temp.n);
+    h->path = strndup(path.p, path.n);
+    return h->path != NULL;
+}
+
+static void on_write(struct guest *g, struct job *j, struct str members, const int *fds,
+                     size_t n_fds) {
+    arena_reset(&g->arena);
+    struct handle *h = new_handle(g, j, fds, n_fds);
+    struct err e;
+    if (!h)
+        return;
+    if (read_write_reply(g, h, members)) {
+        answer_with_handle(g, j, h, (struct str){"", 0});
+        return;
+    }
+    handles_close(h);
+    err_set(&e, ERR_INTERNAL, "the work was not understood");
+    guest_answer_error(g, j->generation, j->id, &e);
+}
+
+/* Gives an unnamed file a name; -EEXIST where there is one already. */
+static int link_file(int fd, int dir, const char *name) {
+    char self[32];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    if (linkat(AT_FDCWD, self, dir, name, AT_SYMLINK_FOLLOW) == 0)
+        return 0;
+    if (errno != ENOENT) /* ENOENT: there is no /proc */
+        return -errno;
+    return linkat(fd, "", dir, name, AT_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+static int put_in_place(const struct handle *h, const char *name) {
+    char temp[32];
+    if (h->must_not_exist && !h->temp[0])
+        return link_file(h->fd, h->dir, name);
+    if (h->temp[0]) {
+        snprintf(temp, sizeof temp, "%s", h->temp);
+    } else {
+        temp_name(temp, sizeof temp);
+        int r = link_file(h->fd, h->dir, temp);
+        if (r < 0)
+            return r;
+    }
+    int r = path_rename(h->dir, temp, h->dir, name, !h->must_not_exist);
+    if (r < 0 && !h->temp[0])
+        unlinkat(h->dir, temp, 0);
+    return r;
+}
+
+static int work_commit(struct work *w, struct err *e) {
+    const struct handle *h = w->handle;
+    int64_t size = -1;
+    struct stat st;
+    if (params_int(w->params, "size_bytes", 0, PARAMS_OFFSET_MAX, &size, e) < 0)
+        return -(int)e->code;
+    if (size < 0)
+        return params_missing("size_bytes", e);
+    if (fstat(h->fd, &st) < 0)
+        return path_error(e, errno, "look at", h->path);
+    if (st.st_size != size)
+        return err_set(e, ERR_UPLOAD_INCOMPLETE, "%lld bytes came, not %lld", (long long)st.st_size,
+                       (long long)size);
+    const char *name = strrchr(h->path, '/') + 1;
+    mode_t mode = h->mode;
+    bool created = fstatat(h->dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+    if (!created && check_target(h->dir, name, h->path, h->must_not_exist, &mode, e) < 0)
+        return -(int)e->code;
+    if (fchmod(h->fd, h->mode) < 0)
+        return path_error(e, errno, "set the mode of", h->path);
+    int r = put_in_place(h, name);
+    if (r < 0)
+        return path_error(e, -r, "put in place", h->path);
+    struct user_names names;
+    user_names_load(&names);
+    if (fstat(h->fd, &st) < 0)
+        return path_error(e, errno, "look at", h->path);
+    json_put_bool(w->out, "created", created);
+    json_key(w->out, "info");
+    info_write(w->out, h->path, &st, -1, NULL, &names);
+    return 0;
+}
+
+static void on_commit(struct guest *g, struct job *j, struct str members, const int *fds,
+                      size_t n_fds) {
+    struct handle *h = handles_find(&g->jobs.handles, j->handle);
+    if (h) {
+        h->temp[0] = '\0'; /* it is the target's now */
+        handles_close(h);
+    }
+    jobs_answer(g, j, members, fds, n_fds);
+}
+
+static int handle_param(struct request *r, struct handle **ret, struct err *e) {
+    int64_t id = 0;
+    if (params_int(r->params, "handle", 1, PARAMS_OFFSET_MAX, &id, e) < 0)
+        return -(int)e->code;
+    *ret = handles_find(&r->guest->jobs.handles, (uint64_t)id);
+    return *ret ? 0 : err_field(e, "handle", "names nothing that is open");
+}
+
+int files_method_read(struct request *r, struct err *e) {
+    return jobs_start(r, work_read, on_read, NULL, e);
+}
+
+int files_method_write(struct request *r, struct err *e) {
+    return jobs_start(r, work_write, on_write, NULL, e);
+}
+
+int files_method_commit(struct request *r, struct err *e) {
+    struct handle *h;
+    if (handle_param(r, &h, e) < 0)
+        return -(int)e->code;
+    if (!h->is_writing)
+        return err_field(e, "handle", "is for reading");
+    return jobs_start(r, work_commit, on_commit, h, e);
+}
+
+int files_method_close(struct request *r, struct err *e) {
+    struct handle *h;
+    if (handle_param(r, &h, e) < 0)
+        return -(int)e->code;
+    handles_close(h);
+    return 0;
+}
+
+int files_method_read_chunk(struct request *r, struct err *e) {
+    struct handle *h;
+    int64_t offset = -1, max = -1;
+    if (handle_param(r, &h, e) < 0 ||
+        params_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0 ||
+        params_int(r->params, "max_bytes", 1, CHUNK_MAX, &max, e) < 0)
+        return -(int)e->code;
+    if (offset < 0 || max < 0)
+        return params_missing(offset < 0 ? "offset" : "max_bytes", e);
+    ssize_t n = pread(h->fd, r->guest->scratch, (size_t)max, offset);
+    if (n < 0)
+        return err_sys(e, ERR_INTERNAL, errno, "read");
+    json_key(r->out, "data_b64");
+    json_base64(r->out, r->guest->scratch, (size_t)n);
+    json_put_bool(r->out, "end", n == 0 || n < max);
+    return 0;
+}
+
+int files_method_write_chunk(struct request *r, struct err *e) {
+    struct handle *h;
+    int64_t offset = -1;
+    struct str data;
+    if (handle_param(r, &h, e) < 0 ||
+        params_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0 ||
+        params_base64(r->params, "data_b64", &r->guest->arena, CHUNK_MAX, &data, e) < 0)
+        return -(int)e->code;
+    if (offset < 0 || !data.p)
+        return params_missing(offset < 0 ? "offset" : "data_b64", e);
+    if (!h->is_writing)
+        return err_field(e, "handle", "is for reading");
+    for (size_t done = 0; done < data.n;) {
+        ssize_t n = pwrite(h->fd, data.p + done, data.n - done, offset + (off_t)done);
+        if (n < 0)
+            return path_error(e, errno, "write", h->path);
+        done += (size_t)n;
+    }
+    json_put_u64(r->out, "next_offset", (uint64_t)offset + data.n);
+    return 0;
+}

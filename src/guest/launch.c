@@ -1,0 +1,319 @@
+#include "guest/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "base/exec_filter.h"
+
+#define STACK_BYTES 65536
+#define CHILD_FAILED 127
+
+/* Where the child stopped; what it means for the caller is in `steps`. */
+enum step {
+    STEP_CGROUP,
+    STEP_SESSION,
+    STEP_STDIO,
+    STEP_USER,
+    STEP_CWD,
+    STEP_FILTER,
+    STEP_PROGRAM,
+    STEP_OK
+};
+
+struct attempt {
+    const struct launch *l;
+    enum step step;
+    int error;
+    pid_t pid;
+    int pidfd;
+};
+
+static int child_cgroups(const struct launch *l) {
+    for (size_t i = 0; i < l->n_cgroups; i++)
+        if (write(l->cgroups[i], "0", 1) != 1)
+            return -errno;
+    return 0;
+}
+
+static int child_session(const struct launch *l) {
+    struct sigaction plain = {.sa_handler = SIG_DFL};
+    for (int sig = 1; sig < NSIG; sig++)
+        sigaction(sig, &plain, NULL); /* fails for those that cannot be changed */
+    if (setsid() < 0)
+        return -errno;
+    if (l->terminal && ioctl(l->stdio[0], TIOCSCTTY, 0) < 0)
+        return -errno;
+    return 0;
+}
+
+static int child_stdio(const struct launch *l) {
+    for (int i = 0; i < 3; i++)
+        if (dup2(l->stdio[i], i) < 0)
+            return -errno;
+    umask(022);
+    return 0;
+}
+
+static int child_user(const struct launch *l) {
+    return user_become(l->user, l->privileges);
+}
+
+static int child_cwd(const struct launch *l) {
+    struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return -errno;
+    int fd = (int)syscall(SYS_openat2, root, l->cwd, &how, sizeof how);
+    if (fd < 0 && errno == ENOSYS) /* kernels in user space */
+        fd = open(l->cwd, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fchdir(fd) < 0)
+        return -errno;
+    return 0;
+}
+
+static int child_filter(const struct launch *l) {
+    struct sock_filter code[] = EXEC_FILTER_CODE;
+    struct sock_fprog program = {EXEC_FILTER_LEN, code};
+    if (l->privileges->is_filtered && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+        return -errno;
+    if (syscall(SYS_close_range, 3u, ~0u, 0u) < 0) {
+        if (errno != ENOSYS)
+            return -errno;
+        for (int fd = 3; fd < 65536; fd++)
+            close(fd);
+    }
+    sigset_t none;
+    sigemptyset(&none);
+    return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
+}
+
+/* As execvp searches, but without a shell for files the kernel does not know. The error of a candidate
+ * that exists wins over that of one that does not. */
+static int child_program(const struct launch *l) {
+    int error = ENOENT;
+    for (char **path = l->paths; *path; path++) {
+        execve(*path, l->argv, l->env);
+        if (errno == ENOENT && access(*path, F_OK) == 0)
+            error = ENOEXEC; /* it is the interpreter that is missing */
+        else if (errno != ENOENT && errno != ENOTDIR)
+            error = errno;
+        if (error != ENOENT && error != EACCES)
+            break;
+    }
+    return -error;
+}
+
+static int (*const child_steps[])(const struct launch *l) = {
+    [STEP_CGROUP] = child_cgroups,  [STEP_SESSION] = child_session, [STEP_STDIO] = child_stdio,
+    [STEP_USER] = child_user,       [STEP_CWD] = child_cwd,         [STEP_FILTER] = child_filter,
+    [STEP_PROGRAM] = child_program,
+};
+
+static int child_main(void *arg) {
+    struct attempt *a = arg;
+    for (size_t i = 0; i < COUNT_OF(child_steps); i++) {
+        a->step = (enum step)i;
+        a->error = -child_steps[i](a->l);
+        if (a->error != 0)
+            _exit(CHILD_FAILED);
+    }
+    _exit(CHILD_FAILED);
+}
+
+/* clone3 as vfork on a stack of the child's own: the C library has no wrapper that can do both. */
+static long clone3_vfork(struct clone_args *args, int (*fn)(void *), void *arg) {
+#if defined(__x86_64__)
+    long ret;
+    register int (*r12)(void *) __asm__("r12") = fn;
+    register void *r13 __asm__("r13") = arg;
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "xor %%ebp, %%ebp\n\t"
+                     "mov %%r13, %%rdi\n\t"
+                     "call *%%r12\n\t"
+                     "hlt\n"
+                     "1:"
+                     : "=a"(ret)
+                     : "a"(SYS_clone3), "D"(args), "S"(sizeof *args), "r"(r12), "r"(r13)
+                     : "rcx", "r11", "memory", "cc");
+    return ret;
+#elif defined(__aarch64__)
+    register long x0 __asm__("x0") = (long)args;
+    register long x1 __asm__("x1") = (long)sizeof *args;
+    register long x8 __asm__("x8") = SYS_clone3;
+    register int (*x9)(void *) __asm__("x9") = fn;
+    register void *x10 __asm__("x10") = arg;
+    __asm__ volatile("svc #0\n\t"
+                     "cbnz x0, 1f\n\t"
+                     "mov x29, #0\n\t"
+                     "mov x0, x10\n\t"
+                     "blr x9\n\t"
+                     "brk #0\n"
+                     "1:"
+                     : "+r"(x0)
+                     : "r"(x1), "r"(x8), "r"(x9), "r"(x10)
+                     : "memory", "cc");
+    return x0;
+#else
+#error "berm-guest knows x86-64 and arm64"
+#endif
+}
+
+/* Runs the child until its program has started or it has failed. */
+static int run_child(struct attempt *a, uint8_t *stack) {
+    if (a->l->leaf >= 0) {
+        struct clone_args args = {
+            .flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_INTO_CGROUP,
+            .pidfd = (uint64_t)(uintptr_t)&a->pidfd,
+            .exit_signal = SIGCHLD,
+            .stack = (uint64_t)(uintptr_t)stack,
+            .stack_size = STACK_BYTES,
+            .cgroup = (uint64_t)a->l->leaf,
+        };
+        long pid = clone3_vfork(&args, child_main, a);
+        if (pid < 0)
+            return (int)pid;
+        a->pid = (pid_t)pid;
+        return 0;
+    }
+    a->pid = clone(child_main, stack + STACK_BYTES, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD,
+                   a, &a->pidfd);
+    return a->pid < 0 ? -errno : 0;
+}
+
+static int attempt_error(const struct attempt *a, int error, struct err *e) {
+    const struct launch *l = a->l;
+    if (error == EAGAIN || error == ENOMEM)
+        return err_sys(e, ERR_LIMIT_REACHED, error, "no room for another program");
+    if (a->step == STEP_CWD)
+        return err_sys(e, ERR_CWD_NOT_FOUND, error, "enter %s", l->cwd);
+    if (a->step != STEP_PROGRAM)
+        return err_sys(e, ERR_INTERNAL, error, "start %s, step %d", l->argv[0], (int)a->step);
+    if (error == ENOENT)
+        return err_sys(e, ERR_PROGRAM_NOT_FOUND, error, "%s", l->argv[0]);
+    if (error == E2BIG)
+        return err_sys(e, ERR_INVALID_ARGUMENT, error, "arguments and environment");
+    return err_sys(e, ERR_PROGRAM_NOT_EXECUTABLE, error, "%s", l->argv[0]);
+}
+
+/* 0 when the program runs; else the error, positive, and nothing is left. */
+static int start_child(struct attempt *a) {
+    uint8_t *stack =
+        mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (stack == MAP_FAILED)
+        return ENOMEM;
+    a->pidfd = -1;
+    int r = run_child(a, stack);
+    munmap(stack, STACK_BYTES);
+    if (r < 0)
+        return -r;
+    if (a->error != 0) {
+        waitpid(a->pid, NULL, 0);
+        close(a->pidfd);
+        return a->error;
+    }
+    return 0;
+}
+
+/* The shepherd's first words. */
+struct report {
+    enum step step;
+    int error;
+    pid_t pid;
+};
+
+/* Waits for everything below it; tells the leader's status; ends when nothing is left. It keeps one
+ * descriptor. A guest that is gone leaves nobody to wait for. */
+static void shepherd_main(const struct launch *l, int pipe_fd) {
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    prctl(PR_SET_NAME, "berm-shepherd", 0, 0, 0);
+    struct attempt a = {.l = l};
+    int error = start_child(&a);
+    struct report report = {a.step, error, a.pid};
+    if (write(pipe_fd, &report, sizeof report) != sizeof report || error != 0)
+        _exit(0);
+    dup2(pipe_fd, 3);
+    fcntl(3, F_SETFD, FD_CLOEXEC);
+    (void)!syscall(SYS_close_range, 4u, ~0u, 0u);
+    /* The leader's status is looked at and told before the leader is reaped: a shepherd that is killed in
+     * between leaves it to the guest. */
+    siginfo_t info;
+    for (;;) {
+        info.si_pid = 0;
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOWAIT) < 0 && errno != EINTR)
+            _exit(0);
+        if (info.si_pid == a.pid)
+            break;
+        if (info.si_pid > 0)
+            waitpid(info.si_pid, NULL, 0);
+    }
+    bool by_code = info.si_code == CLD_EXITED;
+    struct launch_end end = {.wait_status = by_code ? info.si_status << 8 : info.si_status};
+    if (write(3, &end, sizeof end) != sizeof end)
+        _exit(0);
+    waitpid(a.pid, NULL, 0);
+    pid_t other;
+    do
+        other = waitpid(-1, NULL, WNOHANG);
+    while (other > 0);
+    end.is_reaped = true;
+    end.is_alone = other < 0; /* ECHILD: it left nobody behind */
+    if (write(3, &end, sizeof end) == sizeof end)
+        while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+            continue;
+    _exit(0);
+}
+
+static int launch_shepherd(const struct launch *l, struct launched *ret, struct err *e) {
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return err_sys(e, ERR_LIMIT_REACHED, errno, "make a pipe");
+    pid_t shepherd = fork();
+    if (shepherd == 0)
+        shepherd_main(l, fds[1]);
+    int error = errno;
+    close(fds[1]);
+    if (shepherd < 0) {
+        close(fds[0]);
+        return err_sys(e, ERR_LIMIT_REACHED, error, "start a shepherd");
+    }
+    struct report report;
+    ssize_t n;
+    do
+        n = read(fds[0], &report, sizeof report);
+    while (n < 0 && errno == EINTR);
+    if (n != sizeof report || report.error != 0) {
+        close(fds[0]);
+        waitpid(shepherd, NULL, 0);
+        struct attempt a = {.l = l, .step = n == sizeof report ? report.step : STEP_CGROUP};
+        return attempt_error(&a, n == sizeof report ? report.error : EAGAIN, e);
+    }
+    if (fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0) /* cannot fail on a pipe of our own */
+        abort();
+    *ret =
+        (struct launched){.pid = report.pid, .shepherd = shepherd, .pidfd = -1, .report = fds[0]};
+    return 0;
+}
+
+int launch_program(const struct launch *l, struct launched *ret, struct err *e) {
+    if (l->leaf < 0)
+        return launch_shepherd(l, ret, e);
+    struct attempt a = {.l = l};
+    int error = start_child(&a);
+    if (error != 0)
+        return attempt_error(&a, error, e);
+    *ret = (struct launched){.pid = a.pid, .pidfd = a.pidfd, .report = -1};
+    return 0;
+}

@@ -1,0 +1,190 @@
+/* berm-guest — the first process of a sandbox: starts programs, keeps their output and exits, opens files,
+ * reaps everything, and outlives the daemon it talks to for as long as its lease says.
+ *
+ *   berm-guest [--fd N] [--lease-ms N]   listens on a bound Unix socket, descriptor 3 unless told
+ *   berm-guest --stdio                   speaks on stdin and stdout
+ *   berm-guest --version */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+#include "guest/guest.h"
+
+#define ARENA_FIRST 16384
+#define ARENA_MAX ((size_t)16 << 20) /* a full message as nodes and unescaped copies */
+#define END_SLACK_MS 3000            /* past the grace time, for pipes and disks */
+
+struct options {
+    bool stdio;
+    int fd;
+    uint64_t lease_ms;
+};
+
+static int usage(const char *why) {
+    fprintf(stderr, "berm-guest: %s\nusage: berm-guest [--stdio | --fd N] [--lease-ms N]\n", why);
+    return 2;
+}
+
+static int read_options(int argc, char **argv, struct options *o) {
+    *o = (struct options){.fd = 3, .lease_ms = GUEST_LEASE_DEFAULT_MS};
+    for (int i = 1; i < argc; i++) {
+        uint64_t value = 0;
+        if (strcmp(argv[i], "--stdio") == 0) {
+            o->stdio = true;
+            continue;
+        }
+        if (i + 1 == argc || str_to_u64(str_of(argv[i + 1]), 0, INT64_MAX, &value) < 0)
+            return usage("an option that is unknown or lacks its number");
+        if (strcmp(argv[i], "--fd") == 0 && value <= INT32_MAX)
+            o->fd = (int)value;
+        else if (strcmp(argv[i], "--lease-ms") == 0)
+            o->lease_ms = value;
+        else
+            return usage("an option that is unknown or lacks its number");
+        i++;
+    }
+    return 0;
+}
+
+static void on_signal(struct source *s, uint32_t events) {
+    struct guest *g = container_of(s, struct guest, signals);
+    struct signalfd_siginfo info;
+    (void)events;
+    while (read(s->fd, &info, sizeof info) == sizeof info)
+        if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
+            guest_end(g, GRACE_DEFAULT_MS);
+    int status;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+        execs_on_child(&g->execs, pid, status);
+}
+
+static void on_lease(struct timer *t) {
+    guest_end(container_of(t, struct guest, lease), 0);
+}
+
+static void on_end(struct timer *t) {
+    container_of(t, struct guest, end)->loop.stop = true;
+}
+
+void guest_end(struct guest *g, uint64_t grace_ms) {
+    execs_end_all(&g->execs, grace_ms);
+    g->ending = true;
+    timer_start(&g->loop, &g->end, grace_ms + END_SLACK_MS);
+}
+
+static void on_turn(void *arg) {
+    struct guest *g = arg;
+    guest_serve_waiting(g);
+    execs_tell(&g->execs);
+    link_flush(&g->link);
+    bool told = !g->link.connected || buf_len(&g->link.tx) == 0;
+    if (g->ending && g->execs.running == 0 && told)
+        g->loop.stop = true;
+}
+
+/* 0, 1 and 2 are nobody's but a program's: whatever the guest opens must lie above them. */
+static int claim_stdio(void) {
+    for (int fd = 0; fd < 3; fd++) {
+        if (fcntl(fd, F_GETFD) >= 0)
+            continue;
+        int null = open("/dev/null", O_RDWR);
+        if (null >= 0 && null != fd)
+            return -EBADF;
+    }
+    return 0;
+}
+
+static int start_link(struct guest *g, const struct options *o) {
+    link_init(&g->link, &g->loop, &guest_link_events);
+    if (!o->stdio)
+        return link_listen(&g->link, o->fd);
+    int in = fcntl(0, F_DUPFD_CLOEXEC, 3), out = fcntl(1, F_DUPFD_CLOEXEC, 3);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (in < 0 || out < 0)
+        return -errno;
+    if (null >= 0) {
+        dup2(null, 0);
+        dup2(null, 1);
+        close(null);
+    }
+    return link_stdio(&g->link, in, out);
+}
+
+static int start_signals(struct guest *g) {
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a log at its largest is an error of write */
+    sigset_t mine;
+    sigemptyset(&mine);
+    sigaddset(&mine, SIGCHLD);
+    sigaddset(&mine, SIGTERM);
+    sigaddset(&mine, SIGINT);
+    int fd = signalfd(-1, &mine, SFD_CLOEXEC | SFD_NONBLOCK);
+    g->signals = (struct source){.fd = -1, .on_ready = on_signal};
+    return fd < 0 ? -errno : loop_add(&g->loop, &g->signals, fd, EPOLLIN);
+}
+
+static int guest_start(struct guest *g, const struct options *o) {
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); /* where the guest is not the first process */
+    privileges_read(&g->privileges);
+    buf_init(&g->text, LINK_MESSAGE_MAX);
+    execs_init(&g->execs, g);
+    jobs_init(&g->jobs, g);
+    timer_init(&g->lease, on_lease);
+    timer_init(&g->end, on_end);
+    g->lease_ms = o->lease_ms;
+    g->scratch = malloc(GUEST_SCRATCH);
+    int r = g->scratch ? arena_init(&g->arena, ARENA_FIRST, ARENA_MAX) : -ENOMEM;
+    if (r == 0)
+        r = loop_init(&g->loop);
+    if (r == 0)
+        r = start_signals(g);
+    if (r == 0)
+        r = start_link(g, o);
+    if (r == 0 && g->lease_ms > 0)
+        timer_start(&g->loop, &g->lease, g->lease_ms); /* until somebody says hello */
+    return r;
+}
+
+static void guest_done(struct guest *g) {
+    jobs_done(&g->jobs);
+    link_done(&g->link);
+    execs_done(&g->execs);
+    close(loop_remove(&g->loop, &g->signals));
+    loop_done(&g->loop);
+    settings_free(&g->settings);
+    arena_done(&g->arena);
+    buf_done(&g->text);
+    free(g->scratch);
+    free(g);
+}
+
+int main(int argc, char **argv) {
+    struct options o;
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        puts("berm-guest " BERM_VERSION);
+        return 0;
+    }
+    int bad = read_options(argc, argv, &o);
+    if (bad)
+        return bad;
+    struct guest *g = calloc(1, sizeof *g);
+    int r = g ? claim_stdio() : -ENOMEM;
+    if (r == 0)
+        r = guest_start(g, &o);
+    if (r < 0) {
+        fprintf(stderr, "berm-guest: cannot start: %s\n", strerror(-r));
+        return 1;
+    }
+    loop_run(&g->loop, on_turn, g);
+    guest_done(g);
+    return 0;
+}

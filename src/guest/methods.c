@@ -1,0 +1,317 @@
+/* methods — the closed table of what the daemon may ask, and the way from a message to its answer. */
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "base/fd.h"
+#include "guest/files.h"
+#include "guest/guest.h"
+#include "guest/params.h"
+#include "guest/path.h"
+
+#define WORKSPACE_MAX 4095
+
+static int method_hello(struct request *r, struct err *e) {
+    struct guest *g = r->guest;
+    const struct json *versions;
+    int64_t lease_ms = -1;
+    if (params_node(r->params, "versions", JSON_ARRAY, &versions, e) < 0 ||
+        params_int(r->params, "lease_ms", 0, PARAMS_OFFSET_MAX, &lease_ms, e) < 0)
+        return -(int)e->code;
+    if (!versions || lease_ms < 0)
+        return params_missing(versions ? "lease_ms" : "versions", e);
+    if (versions->items.count < 1 || versions->items.count > 16)
+        return err_field(e, "versions", "has not 1 to 16 entries");
+    bool common = false;
+    JSON_FOR_EACH(it, versions) {
+        if (it->type != JSON_INT || it->integer < 1 || it->integer > 65535)
+            return err_field(e, "versions", "holds what is no version");
+        common |= it->integer == GUEST_VERSION_SPOKEN;
+    }
+    if (!common)
+        return err_set(e, ERR_GUEST_VERSION, "the guest speaks %d", GUEST_VERSION_SPOKEN);
+    static const char *const capabilities[] = {"terminal", "files", "leaf"};
+    g->lease_ms = (uint64_t)lease_ms;
+    g->link.hello_done = true;
+    timer_stop(&g->lease);
+    json_put_u64(r->out, "version", GUEST_VERSION_SPOKEN);
+    json_put_str(r->out, "guest", STR(BERM_VERSION));
+    json_put_bool(r->out, "fd_passing", !g->link.stdio);
+    json_key(r->out, "capabilities");
+    json_open(r->out, '[');
+    for (size_t i = 0; i < COUNT_OF(capabilities); i++)
+        json_str(r->out, str_of(capabilities[i]));
+    json_close(r->out, ']');
+    execs_write(&g->execs, r->out, NULL, NULL);
+    return 0;
+}
+
+void settings_free(struct settings *s) {
+    for (char **it = s->env; it && *it; it++)
+        free(*it);
+    free(s->env);
+    free(s->workspace);
+    free(s->user);
+    *s = (struct settings){0};
+}
+
+/* NULL stays NULL; false: no memory. */
+static bool copy_text(struct str s, char **ret) {
+    *ret = s.p ? strndup(s.p, s.n) : NULL;
+    return !s.p || *ret;
+}
+
+static int copy_env(const struct json *list, char ***ret, struct err *e) {
+    size_t n = 0;
+    char **env = calloc(list->items.count + 1, sizeof *env);
+    *ret = env;
+    JSON_FOR_EACH(it, list) {
+        struct str key = json_get(it, "key")->text, value = json_get(it, "value")->text;
+        if (!env || asprintf(&env[n++], "%.*s=%.*s", (int)key.n, key.p, (int)value.n, value.p) < 0)
+            return err_set(e, ERR_LIMIT_REACHED, "no memory for env");
+    }
+    return env ? 0 : err_set(e, ERR_LIMIT_REACHED, "no memory for env");
+}
+
+static int method_configure(struct request *r, struct err *e) {
+    struct guest *g = r->guest;
+    struct str id, hostname = {0}, workspace = {0}, user = {0};
+    const struct json *env;
+    size_t env_bytes = 0;
+    if (params_id(r->params, "sandbox_id", &id, e) < 0 ||
+        params_str(r->params, "hostname", 63, &hostname, e) < 0 ||
+        params_str(r->params, "workspace", WORKSPACE_MAX, &workspace, e) < 0 ||
+        params_str(r->params, "user", 64, &user, e) < 0 ||
+        params_node(r->params, "env", JSON_ARRAY, &env, e) < 0 ||
+        (env && params_env(env, GUEST_ENV_COUNT, &env_bytes, e) < 0))
+        return -(int)e->code;
+    char *checked;
+    if (workspace.p && (path_absolute(workspace, "workspace", "", &g->arena, &checked, e) < 0 ||
+                        workspace.p[0] != '/'))
+        return err_field(e, "workspace", "is no absolute path");
+    if (env_bytes > GUEST_ENV_MAX)
+        return err_field(e, "env", "is larger than %d bytes", GUEST_ENV_MAX);
+    if (g->settings.configured || g->execs.count > 0)
+        return err_set(e, ERR_INVALID_ARGUMENT, "the guest is configured, or programs have run");
+    struct settings s = {.configured = true};
+    if (!copy_text(workspace, &s.workspace) || !copy_text(user, &s.user) ||
+        (env && copy_env(env, &s.env, e) < 0)) {
+        settings_free(&s);
+        return err_set(e, ERR_LIMIT_REACHED, "no memory for settings");
+    }
+    settings_free(&g->settings);
+    g->settings = s;
+    if (hostname.n > 0) /* the place has a name already where the guest may not give one */
+        (void)!sethostname(hostname.p, hostname.n);
+    return 0;
+}
+
+static int method_ping(struct request *r, struct err *e) {
+    (void)e;
+    json_put_u64(r->out, "uptime_ms", r->guest->loop.now_ms);
+    return 0;
+}
+
+static int method_shutdown(struct request *r, struct err *e) {
+    int64_t grace_ms = -1;
+    if (params_int(r->params, "grace_ms", 0, GRACE_MAX_MS, &grace_ms, e) < 0)
+        return -(int)e->code;
+    if (grace_ms < 0)
+        return params_missing("grace_ms", e);
+    guest_end(r->guest, (uint64_t)grace_ms);
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    int (*handle)(struct request *r, struct err *e);
+} methods[] = {
+    {"hello", method_hello},
+    {"configure", method_configure},
+    {"ping", method_ping},
+    {"sync", files_method_sync},
+    {"shutdown", method_shutdown},
+    {"exec", exec_method_exec},
+    {"status", exec_method_status},
+    {"done", exec_method_done},
+    {"grant", exec_method_grant},
+    {"signal", exec_method_signal},
+    {"resize", exec_method_resize},
+    {"stdin", exec_method_stdin},
+    {"close_stdin", exec_method_close_stdin},
+    {"read_output", exec_method_read_output},
+    {"read", files_method_read},
+    {"write", files_method_write},
+    {"commit", files_method_commit},
+    {"close", files_method_close},
+    {"read_chunk", files_method_read_chunk},
+    {"write_chunk", files_method_write_chunk},
+    {"list", files_method_list},
+    {"stat", files_method_stat},
+    {"mkdir", files_method_mkdir},
+    {"remove", files_method_remove},
+    {"rename", files_method_rename},
+};
+
+static int dispatch(struct request *r, struct str method, struct err *e) {
+    bool is_known =
+        r->generation != r->guest->link.generation; /* it waited, and its asker is gone */
+    if (!is_known && !r->guest->link.hello_done && !str_is(method, STR("hello")))
+        return err_set(e, ERR_MALFORMED, "the first request is hello");
+    for (size_t i = 0; i < COUNT_OF(methods); i++)
+        if (str_is(method, str_of(methods[i].name)))
+            return methods[i].handle(r, e);
+    return err_set(e, ERR_UNIMPLEMENTED, "no method %.*s", (int)method.n, method.p);
+}
+
+int guest_send_text(struct guest *g) {
+    return link_send(&g->link, (struct str){(const char *)buf_data(&g->text), buf_len(&g->text)},
+                     NULL, 0);
+}
+
+static void send_error(struct guest *g, int64_t id, const struct err *e, int64_t next_offset) {
+    struct json_out o;
+    buf_clear(&g->text);
+    json_begin(&o, &g->text);
+    json_open(&o, '{');
+    json_put_str(&o, "jsonrpc", STR("2.0"));
+    json_key(&o, "id");
+    if (id > 0)
+        json_i64(&o, id);
+    else
+        json_null(&o);
+    json_key(&o, "error");
+    rpc_put_error(&o, e, next_offset);
+    json_close(&o, '}');
+    if (json_end(&o) < 0 || guest_send_text(g) < 0)
+        link_fail(&g->link);
+}
+
+void guest_answer_error(struct guest *g, uint64_t generation, int64_t id, const struct err *e) {
+    if (g->link.connected && g->link.generation == generation)
+        send_error(g, id, e, -1);
+}
+
+bool guest_answer(struct guest *g, uint64_t generation, int64_t id, struct str members,
+                  const int *fds, size_t n_fds) {
+    if (!g->link.connected || g->link.generation != generation) {
+        for (size_t i = 0; i < n_fds; i++)
+            close(fds[i]);
+        return false;
+    }
+    struct json_out o;
+    buf_clear(&g->text);
+    rpc_open_result(&o, &g->text, id);
+    if (members.n > 0)
+        json_raw(&o, members);
+    if (rpc_close(&o) < 0) {
+        struct err e;
+        err_set(&e, ERR_MESSAGE_TOO_LARGE, "the answer is larger than a message");
+        for (size_t i = 0; i < n_fds; i++)
+            close(fds[i]);
+        send_error(g, id, &e, -1);
+        return false;
+    }
+    struct str text = {(const char *)buf_data(&g->text), buf_len(&g->text)};
+    if (link_send(&g->link, text, fds, n_fds) < 0)
+        link_fail(&g->link);
+    return true;
+}
+
+/* How many descriptors came, by the message's own word. */
+static int claim_fds(struct guest *g, struct request *r, struct err *e) {
+    int64_t n = 0;
+    bool readable = params_int(r->params, "fds", 0, RPC_MESSAGE_FDS_MAX, &n, e) == 0;
+    if (rpc_in_claim(&g->link.rx, (size_t)n, r->fds) < 0 || !readable)
+        return err_set(e, ERR_MALFORMED, "the descriptors are not as many as announced");
+    r->n_fds = (size_t)n;
+    return 0;
+}
+
+/* `text` is the whole message, for a request that has to wait. */
+static void answer_request(struct guest *g, struct request *r, struct str method, struct str text,
+                           bool is_new) {
+    struct err e;
+    struct json_out o;
+    r->out = &o;
+    buf_clear(&g->text);
+    rpc_open_result(&o, &g->text, r->id);
+    int s = is_new ? claim_fds(g, r, &e) : 0;
+    if (s == 0)
+        s = dispatch(r, method, &e);
+    fd_close_all(r->fds, r->n_fds); /* those nobody took */
+    if (s == GUEST_WAIT)
+        s = jobs_wait(&g->jobs, r->generation, text, &e) < 0 ? -(int)e.code : GUEST_LATER;
+    if (s == GUEST_LATER)
+        return;
+    if (s == 0 && rpc_close(&o) < 0)
+        s = err_set(&e, ERR_MESSAGE_TOO_LARGE, "the answer is larger than a message");
+    if (!g->link.connected || g->link.generation != r->generation)
+        return;
+    if (s < 0)
+        send_error(g, r->id, &e, r->next_offset);
+    else if (guest_send_text(g) < 0)
+        link_fail(&g->link);
+}
+
+void guest_serve_waiting(struct guest *g) {
+    for (struct waiting *w; (w = jobs_next(&g->jobs)); free(w)) {
+        struct rpc_message m;
+        struct str text = {w->text, w->n};
+        arena_reset(&g->arena);
+        if (rpc_parse(&g->arena, text, &m) < 0)
+            continue; /* it was read once; only memory can lack now, and the asker will ask again */
+        struct request r = {.guest = g,
+                            .id = m.id,
+                            .generation = w->generation,
+                            .params = m.params,
+                            .next_offset = -1};
+        answer_request(g, &r, m.method, text, false);
+    }
+}
+
+static void on_message(struct link *l, struct str text) {
+    struct guest *g = container_of(l, struct guest, link);
+    struct rpc_message m;
+    struct err e;
+    arena_reset(&g->arena);
+    int r = rpc_parse(&g->arena, text, &m);
+    if (r == 0 && m.kind == RPC_REQUEST) {
+        struct request request = {.guest = g,
+                                  .id = m.id,
+                                  .generation = l->generation,
+                                  .params = m.params,
+                                  .next_offset = -1};
+        answer_request(g, &request, m.method, text, true);
+        return;
+    }
+    if (r == 0 && m.kind == RPC_NOTIFICATION) {
+        if (rpc_in_claim(&l->rx, 0, NULL) < 0)
+            link_fail(l);
+        return; /* there are none for the guest yet */
+    }
+    if (r == -EINVAL || r == 0) {
+        (void)!rpc_in_claim(&l->rx, 0, NULL);
+        err_set(&e, ERR_MALFORMED, "JSON, but no request");
+        send_error(g, 0, &e, -1);
+        return;
+    }
+    if (r == -EBADMSG)
+        err_set(&e, ERR_MALFORMED, "not JSON");
+    else
+        err_set(&e, ERR_MESSAGE_TOO_LARGE,
+                "nested deeper or with more parts than a message may have");
+    send_error(g, 0, &e, -1);
+    link_fail(l);
+}
+
+static void on_gone(struct link *l, bool ended) {
+    struct guest *g = container_of(l, struct guest, link);
+    jobs_on_gone(&g->jobs);
+    if (ended)
+        guest_end(g, 0);
+    else if (g->lease_ms > 0)
+        timer_start(&g->loop, &g->lease, g->lease_ms);
+}
+
+const struct link_events guest_link_events = {.on_message = on_message, .on_gone = on_gone};

@@ -1,0 +1,218 @@
+/* names — stat, mkdir, rename, and how a file is told. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "guest/files.h"
+#include "guest/params.h"
+#include "guest/path.h"
+
+static const char *type_name(mode_t mode) {
+    switch (mode & S_IFMT) {
+    case S_IFREG:
+        return "regular";
+    case S_IFDIR:
+        return "directory";
+    case S_IFLNK:
+        return "symlink";
+    case S_IFIFO:
+        return "fifo";
+    case S_IFSOCK:
+        return "socket";
+    case S_IFCHR:
+    case S_IFBLK:
+        return "device";
+    default:
+        return "unknown";
+    }
+}
+
+void path_write(struct json_out *o, const char *key, const char *path) {
+    struct str text = str_of(path);
+    char raw_key[32];
+    if (str_is_utf8(text.p, text.n)) {
+        json_put_str(o, key, text);
+        return;
+    }
+    snprintf(raw_key, sizeof raw_key, "%s_b64", key);
+    json_key(o, raw_key);
+    json_base64(o, text.p, text.n);
+}
+
+void path_clean(char *path) {
+    char *out = path;
+    for (char *at = path; *at;) {
+        size_t n = strcspn(at, "/");
+        if (n > 0 && !(n == 1 && at[0] == '.')) {
+            *out++ = '/';
+            memmove(out, at, n);
+            out += n;
+        }
+        at += n + (at[n] == '/');
+    }
+    if (out == path)
+        *out++ = '/';
+    *out = '\0';
+}
+
+void info_write(struct json_out *o, const char *path, const struct stat *st, int dir,
+                const char *name, const struct user_names *names) {
+    json_open(o, '{');
+    path_write(o, "path", path);
+    json_put_str(o, "type", str_of(type_name(st->st_mode)));
+    json_put_u64(o, "size_bytes", (uint64_t)MAX(st->st_size, 0));
+    json_put_u64(o, "mode", st->st_mode & 07777);
+    json_put_u64(o, "uid", st->st_uid);
+    json_put_u64(o, "gid", st->st_gid);
+    struct str user = user_name_of(names, st->st_uid), group = user_group_of(names, st->st_gid);
+    if (user.n > 0)
+        json_put_str(o, "user", user);
+    if (group.n > 0)
+        json_put_str(o, "group", group);
+    json_put_i64(o, "modified_s", st->st_mtim.tv_sec);
+    json_put_i64(o, "modified_ns", st->st_mtim.tv_nsec);
+    char target[PATH_LENGTH_MAX + 1];
+    ssize_t n =
+        S_ISLNK(st->st_mode) && name ? readlinkat(dir, name, target, sizeof target - 1) : -1;
+    if (n > 0) {
+        target[n] = '\0';
+        path_write(o, "target", target);
+    }
+    json_close(o, '}');
+}
+
+int info_put(struct work *w, const char *path, bool follow, struct err *e) {
+    AUTO_CLOSE int fd = path_open(path, O_PATH | (follow ? 0 : O_NOFOLLOW), 0);
+    struct stat st;
+    if (fd < 0)
+        return path_error(e, -fd, "look at", path);
+    if (fstat(fd, &st) < 0)
+        return path_error(e, errno, "look at", path);
+    struct user_names names;
+    user_names_load(&names); /* the child ends soon: nothing to free */
+    json_key(w->out, "info");
+    info_write(w->out, path, &st, fd, "", &names);
+    return 0;
+}
+
+static int work_path(struct work *w, const char *name, char **ret, struct err *e) {
+    if (path_param(w->params, name, w->workspace, w->arena, ret, e) < 0)
+        return -(int)e->code;
+    path_clean(*ret);
+    return 0;
+}
+
+static int work_stat(struct work *w, struct err *e) {
+    char *path;
+    bool follow = false;
+    if (work_path(w, "path", &path, e) < 0 || params_bool(w->params, "follow", &follow, e) < 0)
+        return -(int)e->code;
+    return info_put(w, path, follow, e);
+}
+
+int path_make_parents(const char *path, struct arena *a) {
+    char *part = arena_copy(a, path, strlen(path));
+    if (!part)
+        return -ENOMEM;
+    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        const char *name;
+        int fd = path_open(part, O_PATH | O_DIRECTORY, 0);
+        if (fd == -ENOENT) {
+            fd = path_open_parent(part, &name);
+            if (fd >= 0 && mkdirat(fd, name, 0755) < 0 && errno != EEXIST) {
+                int error = errno;
+                close(fd);
+                return -error;
+            }
+        }
+        if (fd < 0)
+            return fd;
+        close(fd);
+        *slash = '/';
+    }
+    return 0;
+}
+
+/* The directory of a path, made if asked. */
+static int open_dir_of(struct work *w, char *path, bool make_parents, const char **ret_name,
+                       struct err *e) {
+    int r = make_parents ? path_make_parents(path, w->arena) : 0;
+    if (r == 0)
+        r = path_open_parent(path, ret_name);
+    return r < 0 ? path_error(e, -r, "open the directory of", path) : r;
+}
+
+static int work_mkdir(struct work *w, struct err *e) {
+    char *path;
+    const char *name;
+    int64_t mode = 0755;
+    bool make_parents = false;
+    if (work_path(w, "path", &path, e) < 0 ||
+        params_int(w->params, "mode", 0, 0777, &mode, e) < 0 ||
+        params_bool(w->params, "make_parents", &make_parents, e) < 0)
+        return -(int)e->code;
+    AUTO_CLOSE int there = path_open(path, O_PATH | O_DIRECTORY, 0);
+    bool created = false;
+    if (there < 0) {
+        AUTO_CLOSE int dir = open_dir_of(w, path, make_parents, &name, e);
+        if (dir < 0)
+            return dir;
+        created = mkdirat(dir, name, (mode_t)mode) == 0;
+        if (!created)
+            return path_error(e, errno, "make", path);
+    }
+    json_put_bool(w->out, "created", created);
+    return info_put(w, path, true, e);
+}
+
+static int work_rename(struct work *w, struct err *e) {
+    char *from, *to;
+    const char *from_name, *to_name;
+    bool replace = false, make_parents = false;
+    if (work_path(w, "path", &from, e) < 0 || work_path(w, "new_path", &to, e) < 0 ||
+        params_bool(w->params, "replace", &replace, e) < 0 ||
+        params_bool(w->params, "make_parents", &make_parents, e) < 0)
+        return -(int)e->code;
+    AUTO_CLOSE int from_dir = open_dir_of(w, from, false, &from_name, e);
+    if (from_dir < 0)
+        return from_dir;
+    AUTO_CLOSE int to_dir = open_dir_of(w, to, make_parents, &to_name, e);
+    if (to_dir < 0)
+        return to_dir;
+    int r = path_rename(from_dir, from_name, to_dir, to_name, replace);
+    if (r < 0)
+        return path_error(e, -r, "rename", from);
+    return info_put(w, to, false, e);
+}
+
+static int work_sync(struct work *w, struct err *e) {
+    (void)w;
+    (void)e;
+    sync();
+    return 0;
+}
+
+int files_method_stat(struct request *r, struct err *e) {
+    return jobs_start(r, work_stat, jobs_answer, NULL, e);
+}
+
+int files_method_mkdir(struct request *r, struct err *e) {
+    return jobs_start(r, work_mkdir, jobs_answer, NULL, e);
+}
+
+int files_method_rename(struct request *r, struct err *e) {
+    return jobs_start(r, work_rename, jobs_answer, NULL, e);
+}
+
+int files_method_list(struct request *r, struct err *e) {
+    return jobs_start(r, work_list, jobs_answer, NULL, e);
+}
+
+int files_method_remove(struct request *r, struct err *e) {
+    return jobs_start(r, work_remove, jobs_answer, NULL, e);
+}
+
+int files_method_sync(struct request *r, struct err *e) {
+    return jobs_start(r, work_sync, jobs_answer, NULL, e);
+}

@@ -1,0 +1,149 @@
+#include "guest/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "guest/params.h"
+
+/* Names above PATH_NAME_MAX, and steps above the start. */
+static int check_names(struct str path, const char *field, struct err *e) {
+    struct str rest = path, name;
+    long depth = 0;
+    while (str_split(&rest, '/', &name)) {
+        if (name.n > PATH_NAME_MAX)
+            return err_field(e, field, "holds a name of more than %d bytes", PATH_NAME_MAX);
+        if (name.n == 0 || str_is(name, STR(".")))
+            continue;
+        depth += str_is(name, STR("..")) ? -1 : 1;
+        if (depth < 0)
+            return err_field(e, field, "climbs above its start");
+    }
+    return 0;
+}
+
+int path_absolute(struct str path, const char *field, const char *workspace, struct arena *a,
+                  char **ret, struct err *e) {
+    if (path.n == 0)
+        return err_field(e, field, "is empty");
+    if (path.n > PATH_LENGTH_MAX)
+        return err_field(e, field, "is longer than %d bytes", PATH_LENGTH_MAX);
+    if (memchr(path.p, '\0', path.n))
+        return err_field(e, field, "holds a NUL");
+    if (check_names(path, field, e) < 0)
+        return -(int)e->code;
+    size_t base_n = path.p[0] == '/' ? 0 : strlen(workspace) + 1;
+    char *text = arena_alloc(a, base_n + path.n + 1);
+    if (!text)
+        return err_set(e, ERR_LIMIT_REACHED, "no memory for a path");
+    if (base_n > 0) {
+        memcpy(text, workspace, base_n - 1);
+        text[base_n - 1] = '/';
+    }
+    memcpy(text + base_n, path.p, path.n);
+    text[base_n + path.n] = '\0';
+    *ret = text;
+    return 0;
+}
+
+int path_param(const struct json *params, const char *name, const char *workspace, struct arena *a,
+               char **ret, struct err *e) {
+    char raw_name[32];
+    snprintf(raw_name, sizeof raw_name, "%s_b64", name);
+    struct str text = {0}, raw = {0};
+    if (params_str(params, name, PATH_LENGTH_MAX, &text, e) < 0 ||
+        params_base64(params, raw_name, a, PATH_LENGTH_MAX, &raw, e) < 0)
+        return -(int)e->code;
+    if (!text.p == !raw.p)
+        return err_field(e, name, "give exactly one of %s and %s", name, raw_name);
+    return path_absolute(text.p ? text : raw, text.p ? name : raw_name, workspace, a, ret, e);
+}
+
+int path_open(const char *path, int flags, mode_t mode) {
+    struct open_how how = {
+        .flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
+        .mode = mode,
+        .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
+    };
+    if (!(flags & O_PATH))
+        how.flags |= O_NOCTTY | O_NONBLOCK;
+    AUTO_CLOSE int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return -errno;
+    long fd;
+    do /* EAGAIN: a rename raced with the walk; hostile code may repeat it, but not for ever win */
+        fd = syscall(SYS_openat2, root, path, &how, sizeof how);
+    while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+    if (fd < 0 &&
+        errno == ENOSYS) /* kernels in user space; the root is the sandbox's in any case */
+        fd = open(path, (int)how.flags, mode);
+    return fd < 0 ? -errno : (int)fd;
+}
+
+int path_open_parent(char *path, const char **ret_name) {
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        path[--n] = '\0';
+    char *slash = strrchr(path, '/');
+    const char *name = slash + 1;
+    if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return -EINVAL;
+    *slash = '\0';
+    int fd = path_open(slash == path ? "/" : path, O_PATH | O_DIRECTORY, 0);
+    *slash = '/';
+    if (fd >= 0)
+        *ret_name = name;
+    return fd;
+}
+
+int path_rename(int from_dir, const char *from, int to_dir, const char *to, bool replace) {
+    if (replace)
+        return renameat(from_dir, from, to_dir, to) < 0 ? -errno : 0;
+    if (syscall(SYS_renameat2, from_dir, from, to_dir, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -errno;
+    struct stat st; /* a filesystem without the flag: look first */
+    if (fstatat(to_dir, to, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return -EEXIST;
+    return renameat(from_dir, from, to_dir, to) < 0 ? -errno : 0;
+}
+
+int path_error(struct err *e, int sys, const char *what, const char *path) {
+    static const struct {
+        int sys;
+        enum err_code code;
+    } rows[] = {
+        {ENOENT, ERR_FILE_NOT_FOUND},
+        {EEXIST, ERR_FILE_EXISTS},
+        {ENOTDIR, ERR_NOT_A_DIRECTORY},
+        {EISDIR, ERR_IS_A_DIRECTORY},
+        {ENOTEMPTY, ERR_DIRECTORY_NOT_EMPTY},
+        {EACCES, ERR_FILE_DENIED},
+        {EPERM, ERR_FILE_DENIED},
+        {EROFS, ERR_FILE_READ_ONLY},
+        {ELOOP, ERR_SYMLINK_LOOP},
+        {EXDEV, ERR_CROSS_DEVICE},
+        {ENOSPC, ERR_DISK_FULL},
+        {EDQUOT, ERR_DISK_FULL},
+        {EFBIG, ERR_DISK_FULL},
+        {ENAMETOOLONG, ERR_INVALID_ARGUMENT},
+        {ENXIO, ERR_NOT_A_REGULAR_FILE},
+        {ETXTBSY, ERR_FILE_DENIED},
+        {EBUSY, ERR_FILE_DENIED},
+        {EMLINK, ERR_LIMIT_REACHED},
+        {ENOMEM, ERR_LIMIT_REACHED},
+        {EMFILE, ERR_LIMIT_REACHED},
+        {ENFILE, ERR_LIMIT_REACHED},
+        {EINVAL, ERR_INVALID_ARGUMENT},
+    };
+    enum err_code code = ERR_INTERNAL;
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        if (rows[i].sys == sys)
+            code = rows[i].code;
+    return err_sys(e, code, sys, "%s %.150s", what, path);
+}

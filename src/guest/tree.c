@@ -1,0 +1,168 @@
+#include "guest/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "base/fd.h"
+#include "base/str.h"
+
+void tree_done(struct tree *t) {
+    if (t->leaf >= 0)
+        close(t->leaf);
+    t->leaf = -1;
+}
+
+struct pids {
+    pid_t *of;
+    size_t n;
+};
+
+static void pids_done(struct pids *p) {
+    free(p->of);
+}
+#define AUTO_PIDS __attribute__((cleanup(pids_done)))
+
+static int pids_add(struct pids *p, pid_t pid) {
+    if (p->n == TREE_MAX)
+        return -E2BIG;
+    if ((p->n & (p->n - 1)) == 0) { /* full at every power of two */
+        pid_t *grown = realloc(p->of, MAX(p->n * 2, (size_t)16) * sizeof *grown);
+        if (!grown)
+            return -ENOMEM;
+        p->of = grown;
+    }
+    p->of[p->n++] = pid;
+    return 0;
+}
+
+static int leaf_pids(int leaf, struct pids *ret) {
+    AUTO_CLOSE int fd = openat(leaf, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    FILE *f = fdopen(TAKE_FD(fd), "re");
+    if (!f)
+        return -ENOMEM;
+    int pid, r = 0;
+    while (r == 0 && fscanf(f, "%d", &pid) == 1)
+        if (pid > 0) /* 0: a process outside our pid namespace */
+            r = pids_add(ret, pid);
+    fclose(f);
+    return r;
+}
+
+/* Parent of a process; the name in the middle of the line may hold anything, so read from its end. */
+static pid_t parent_of(pid_t pid) {
+    char path[32], line[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
+    if (n <= 0)
+        return -1;
+    line[n] = '\0';
+    char *end = strrchr(line, ')');
+    char state;
+    int parent;
+    if (!end || sscanf(end + 1, " %c %d", &state, &parent) != 2 || state == 'Z' || state == 'X')
+        return -1;
+    return parent;
+}
+
+struct process {
+    pid_t pid;
+    pid_t parent;
+};
+
+static int read_processes(struct process *of, size_t max, size_t *ret_n) {
+    DIR *dir = opendir("/proc");
+    if (!dir)
+        return -errno;
+    size_t n = 0;
+    for (struct dirent *d; n < max && (d = readdir(dir));) {
+        uint64_t pid;
+        if (str_to_u64(str_of(d->d_name), 1, INT32_MAX, &pid) < 0)
+            continue;
+        pid_t parent = parent_of((pid_t)pid);
+        if (parent > 0)
+            of[n++] = (struct process){(pid_t)pid, parent};
+    }
+    closedir(dir);
+    *ret_n = n;
+    return 0;
+}
+
+/* All that descend from `root`, which is not among them: each pass adds the next generation. */
+static int descendants(pid_t root, struct pids *ret) {
+    AUTO_FREE struct process *all = malloc(TREE_MAX * sizeof *all);
+    size_t n = 0;
+    if (!all)
+        return -ENOMEM;
+    int r = read_processes(all, TREE_MAX, &n);
+    if (r < 0)
+        return r;
+    pid_t parent = root;
+    for (size_t next = 0;;) {
+        for (size_t i = 0; i < n; i++) {
+            if (all[i].parent != parent)
+                continue;
+            r = pids_add(ret, all[i].pid);
+            if (r < 0)
+                return r;
+        }
+        if (next == ret->n)
+            return 0;
+        parent = ret->of[next++];
+    }
+}
+
+static int members(const struct tree *t, struct pids *ret) {
+    if (t->leaf >= 0)
+        return leaf_pids(t->leaf, ret);
+    return t->shepherd > 0 ? descendants(t->shepherd, ret) : 0;
+}
+
+/* Whatever the list said, the leader is one of them, and its group with it. */
+static void signal_leader(const struct tree *t, int sig) {
+    if (t->leader > 0 && kill(-t->leader, sig) < 0)
+        kill(t->leader, sig);
+}
+
+int tree_signal(const struct tree *t, int sig) {
+    AUTO_PIDS struct pids p = {0};
+    int r = members(t, &p);
+    if (r < 0 || p.n == 0)
+        signal_leader(t, sig);
+    for (size_t i = 0; i < p.n; i++)
+        kill(p.of[i], sig);
+    return r < 0 ? r : (int)p.n;
+}
+
+void tree_kill(const struct tree *t) {
+    if (t->leaf >= 0 && fd_write_text(t->leaf, "cgroup.kill", "1") == 0)
+        return;
+    /* Stopped first, so that none forks while the others are killed. */
+    if (t->leaf < 0)
+        tree_signal(t, SIGSTOP);
+    tree_signal(t, SIGKILL);
+}
+
+/* A shepherd ends with the last process below it, so there is no need to look. */
+bool tree_is_empty(const struct tree *t) {
+    AUTO_PIDS struct pids p = {0};
+    if (t->leaf < 0)
+        return t->shepherd == 0;
+    return leaf_pids(t->leaf, &p) >= 0 && p.n == 0;
+}
+
+bool tree_was_out_of_memory(const struct tree *t) {
+    char text[1024];
+    if (t->leaf < 0 || fd_read_text(t->leaf, "memory.events", text, sizeof text) < 0)
+        return false;
+    const char *kills = strstr(text, "oom_kill ");
+    return kills && strtoul(kills + 9, NULL, 10) > 0;
+}

@@ -1,0 +1,178 @@
+#include "guest/user.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+/* NULL when it cannot be read; the text ends with NUL. */
+static char *read_file(const char *path, size_t *ret_n) {
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+    *ret_n = 0;
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+        return NULL;
+    size_t cap = (size_t)MIN(MAX(st.st_size, 4096), USER_FILE_MAX);
+    char *text = malloc(cap + 1);
+    if (!text)
+        return NULL;
+    while (*ret_n < cap) {
+        ssize_t n = read(fd, text + *ret_n, cap - *ret_n);
+        if (n <= 0)
+            break;
+        *ret_n += (size_t)n;
+    }
+    text[*ret_n] = '\0';
+    return text;
+}
+
+/* The n-th field of a line, counted from 0. */
+static struct str field(struct str line, int n) {
+    struct str part = {0};
+    for (int i = 0; i <= n; i++)
+        if (!str_split(&line, ':', &part))
+            return (struct str){"", 0};
+    return part;
+}
+
+static bool field_u32(struct str line, int n, uint32_t *ret_value) {
+    uint64_t value;
+    if (str_to_u64(field(line, n), 0, UINT32_MAX - 1, &value) < 0)
+        return false;
+    *ret_value = (uint32_t)value;
+    return true;
+}
+
+static void copy_field(char *out, size_t cap, struct str line, int n) {
+    struct str f = field(line, n);
+    bool fits = f.n < cap && !memchr(f.p, '\0', f.n);
+    snprintf(out, cap, "%.*s", fits ? (int)f.n : 0, f.p);
+}
+
+static bool find_passwd(struct user *u, struct str name, bool by_uid, uint32_t uid) {
+    size_t n;
+    AUTO_FREE char *text = read_file("/etc/passwd", &n);
+    struct str rest = {text, n}, line;
+    while (str_split(&rest, '\n', &line)) {
+        uint32_t line_uid, line_gid;
+        if (!field_u32(line, 2, &line_uid) || !field_u32(line, 3, &line_gid))
+            continue;
+        if (by_uid ? line_uid != uid : !str_is(field(line, 0), name))
+            continue;
+        u->uid = line_uid;
+        u->gid = line_gid;
+        copy_field(u->name, sizeof u->name, line, 0);
+        copy_field(u->home, sizeof u->home, line, 5);
+        copy_field(u->shell, sizeof u->shell, line, 6);
+        return true;
+    }
+    return false;
+}
+
+static void find_groups(struct user *u) {
+    size_t n;
+    AUTO_FREE char *text = read_file("/etc/group", &n);
+    struct str rest = {text, n}, line, member;
+    while (u->n_groups < USER_GROUPS_MAX && str_split(&rest, '\n', &line)) {
+        uint32_t gid;
+        struct str members = field(line, 3);
+        if (members.n == 0 || !field_u32(line, 2, &gid) || gid == u->gid)
+            continue;
+        while (str_split(&members, ',', &member)) {
+            if (str_is(str_trim(member), str_of(u->name))) {
+                u->groups[u->n_groups++] = gid;
+                break;
+            }
+        }
+    }
+}
+
+int user_find(struct user *u, struct str name, struct err *e) {
+    *u = (struct user){.uid = getuid(), .gid = getgid()};
+    uint64_t number = u->uid;
+    bool by_uid = name.n == 0 || str_to_u64(name, 0, UINT32_MAX - 1, &number) == 0;
+    bool known = find_passwd(u, name, by_uid, (uint32_t)number);
+    if (!known && !by_uid)
+        return err_set(e, ERR_USER_NOT_FOUND, "no user %.*s", (int)MIN(name.n, (size_t)64), name.p);
+    if (!known) {
+        u->uid = (uint32_t)number;
+        u->gid = name.n == 0 ? (uint32_t)getgid() : (uint32_t)number;
+    }
+    if (u->name[0])
+        find_groups(u);
+    return 0;
+}
+
+void user_names_load(struct user_names *n) {
+    n->passwd = read_file("/etc/passwd", &n->passwd_n);
+    n->group = read_file("/etc/group", &n->group_n);
+}
+
+static struct str name_of(const char *text, size_t n, uint32_t id) {
+    struct str rest = {text, n}, line;
+    uint32_t line_id;
+    while (str_split(&rest, '\n', &line)) {
+        struct str name = field(line, 0);
+        if (field_u32(line, 2, &line_id) && line_id == id && name.n <= 64 &&
+            str_is_utf8(name.p, name.n))
+            return name;
+    }
+    return (struct str){"", 0};
+}
+
+struct str user_name_of(const struct user_names *n, uint32_t uid) {
+    return name_of(n->passwd, n->passwd_n, uid);
+}
+
+struct str user_group_of(const struct user_names *n, uint32_t gid) {
+    return name_of(n->group, n->group_n, gid);
+}
+
+void privileges_read(struct privileges *p) {
+    *p = (struct privileges){0};
+    for (int cap = 0; cap < 64; cap++) {
+        int set = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
+        if (set < 0)
+            break;
+        p->bounding |= (uint64_t)set << cap;
+    }
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {0};
+    if (syscall(SYS_capget, &head, data) == 0)
+        p->can_drop = data[0].effective >> CAP_SETPCAP & 1;
+    p->is_filtered = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == 2;
+}
+
+/* An ordinary user keeps none; root keeps what the profile gave, without the right to change sets. */
+static int drop_bounding(const struct user *u, const struct privileges *p) {
+    uint64_t drop = u->uid != 0 ? p->bounding : p->bounding & UINT64_C(1) << CAP_SETPCAP;
+    if (!p->can_drop)
+        return 0;
+    for (int cap = 0; cap < 64; cap++)
+        if (drop >> cap & 1 && syscall(SYS_prctl, PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+            return -errno;
+    return 0;
+}
+
+int user_become(const struct user *u, const struct privileges *p) {
+    if (geteuid() != 0 && u->uid == getuid() && u->gid == getgid())
+        return 0;
+    int r = drop_bounding(u, p);
+    if (r < 0)
+        return r;
+    /* libc's own wrappers would look for other threads, which after vfork are not there. A user
+     * namespace may forbid setgroups; then the groups are the guest's own, which are none. */
+    if (syscall(SYS_setgroups, (size_t)u->n_groups, u->groups) < 0 && errno != EPERM)
+        return -errno;
+    if (syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0 ||
+        syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
+        return -errno;
+    if (u->uid == 0)
+        return 0;
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {0};
+    return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
+}

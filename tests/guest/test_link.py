@@ -1,0 +1,452 @@
+"""The stream: handshake, framing, bounds, descriptors, lost daemons, the lease. spec/guest.md."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from conftest import GUEST, PATIENCE, Exec, Gone, GuestError, Link, b64, descendants, until
+
+
+def error_of(link):
+    message = link.receive()
+    assert message is not None and "error" in message
+    return message["id"], message["error"]["data"]["code"]
+
+
+# Handshake.
+
+def test_hello(guest):
+    welcome = guest.connect(versions=[7, 1, 3]).welcome
+    assert welcome["version"] == 1 and welcome["fd_passing"] is True and welcome["execs"] == []
+
+
+def test_no_version_in_common_leaves_everything_as_it_is(guest, tmp_path):
+    x = Exec(guest.connect(), tmp_path, "ex-a", ["sleep", "1000"])
+    link = guest.connect(hello=False)
+    with pytest.raises(GuestError) as error:
+        link.hello(versions=[2, 65535])
+    assert error.value.code == "GUEST_VERSION"
+    assert link.hello()["execs"][0]["state"] == "running"
+    link.call("signal", exec_id=x.id, signal=9)
+
+
+@pytest.mark.parametrize("params", [{"versions": []}, {"versions": ["1"]}, {"versions": [0]}, {"lease_ms": -1},
+                                    {"versions": 1}])
+def test_a_wrong_hello(guest, params):
+    link = guest.connect(hello=False)
+    with pytest.raises(GuestError) as error:
+        link.hello(**params)
+    assert error.value.code == "INVALID_ARGUMENT"
+
+
+def test_anything_before_hello_is_refused(guest):
+    link = guest.connect(hello=False)
+    for method in ("ping", "exec", "status", "shutdown", "format_disk"):
+        link.methods[link.next_id] = "ping"
+        with pytest.raises(GuestError) as error:
+            link.call(method)
+        assert error.value.code == "MALFORMED"
+    link.hello()
+
+
+def test_unknown_methods_and_members(link):
+    with pytest.raises(GuestError) as error:
+        link.call("format_disk", all=True)
+    assert error.value.code == "UNIMPLEMENTED" and "format_disk" in str(error.value)
+    assert "uptime_ms" in link.call("ping", later={"deep": [1]})
+    link.raw(b'{"jsonrpc":"2.0","method":"a_notification_of_a_later_version","params":{}}\n')
+    link.call("ping")
+
+
+def test_configure_once_before_programs(make_guest, tmp_path):
+    link = make_guest().connect()
+    work = tmp_path / "work"
+    work.mkdir()
+    config = {"sandbox_id": "demo", "incarnation": 1, "workspace": str(work),
+              "env": [{"key": "FROM_SANDBOX", "value": "1"}, {"key": "BOTH", "value": "sandbox"}]}
+    link.call("configure", **config)
+    x = Exec(link, tmp_path, "ex-a", ["sh", "-c", "pwd; echo $FROM_SANDBOX $BOTH"],
+             env=[{"key": "BOTH", "value": "exec"}])
+    x.wait()
+    assert x.output().decode() == f"{work}\n1 exec\n"
+    with pytest.raises(GuestError):
+        link.call("configure", **config)
+
+
+# Framing.
+
+@pytest.mark.parametrize("framing", ["lines", "length"])
+def test_both_framings(guest, tmp_path, framing):
+    link = guest.connect(framing=framing)
+    x = Exec(link, tmp_path, "ex-a", ["echo", "hi"])
+    assert x.wait()["exit"] == {"code": 0}
+
+
+def test_the_framing_may_change_with_every_message(guest):
+    link = guest.connect()
+    for framing in ("length", "lines", "length", "length", "lines"):
+        link.framing = framing
+        link.call("ping")
+
+
+def test_messages_in_any_pieces(link):
+    ping = lambda: link.frame({"jsonrpc": "2.0", "id": link.next_id, "method": "ping", "params": {}})
+    for framing in ("lines", "length"):
+        link.framing = framing
+        for byte in ping():
+            link.raw(bytes([byte]))
+        link.methods[link.next_id] = "ping"
+        link.next_id += 1
+        link.answer(link.next_id - 1)
+    many = b""
+    first = link.next_id
+    for _ in range(500):
+        link.methods[link.next_id] = "ping"
+        many += ping()
+        link.next_id += 1
+    link.raw(many + b"\r\n\n  \n")
+    for request in range(first, first + 500):
+        link.answer(request)
+
+
+def test_other_headers_and_any_case(link):
+    body = b'{"jsonrpc":"2.0","id":9,"method":"ping","params":{}}'
+    link.methods[9] = "ping"
+    link.framing = "length"
+    link.raw(b"content-type: application/vscode-jsonrpc; charset=utf-8\r\nCONTENT-LENGTH:%d\r\n\r\n%s" % (len(body), body))
+    link.answer(9)
+
+
+@pytest.mark.parametrize("data, code", [
+    (b"{not json}\n", "MALFORMED"),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{}} x\n', "MALFORMED"),
+    (b'{"jsonrpc":"2.0","id":1,"id":1,"method":"ping","params":{}}\n', "MALFORMED"),
+    (b'{"a":"\xff"}\n', "MALFORMED"),
+    (b"\0\n", "MALFORMED"),
+    (b"Content-Length: 10x\r\n\r\n", "MALFORMED"),
+    (b"Content-Length: -1\r\n\r\n", "MALFORMED"),
+    (b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello", "MALFORMED"),
+    (b"X: y\r\n\r\n", "MALFORMED"),
+    (b"GET / HTTP/1.1\r\n\r\n", "MALFORMED"),
+    (b"A" * 2000, "MALFORMED"),
+    (b"Content-Length: 1048577\r\n\r\n", "MESSAGE_TOO_LARGE"),
+    (b"Content-Length: 99999999999999999999999\r\n\r\n", "MESSAGE_TOO_LARGE"),
+    (b'{"a":' + b"[" * 40 + b"]" * 40 + b"}\n", "MESSAGE_TOO_LARGE"),
+    (b"{" + b" " * (1 << 20) + b"}\n", "MESSAGE_TOO_LARGE"),
+])
+def test_a_stream_that_makes_no_sense_is_told_and_ended(guest, data, code):
+    link = guest.connect()
+    link.raw(data)
+    assert error_of(link) == (None, code)
+    with pytest.raises((Gone, ConnectionResetError)):
+        while link.receive(PATIENCE) is not None:
+            pass
+    assert guest.connect().call("ping")
+
+
+def test_a_line_that_never_ends_is_cut(guest):
+    link = guest.connect()
+    with pytest.raises((BrokenPipeError, ConnectionResetError)):
+        for _ in range(1000):
+            link.raw(b"{" + b" " * 65535)
+    assert guest.connect().call("ping")
+
+
+@pytest.mark.parametrize("message", [
+    [], [1], {}, "x", 1, {"jsonrpc": "1.0", "id": 1, "method": "ping", "params": {}},
+    {"jsonrpc": "2.0", "id": "1", "method": "ping", "params": {}},
+    {"jsonrpc": "2.0", "id": 0, "method": "ping", "params": {}},
+    {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []},
+    {"jsonrpc": "2.0", "id": 1, "method": 5, "params": {}},
+    {"jsonrpc": "2.0", "id": 1, "result": {}},
+    [{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {}}],
+])
+def test_json_that_is_no_request_is_told_and_the_stream_goes_on(link, message):
+    link.raw(json.dumps(message).encode() + b"\n")
+    assert error_of(link) == (None, "MALFORMED")
+    link.call("ping")
+
+
+def test_a_peer_that_reads_nothing_costs_a_bound(guest):
+    link = guest.connect()
+    before = int(open(f"/proc/{guest.pid()}/statm").read().split()[1])
+    request = link.frame({"jsonrpc": "2.0", "id": 1, "method": "status", "params": {}})
+    link.sock.setblocking(False)
+    sent = 0
+    try:
+        while sent < 64 << 20:
+            sent += link.sock.send(request * 1000)
+    except BlockingIOError:
+        pass
+    assert sent < 64 << 20
+    assert guest.connect().call("ping")
+    after = int(open(f"/proc/{guest.pid()}/statm").read().split()[1])
+    assert "asan" in str(GUEST) or (after - before) * 4096 < 8 << 20
+
+
+# Descriptors.
+
+def open_fds(guest):
+    return sorted(os.listdir(f"/proc/{guest.pid()}/fd"))
+
+
+def test_descriptors_that_do_not_fit_are_closed(guest):
+    link = guest.connect()
+    before = open_fds(guest)
+    null = os.open("/dev/null", os.O_RDWR)
+    for announced, sent in ((1, 0), (0, 1), (2, 1), (1, 2), (8, 7), (9, 1), ("1", 1)):
+        link.methods[link.next_id] = "ping"
+        with pytest.raises(GuestError) as error:
+            link.answer(link.send("ping", {"fds": announced}, [null] * sent))
+        assert error.value.code == "MALFORMED", (announced, sent)
+    link.answer(link.send("ping", {"fds": 3}, [null] * 3))        # nobody wants them
+    link.call("ping")
+    assert open_fds(guest) == before
+    os.close(null)
+
+
+def test_too_many_descriptors_end_the_connection(guest):
+    link = guest.connect()
+    before = open_fds(guest)
+    null = os.open("/dev/null", os.O_RDWR)
+    for _ in range(3):
+        try:
+            socket.send_fds(link.sock, [b"  "], [null] * 60)
+        except OSError:
+            break
+    with pytest.raises((Gone, ConnectionResetError)):
+        while link.receive(PATIENCE) is not None:
+            pass
+    link = guest.connect()
+    link.call("ping")
+    assert open_fds(guest) == before
+    os.close(null)
+
+
+# Daemons come and go.
+
+def test_a_new_connection_takes_the_place_of_the_old(guest):
+    old = guest.connect()
+    new = guest.connect()
+    with pytest.raises((Gone, ConnectionResetError, BrokenPipeError)):
+        for _ in range(100):
+            old.call("ping")
+    new.call("ping")
+
+
+def test_programs_live_on_and_are_known_to_the_next(guest, tmp_path):
+    link = guest.connect()
+    running = Exec(link, tmp_path, "ex-running", ["cat"], stdin="pipe")
+    Exec(link, tmp_path, "ex-ended", ["sh", "-c", "echo x; exit 9"]).wait()
+    link.call("stdin", exec_id="ex-running", offset=0, data_b64=b64(b"before "))
+    link.close()
+    link = guest.connect()
+    states = {state["exec_id"]: state for state in link.welcome["execs"]}
+    assert states["ex-running"]["state"] == "running" and states["ex-running"]["stdin_next"] == 7
+    assert states["ex-ended"]["exit"] == {"code": 9} and states["ex-ended"]["stdout_bytes"] == 2
+    running.link = link
+    link.call("stdin", exec_id="ex-running", offset=0, data_b64=b64(b"before after"))
+    link.call("close_stdin", exec_id="ex-running", offset=12)
+    assert running.wait()["exit"] == {"code": 0}
+    assert running.output() == b"before after"
+
+
+def test_every_state_is_told_however_many(guest, tmp_path):
+    link = guest.connect()
+    link.validate = False
+    ids = [f"ex-{i:03}-{'x' * 40}" for i in range(4096)]
+    for start in range(0, len(ids), 128):
+        sent = [link.send("exec", {"exec_id": i, "argv": ["/no/such/" + "p" * 200], "output": {
+            "policy": "kill", "limit_bytes": 65536}}) for i in ids[start:start + 128]]
+        for request in sent:
+            assert link.answer(request)["state"] == "exited"
+    with pytest.raises(GuestError) as error:
+        link.call("exec", exec_id="one-more", argv=["true"], output={"policy": "kill", "limit_bytes": 65536})
+    assert error.value.code == "LIMIT_REACHED"
+    link = guest.connect()
+    got = link.welcome
+    seen = [state["exec_id"] for state in got["execs"]]
+    assert got["more"] is True
+    while got.get("more"):
+        got = link.call("status", after=seen[-1])
+        seen += [state["exec_id"] for state in got["execs"]]
+    assert seen == ids
+
+
+def test_killed_daemons_every_few_bytes(guest, tmp_path):
+    """Whatever a daemon had said when it died, the next one is served."""
+    message = b'{"jsonrpc":"2.0","id":1,"method":"hello","params":{"versions":[1],"lease_ms":0}}\n'
+    for cut in range(0, len(message), 7):
+        link = guest.connect(hello=False)
+        link.raw(message[:cut])
+        link.close()
+    assert guest.connect().call("ping")
+
+
+# The lease.
+
+def test_the_lease_ends_everything(make_guest, tmp_path):
+    guest = make_guest()
+    link = guest.connect(lease_ms=300)
+    x = Exec(link, tmp_path, "ex-a", ["sh", "-c", "trap '' TERM; sleep 1000 & wait"])
+    link.call("ping")
+    time.sleep(0.6)
+    link.call("ping")                       # it does not run while somebody is there
+    link.close()
+    assert guest.wait() == 0
+    assert json.loads(x.paths["status"].read_text())["exit"] == {"signal": 9}
+
+
+def test_a_guest_nobody_ever_greets_ends(make_guest):
+    guest = make_guest("--lease-ms", "200")
+    guest.connect(hello=False)              # a connection alone is no daemon
+    assert guest.wait() == 0
+
+
+def test_a_daemon_that_returns_stops_the_lease(make_guest):
+    guest = make_guest()
+    for _ in range(3):
+        guest.connect(lease_ms=60000).close()
+    link = guest.connect(lease_ms=0)
+    link.close()
+    link = guest.connect()
+    link.call("ping")
+
+
+def test_shutdown(guest, tmp_path):
+    link = guest.connect()
+    polite = Exec(link, tmp_path, "ex-polite", ["sh", "-c", "trap 'exit 4' TERM; echo ready; sleep 1000 & wait"])
+    rude = Exec(link, tmp_path, "ex-rude", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"])
+    polite.wait_output(b"ready")
+    rude.wait_output(b"ready")
+    link.call("shutdown", grace_ms=300)
+    assert polite.wait()["exit"] == {"code": 4}
+    assert rude.wait()["exit"] == {"signal": 9}
+    assert guest.wait() == 0
+
+
+# stdin and stdout.
+
+class Stdio(Link):
+    def __init__(self, framing="lines"):
+        self.process = subprocess.Popen([str(GUEST), "--stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        super().__init__(read_fd=os.dup(self.process.stdout.fileno()),
+                         write_fd=os.dup(self.process.stdin.fileno()), framing=framing)
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+    def read_all(self, exec_id, stream="stdout"):
+        data = b""
+        while True:
+            got = self.call("read_output", exec_id=exec_id, stream=stream, offset=len(data), max_bytes=49152)
+            data += __import__("base64").b64decode(got["data_b64"])
+            if got["end"]:
+                return data
+
+
+@pytest.mark.parametrize("framing", ["lines", "length"])
+def test_on_stdin_and_stdout(framing):
+    link = Stdio(framing)
+    assert link.hello()["fd_passing"] is False
+    link.call("exec", exec_id="a", argv=["sh", "-c", "ls /proc/self/fd | head -c 6; cat; echo e >&2"], stdin="pipe",
+              output={"policy": "drop_oldest", "limit_bytes": 65536})
+    link.call("stdin", exec_id="a", offset=0, data_b64=b64(b"\0binary\xff"))
+    link.call("close_stdin", exec_id="a", offset=8)
+    assert link.notice("exited")["exit"] == {"code": 0}
+    assert link.read_all("a") == b"0\n1\n2\n\0binary\xff"
+    assert link.read_all("a", "stderr") == b"e\n"
+    link.close()
+    assert link.process.wait(PATIENCE) == 0
+
+
+def test_on_stdin_the_next_line_is_another_chance():
+    link = Stdio()
+    link.hello()
+    link.raw(b"{broken\n")
+    assert error_of(link) == (None, "MALFORMED")
+    with pytest.raises(GuestError) as error:
+        link.call("ping")
+    assert error.value.code == "MALFORMED"
+    link.hello()
+    link.call("ping")
+    link.close()
+    assert link.process.wait(PATIENCE) == 0
+
+
+def test_the_end_of_stdin_ends_the_programs():
+    link = Stdio()
+    link.hello()
+    link.call("exec", exec_id="a", argv=["sh", "-c", "sleep 1000 & setsid sleep 1000 & wait"],
+              output={"policy": "kill", "limit_bytes": 65536})
+    children = until(lambda: len(found := descendants(link.process.pid)) >= 4 and found, "no children")
+    link.close()
+    assert link.process.wait(PATIENCE) == 0
+    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in children), "programs outlived their guest")
+
+
+def test_a_dropped_log_is_told_by_its_offset():
+    link = Stdio()
+    link.hello()
+    link.call("exec", exec_id="a", argv=["sh", "-c", "head -c 300000 /dev/zero; echo end"],
+              output={"policy": "drop_oldest", "limit_bytes": 65536})
+    first = link.notice("exited")["stdout_first"]
+    got = link.call("read_output", exec_id="a", stream="stdout", offset=0, max_bytes=10)
+    assert got["offset"] == first > 0
+    with pytest.raises(GuestError) as error:
+        link.call("read_output", exec_id="a", stream="stdout", offset=300005, max_bytes=10)
+    assert error.value.code == "OFFSET_BEYOND_END"
+    link.close()
+    assert link.process.wait(PATIENCE) == 0
+
+
+# Endurance.
+
+def test_ten_thousand_programs_leave_nothing(guest, tmp_path):
+    link = guest.connect()
+    link.validate = False
+    n, batch = int(os.environ.get("BERM_GUEST_EXECS", "10000")), 50
+    base = None
+    for start in range(0, n, batch):
+        running = []
+        for i in range(start, start + batch):
+            status = os.open(tmp_path, os.O_TMPFILE | os.O_RDWR)
+            out = os.open(tmp_path, os.O_TMPFILE | os.O_WRONLY)
+            running.append((f"ex-{i}", link.send("exec", {
+                "exec_id": f"ex-{i}", "argv": ["/bin/true"], "fds": 2, "fd_roles": ["stdout", "status"],
+                "output": {"policy": "kill", "limit_bytes": 65536, "merge_stderr": True}}, [out, status])))
+            os.close(out)
+            os.close(status)
+        for exec_id, request in running:
+            link.answer(request)
+        for exec_id, _ in running:
+            assert link.notice("exited", lambda p: p["exec_id"] == exec_id)["exit"] == {"code": 0}
+            link.call("done", exec_id=exec_id)
+        link.notices.clear()
+        if base is None:
+            until(lambda: not descendants(guest.pid()), "children stay")
+            base = len(open_fds(guest))
+    until(lambda: not descendants(guest.pid()), "zombies stay")
+    assert len(open_fds(guest)) == base
+
+
+def test_inside_a_pid_namespace(make_guest, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("needs root for a pid namespace")
+    guest = make_guest(prefix=["unshare", "-pf", "--mount-proc", "--kill-child=KILL"])
+    guest.killed = True                     # unshare passes no SIGTERM on
+    link = guest.connect()
+    x = Exec(link, tmp_path, "ex-a", ["sh", "-c", "cat /proc/1/comm; setsid sh -c 'sleep 1000 &'; kill -9 1; kill -STOP 1; "
+                                      "kill -9 -1; echo not reached"])
+    assert x.wait()["exit"] in ({"signal": 9}, {"code": 0})   # its own kill spares it; its shepherd's end does not
+    assert x.output().startswith(b"berm-guest\n")
+    y = Exec(link, tmp_path, "ex-b", ["sh", "-c", "echo alive; ls /proc | grep -c '^[0-9]'"])
+    assert y.wait()["exit"] == {"code": 0}
+    lines = y.output().split()
+    assert lines[0] == b"alive" and int(lines[1]) <= 5      # the guest, a shepherd, and this pipeline
+    link.call("shutdown", grace_ms=0)
+    guest.wait()

@@ -1,0 +1,173 @@
+"""The guest where it belongs: PID 1 of a sandbox that berm-spawn made, behind its filter, with a cgroup leaf
+for each program."""
+
+import os
+import pathlib
+import shutil
+import socket
+import struct
+import sys
+import tempfile
+import time
+
+import pytest
+
+from conftest import GUEST, ROOT, Exec, GuestError, Link, b64, until
+from test_files import read, refused, write
+
+sys.path.insert(0, str(ROOT / "tests/spawn"))
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for berm-spawn")
+
+
+@pytest.fixture(scope="module")
+def spawn():
+    if "asan" in str(GUEST):
+        pytest.skip("the sanitizers' guest needs the host's libraries")
+    import client
+    state = tempfile.mkdtemp(prefix="berm-guest-test-")
+    with client.Spawn(state, guest=str(GUEST)) as process:
+        process.state = pathlib.Path(state)
+        yield process
+    shutil.rmtree(state, ignore_errors=True)
+
+
+class Sandbox:
+    def __init__(self, spawn, name, profile):
+        import client
+        self.spawn, self.name, self.client = spawn, name, client
+        self.path = f"{spawn.state}/{name}.ctl"
+        bound = socket.socket(socket.AF_UNIX)
+        bound.bind(self.path)
+        self.reply = spawn.create(id=name, profile=profile, flags=client.F_CONTROL, fds=[bound.fileno()],
+                                  argv=("berm-guest",), pids=200, memory=1 << 29)
+        bound.close()
+        assert self.reply.error == 0, (self.reply.error, self.reply.step)
+        self.leaves = 0
+        self.link = self.connect()
+        self.link.call("configure", sandbox_id=name, incarnation=1, workspace="/workspace",
+                       user="root" if profile == client.PROFILE_ROOT else "user")
+
+    def connect(self):
+        def attempt():
+            sock = socket.socket(socket.AF_UNIX)
+            if sock.connect_ex(self.path) == 0:
+                return sock
+            sock.close()
+
+        link = Link(sock=until(attempt, "the guest never listened"))
+        link.welcome = link.hello()
+        return link
+
+    def run(self, argv, **params):
+        argv = ["sh", "-c", argv] if isinstance(argv, str) else argv
+        reply = self.spawn.ask(self.client.EXEC_LEAF,
+                               self.client.id_body(self.name, struct.pack("=II", self.leaves, 1)))
+        assert reply.error == 0
+        directory = self.spawn.state / f"{self.name}-logs"
+        directory.mkdir(exist_ok=True)
+        leaf, *tasks = reply.fds
+        x = Exec(self.link, directory, f"ex-{self.leaves}", argv, leaf=leaf, cgroups=tasks, **params)
+        self.leaves += 1
+        for fd in reply.fds:
+            os.close(fd)
+        return x
+
+    def close(self):
+        self.link.close()
+        assert self.spawn.destroy(self.name).error == 0
+
+
+@pytest.fixture
+def sandbox(spawn, request):
+    import client
+    made = Sandbox(spawn, f"t{time.monotonic_ns()}", getattr(request, "param", client.PROFILE_USER))
+    yield made
+    made.close()
+
+
+def test_programs_are_the_user_and_alone(sandbox):
+    x = sandbox.run("id -un; pwd; echo $HOME; cat /proc/1/comm; ls /proc/1/fd; ls /proc/self/fd | head -c 6; "
+                    "grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status")
+    end = x.wait()
+    out = x.output().decode()
+    assert out.startswith("user\n/workspace\n/home/user\n"), out
+    assert "0\n1\n2\n" in out and "berm" not in out
+    assert all(line.split("\t")[1] == "0000000000000000" for line in out.splitlines() if line.startswith("Cap"))
+    assert "NoNewPrivs:\t1" in out and "Seccomp:\t2" in out
+    assert end["exit"] == {"code": 0}
+
+
+def test_clone3_is_the_guests_alone(sandbox):
+    x = sandbox.run(["python3", "-c", "import ctypes,errno;l=ctypes.CDLL(None,use_errno=True);"
+                     "print(l.syscall(435, None, 0), errno.errorcode[ctypes.get_errno()])"])
+    x.wait()
+    assert x.output() == b"-1 ENOSYS\n"
+
+
+def test_the_tree_ends_with_its_program(sandbox):
+    tree = "for i in 1 2 3; do setsid sh -c 'trap \"\" TERM; sleep 1000 & wait' & done; echo ready; wait"
+    x = sandbox.run(tree, timeout_ms=1500, grace_ms=200)
+    assert x.wait()["exit"] == {"timed_out": {"signal": 15}}
+    x = sandbox.run(tree)
+    x.wait_output(b"ready")
+    sandbox.link.call("signal", exec_id=x.id, signal=9)
+    assert x.wait()["exit"] == {"signal": 9}
+    x = sandbox.run("ps -eo comm= | grep -c -E 'sleep|sh$' ; true")
+    x.wait()
+    assert int(x.output()) <= 2         # this shell and its own grep's view of it
+
+
+def test_nothing_inside_reaches_the_guest(sandbox):
+    x = sandbox.run("kill -9 1; kill -STOP 1; kill -9 -1; echo spared")
+    x.wait()
+    sandbox.link.call("ping")
+    assert sandbox.run("echo next").wait()["exit"] == {"code": 0}
+
+
+def test_a_terminal_inside(sandbox):
+    x = sandbox.run("tty; stat -c %U $(tty); stty size; cat", terminal={"cols": 90, "rows": 30})
+    x.wait_output(b"30 90")
+    assert x.output().split()[:2] == [b"/dev/pts/0", b"user"]
+    sandbox.link.call("stdin", exec_id=x.id, offset=0, data_b64=b64(b"\x03"))
+    assert x.wait()["exit"] == {"signal": 2}
+
+
+def test_files_inside(sandbox):
+    link = sandbox.link
+    done = write(link, "a/b.txt", b"hello", make_parents=True)
+    assert done["info"]["path"] == "/workspace/a/b.txt" and done["info"]["user"] == "user"
+    assert read(link, "/workspace/a/b.txt")[1] == b"hello"
+    x = sandbox.run("cat a/b.txt; ln -s /etc/shadow s; ln -s /proc/1/root r; mkfifo f")
+    x.wait()
+    assert x.output() == b"hello"
+    for name in ("s", "r/etc/passwd"):
+        with pytest.raises(GuestError) as error:
+            link.call("read", path=name)
+        assert error.value.code in ("FILE_NOT_FOUND", "FILE_DENIED", "SYMLINK_LOOP")
+    refused("NOT_A_REGULAR_FILE", link.call, "read", path="f")
+    refused("FILE_READ_ONLY", link.call, "write", path="/usr/bin/new")
+    names = [e["path"] for e in link.call("list", path=".", depth=2)["entries"]]
+    assert names == ["/workspace/a", "/workspace/a/b.txt", "/workspace/f", "/workspace/r", "/workspace/s"]
+    link.call("remove", path="a", recursive=True)
+    refused("FILE_NOT_FOUND", link.call, "stat", path="a")
+
+
+def test_programs_outlive_their_daemon_inside(sandbox):
+    x = sandbox.run("cat", stdin="pipe")
+    sandbox.link.close()
+    sandbox.link = x.link = sandbox.connect()
+    assert sandbox.link.welcome["execs"][0]["state"] == "running"
+    sandbox.link.call("stdin", exec_id=x.id, offset=0, data_b64=b64(b"still here"))
+    sandbox.link.call("close_stdin", exec_id=x.id, offset=10)
+    assert x.wait()["exit"] == {"code": 0} and x.output() == b"still here"
+
+
+@pytest.mark.parametrize("sandbox", [2], indirect=True)
+def test_the_root_profile(sandbox):
+    x = sandbox.run("id -u; grep CapEff /proc/self/status; chown 1000 /root && touch /usr/bin/new && echo may")
+    x.wait()
+    uid, _, caps, may = x.output().decode().split()
+    assert uid == "0" and may == "may"
+    assert not int(caps, 16) & 1 << 8           # SETPCAP is the guest's alone
+    assert write(sandbox.link, "/etc/new", b"x")["info"]["uid"] == 0
