@@ -72,7 +72,7 @@ CALL(fsmount_nothing, "EPERM", "ns:EBADF", SYS_fsmount, -1, 0, 0)
 CALL(fspick_root, "EPERM", "ns", SYS_fspick, AT_FDCWD, (long)"/proc", 0)
 CALL(open_tree_clone, "EPERM", "ns", SYS_open_tree, AT_FDCWD, (long)"/", OPEN_TREE_CLONE)
 CALL(open_tree_attr, "EPERM", "ns", 467, AT_FDCWD, (long)"/", OPEN_TREE_CLONE, 0, 0)
-CALL(move_mount_proc, "EPERM", "ns:EINVAL|EBUSY|ok", SYS_move_mount, AT_FDCWD, (long)"/proc", AT_FDCWD,
+CALL(move_mount_proc, "EPERM", "ns:EINVAL|EBUSY|ELOOP|ok", SYS_move_mount, AT_FDCWD, (long)"/proc", AT_FDCWD,
      (long)"/proc", 0)
 CALL(statmount_any, "ENOSYS", "ns:EFAULT|EINVAL", 457, 0, 0, 0, 0)
 CALL(listmount_any, "ENOSYS", "ns:EFAULT|EINVAL", 458, 0, 0, 0, 0)

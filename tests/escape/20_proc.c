@@ -138,11 +138,12 @@ PROBE(pagemap_frames, "plain", "safe|EPERM|EACCES", "safe|EPERM|EACCES", "host")
     return (entry & ((1ULL << 55) - 1)) != 0 ? 0 : SAFE;
 }
 PROBE(map_files, "plain", "EPERM|EACCES|ENOENT", "EPERM|EACCES|ENOENT", "host") {
-    char range[80], path[120];
+    char path[120];
+    unsigned long from, to;
     FILE *f = fopen("/proc/self/maps", "r");
-    if (f == NULL || fscanf(f, "%79s", range) != 1)
+    if (f == NULL || fscanf(f, "%lx-%lx", &from, &to) != 2)
         return -EIO;
-    snprintf(path, sizeof path, "/proc/self/map_files/%s", range);
+    snprintf(path, sizeof path, "/proc/self/map_files/%lx-%lx", from, to);
     return try_open(path, O_RDONLY);
 }
 

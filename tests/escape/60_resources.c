@@ -175,7 +175,7 @@ PROBE(memory_messages, "memory", BOUNDED, BOUNDED, "ns") {
 }
 PROBE(memory_inodes, "memory", BOUNDED, BOUNDED, "ns") {
     char dir[512], path[600];
-    snprintf(dir, sizeof dir, "%s", in_control ? "/tmp/inodes" : scratch("inodes")); /* memory in both */
+    snprintf(dir, sizeof dir, "%s", in_control ? "/tmp/memory-inodes" : scratch("inodes")); /* memory in both */
     if (mkdir(dir, 0755) < 0)
         return -errno;
     for (int i = 0; i < 60000; i++) { /* an inode and its entry: a kilobyte and more */

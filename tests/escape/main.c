@@ -116,22 +116,35 @@ static void signal_name(char *out, size_t cap, int number) {
             snprintf(out, cap, "%s", names[i].name);
 }
 
-/* Whatever a probe left behind has become our child: none of it outlives the probe. */
-static void end_strays(void) {
+/* Our children: those that were there before a probe stay, whatever it left behind does not. */
+static int list_children(int *pids, int max) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    for (int turn = 0; turn < 1000; turn++) {
-        FILE *f = fopen(path, "re");
-        int pid, n = 0;
-        for (; f != NULL && fscanf(f, "%d", &pid) == 1; n++)
-            kill(pid, SIGKILL);
-        if (f != NULL)
-            fclose(f);
+    FILE *f = fopen(path, "re");
+    int n = 0;
+    while (f != NULL && n < max && fscanf(f, "%d", &pids[n]) == 1)
+        n++;
+    if (f != NULL)
+        fclose(f);
+    return n;
+}
+
+static void end_strays(const int *before, int n_before) {
+    static int now[1024];
+    for (int turn = 0, strays = 1; strays > 0 && turn < 1000; turn++) {
+        int n = list_children(now, 1024);
+        strays = 0;
+        for (int i = 0; i < n; i++) {
+            bool known = false;
+            for (int k = 0; k < n_before; k++)
+                known |= now[i] == before[k];
+            if (!known && ++strays > 0)
+                kill(now[i], SIGKILL);
+        }
         while (waitpid(-1, NULL, WNOHANG) > 0)
             ;
-        if (n == 0)
-            return;
-        poll(NULL, 0, 1);
+        if (strays > 0)
+            poll(NULL, 0, 1);
     }
 }
 
@@ -139,6 +152,7 @@ static void end_strays(void) {
 static void run_one(const struct probe *p) {
     volatile long *result = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     *result = SAFE - 1;
+    int before[16], n_before = list_children(before, 16);
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
@@ -173,7 +187,7 @@ static void run_one(const struct probe *p) {
         outcome_name(out, sizeof out, *result);
     printf("%s\t%s\n", p->name, out);
     munmap((void *)result, 4096);
-    end_strays();
+    end_strays(before, n_before);
 }
 
 static bool is_named(const char *name, char **names) {
