@@ -1,9 +1,10 @@
-/* Create, run a program, reap, destroy: berm-spawn, berm-jail and bubblewrap in interleaved rounds.
+/* Create, run a program, reap, destroy: berm-spawn, berm-jail and bubblewrap in interleaved
+ * rounds.
  *
  *     create BERM-SPAWN BERM-INIT BERM-JAIL STATE-DIR TRUE ROUNDS
  *
- * TRUE is a static program below /usr. Prints min, median and 90th percentile in microseconds of each
- * variant, and its median over bubblewrap's. */
+ * TRUE is a static program below /usr. Prints min, median and 90th percentile in microseconds of
+ * each variant, and its median over bubblewrap's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -60,7 +61,7 @@ static int start_spawn(const char *program, const char *guest, const char *state
     char number[16];
     snprintf(number, sizeof number, "%d", pair[1]);
     char *argv[] = {(char *)program, "--state", (char *)state, "--guest", (char *)guest,
-                    "--socket-fd", number, "--net-ahead", "16", NULL};
+                    "--socket-fd",   number,    "--net-ahead", "16",      NULL};
     pid_t pid;
     if (posix_spawn(&pid, program, NULL, NULL, argv, environ) != 0)
         die(program);
@@ -84,7 +85,8 @@ static void ask(int sock, void *req, size_t n, int *ret_fd) {
         *ret_fd = fd;
 }
 
-/* One sandbox: returns the time until its program was reaped, and *ret_all until it was destroyed. */
+/* One sandbox: returns the time until its program was reaped, and *ret_all until it was
+ * destroyed. */
 static double one(int sock, const char *program, uint32_t layer, uint64_t limits, double *ret_all) {
     static uint32_t serial;
     static struct spawn_create req;
@@ -99,7 +101,8 @@ static double one(int sock, const char *program, uint32_t layer, uint64_t limits
     req.limits.memory_bytes = limits;
     req.limits.pids = limits ? 256 : 0;
     req.n_argv = 4;
-    int at = snprintf(req.text, sizeof req.text, "berm-init%c1000%c/workspace%c%s", 0, 0, 0, program);
+    int at =
+        snprintf(req.text, sizeof req.text, "berm-init%c1000%c/workspace%c%s", 0, 0, 0, program);
     if (at < 0)
         die("text");
     double begin = now_us();
@@ -141,8 +144,9 @@ int main(int argc, char **argv) {
     struct spawn_hello hello = {{SPAWN_VERSION, SPAWN_HELLO, sizeof hello, 0}};
     ask(sock, &hello, sizeof hello, NULL);
     char *jail[] = {argv[3], "--state", argv[4], "--", argv[5], NULL};
-    char *bwrap[] = {"/usr/bin/bwrap", "--unshare-all", "--ro-bind", "/usr", "/usr", "--symlink",
-                     "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", argv[5], NULL};
+    char *bwrap[] = {"/usr/bin/bwrap", "--unshare-all", "--ro-bind", "/usr",   "/usr",
+                     "--symlink",      "usr/lib64",     "/lib64",    "--proc", "/proc",
+                     "--dev",          "/dev",          argv[5],     NULL};
     char *bare[] = {argv[5], NULL};
     for (int i = -3; i < rounds; i++) {
         double t[COUNT], begin;

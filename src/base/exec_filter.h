@@ -1,8 +1,10 @@
-/* exec_filter — the second, small system call filter that berm-guest installs in every program it starts.
+/* exec_filter — the second, small system call filter that berm-guest installs in every program
+ * it starts.
  *
- * The sandbox's main filter leaves clone3 open because berm-guest itself needs CLONE_INTO_CGROUP; user
- * code gets ENOSYS, and libc falls back to clone, whose flags the main filter can see. The number is the
- * same on every architecture, and the main filter has already refused foreign ones. */
+ * The sandbox's main filter leaves clone3 open because berm-guest itself needs
+ * CLONE_INTO_CGROUP; user code gets ENOSYS, and libc falls back to clone, whose flags the main
+ * filter can see. The number is the same on every architecture, and the main filter has already
+ * refused foreign ones. */
 #pragma once
 
 #include <linux/filter.h>

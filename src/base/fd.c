@@ -66,7 +66,9 @@ ssize_t fd_recv(int sock, void *bytes, size_t max_bytes, int *fds, size_t max_fd
         char space[CMSG_SPACE(FD_PASS_MAX * sizeof(int))];
     } control;
     struct iovec iov = {.iov_base = bytes, .iov_len = max_bytes};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space,
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.space,
                          .msg_controllen = sizeof control.space};
     ssize_t n;
     do

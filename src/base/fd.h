@@ -1,4 +1,5 @@
-/* fd — file descriptors: CLOEXEC at birth, passed over sockets with a bound, opened beneath a directory.
+/* fd — file descriptors: CLOEXEC at birth, passed over sockets with a bound, opened beneath a
+ * directory.
  *
  * Every function returns -errno on failure and never leaves an fd open behind a failure. */
 #pragma once
@@ -13,16 +14,18 @@
 /* What one message may carry; the kernel's own bound is 253. */
 #define FD_PASS_MAX 64
 
-/* Sends one message with n_fds descriptors (n_bytes >= 1: a bare descriptor has no message to ride on). */
+/* Sends one message with n_fds descriptors (n_bytes >= 1: a bare descriptor has no message to
+ * ride on). */
 MUST_USE int fd_send(int sock, const void *bytes, size_t n_bytes, const int *fds, size_t n_fds);
 
-/* Receives one message into `bytes` and its descriptors, CLOEXEC, into `fds`. Returns the length; 0 is
- * the end. A message that is longer than max_bytes or brings more than max_fds descriptors is
- * -EMSGSIZE, and every descriptor that came with it is closed. */
+/* Receives one message into `bytes` and its descriptors, CLOEXEC, into `fds`. Returns the
+ * length; 0 is the end. A message that is longer than max_bytes or brings more than max_fds
+ * descriptors is -EMSGSIZE, and every descriptor that came with it is closed. */
 MUST_USE ssize_t fd_recv(int sock, void *bytes, size_t max_bytes, int *fds, size_t max_fds,
                          size_t *ret_n_fds);
 
-/* Opens `path` beneath `dir`: no symlink, no magic link, no step above `dir`. O_CLOEXEC is added. */
+/* Opens `path` beneath `dir`: no symlink, no magic link, no step above `dir`. O_CLOEXEC is
+ * added. */
 MUST_USE int fd_open_beneath(int dir, const char *path, int flags, mode_t mode);
 /* Makes (if absent) and opens a directory beneath `dir`; one component. */
 MUST_USE int fd_make_dir(int dir, const char *name, mode_t mode);
@@ -30,7 +33,8 @@ MUST_USE int fd_make_dir(int dir, const char *name, mode_t mode);
 /* A memfd that holds the bytes of `source` (from its start) and can never change again. */
 MUST_USE int fd_sealed_copy(const char *name, int source);
 
-/* Writes `text` to an existing file beneath `dir` in one write, as sysctl and cgroup files want it. */
+/* Writes `text` to an existing file beneath `dir` in one write, as sysctl and cgroup files want
+ * it. */
 MUST_USE int fd_write_text(int dir, const char *path, const char *text);
 /* Reads a small file beneath `dir` and ends it with NUL. Longer than cap - 1 is -EFBIG. */
 MUST_USE ssize_t fd_read_text(int dir, const char *path, char *out, size_t cap);

@@ -2,9 +2,9 @@
  *
  *     berm-init UID CWD PROGRAM ARGS...
  *
- * It starts PROGRAM (looked up in PATH) as UID with an empty bounding set or, for UID 0, with what the
- * sandbox has left; reaps whatever is orphaned to it; and exits as PROGRAM did, 128 + the signal when
- * that was its end. */
+ * It starts PROGRAM (looked up in PATH) as UID with an empty bounding set or, for UID 0, with
+ * what the sandbox has left; reaps whatever is orphaned to it; and exits as PROGRAM did, 128 +
+ * the signal when that was its end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -95,7 +95,8 @@ static long filter_clone3(void) {
     return sys3(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&prog);
 }
 
-/* Like execvp: a name without a slash is looked for along PATH. Returns the reason it did not run. */
+/* Like execvp: a name without a slash is looked for along PATH. Returns the reason it did not
+ * run. */
 static long exec_along_path(char **argv, char **env) {
     const char *name = argv[0], *path = find_env(env, "PATH");
     for (const char *p = name; *p != '\0'; p++)
@@ -166,7 +167,8 @@ int start(char **stack) {
 }
 
 #if defined(__x86_64__)
-__asm__(".globl _start\n_start: xorl %ebp, %ebp\n movq %rsp, %rdi\n andq $-16, %rsp\n call start\n");
+__asm__(
+    ".globl _start\n_start: xorl %ebp, %ebp\n movq %rsp, %rdi\n andq $-16, %rsp\n call start\n");
 #elif defined(__aarch64__)
 __asm__(".globl _start\n_start: mov x29, xzr\n mov x0, sp\n bl start\n");
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -37,31 +37,33 @@ static int fail(const char *what, int error) {
     return EXIT_JAIL_FAILED;
 }
 
-/* SIGTERM and the like to us are meant for the command; PID 1 inside cannot be stopped by anything
- * milder than SIGKILL. */
-static volatile sig_atomic_t stopped_by;
-static void on_signal(int number) { stopped_by = number; }
-
-static void watch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal};
+/* SIGTERM and the like to us are meant for the command; PID 1 inside cannot be ended by anything
+ * milder than SIGKILL. They are read from a descriptor, so none is lost before the command runs. */
+static int watch_signals(void) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    sigset_t set;
+    sigemptyset(&set);
     for (size_t i = 0; i < COUNT_OF(numbers); i++)
-        sigaction(numbers[i], &action, NULL);
+        sigaddset(&set, numbers[i]);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC);
 }
 
 /* The exit code of the command. */
-static int wait_for(pid_t pid, int pidfd) {
-    int status;
-    for (;;) {
-        if (stopped_by != 0)
-            kill(pid, SIGKILL);
-        pid_t ended = waitpid(pid, &status, 0);
-        if (ended == pid)
-            break;
-        if (errno != EINTR)
+static int wait_for(pid_t pid, int pidfd, int signals) {
+    struct pollfd fds[] = {{.fd = pidfd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+    int stopped_by = 0, status = 0;
+    while (!(fds[0].revents & POLLIN)) {
+        struct signalfd_siginfo info;
+        if (poll(fds, COUNT_OF(fds), -1) < 0 && errno != EINTR)
             return EXIT_JAIL_FAILED;
+        if ((fds[1].revents & POLLIN) && read(signals, &info, sizeof info) == sizeof info) {
+            stopped_by = (int)info.ssi_signo;
+            kill(pid, SIGKILL);
+        }
     }
-    close(pidfd);
+    if (waitpid(pid, &status, 0) != pid)
+        return EXIT_JAIL_FAILED;
     if (stopped_by != 0)
         return 128 + stopped_by;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -85,25 +87,28 @@ int main(int argc, char **argv) {
     int r = jail_options_read(argc, argv, &o);
     if (r != 0)
         return r > 0 ? 0 : EXIT_JAIL_FAILED;
-    struct spawn_options start = {.state_fd = o.state_fd, .guest_fd = init_program(),
-                                  .allowed_fds = o.allowed, .n_allowed = o.n_allowed,
-                                  .net_once = true, .without = o.without};
-    static struct spawn s;
-    const char *what = "";
-    r = spawn_start(&s, &start, &what);
+    struct spawn_options start = {.state_fd = o.state_fd,
+                                  .guest_fd = init_program(),
+                                  .allowed_fds = o.allowed,
+                                  .n_allowed = o.n_allowed,
+                                  .net_once = true,
+                                  .without = o.without};
+    struct spawn *s = malloc(sizeof *s);
+    const char *what = "memory";
+    int signals = watch_signals();
+    r = s == NULL ? -ENOMEM : spawn_start(s, &start, &what);
     if (r < 0)
         return fail(what, -r);
-    watch_signals();
     struct spawn_reply reply = {0};
     int pidfd = -1;
-    place_create(&s, o.req, o.fds, o.n_fds, &reply, &pidfd);
+    place_create(s, o.req, o.fds, o.n_fds, &reply, &pidfd);
     if (reply.error != 0) {
         r = fail(spawn_step_name(reply.step), reply.error);
-        clean_up(&s, &o);
+        clean_up(s, &o);
         return r;
     }
-    mounts_done(&s.spent); /* while the command runs */
-    r = wait_for(reply.pid, pidfd);
-    clean_up(&s, &o);
+    mounts_done(&s->spent); /* while the command runs */
+    r = wait_for(reply.pid, pidfd, signals);
+    clean_up(s, &o);
     return r;
 }

@@ -28,12 +28,28 @@ static const char usage[] =
     "  --strict            /proc shows processes only, no ptrace\n"
     "  --keep NAME         keep the written files as NAME and find them again next time\n"
     "  --state DIR         where written files and generated roots live (default " STATE_DIR ")\n"
-    "SIZE is bytes, or with a suffix K, M, G, T. Exit code: the command's; 128 + signal when one ended\n"
-    "it; 125 when the sandbox could not be made; 126, 127 when COMMAND could not be run or found.\n";
+    "SIZE is bytes, or with a suffix K, M, G, T.\n"
+    "Exit code: the command's; 128 + signal when one ended it; 125 when the sandbox could not be\n"
+    "made; 126, 127 when COMMAND could not be run or found.\n";
 
 enum option_id {
-    OPT_ROOT = 1, OPT_IMAGE, OPT_BIND, OPT_ENV, OPT_CWD, OPT_MEMORY, OPT_CPU, OPT_PIDS, OPT_DISK,
-    OPT_LAYER, OPT_NETWORK, OPT_HOSTNAME, OPT_STRICT, OPT_KEEP, OPT_STATE, OPT_WITHOUT, OPT_HELP,
+    OPT_ROOT = 1,
+    OPT_IMAGE,
+    OPT_BIND,
+    OPT_ENV,
+    OPT_CWD,
+    OPT_MEMORY,
+    OPT_CPU,
+    OPT_PIDS,
+    OPT_DISK,
+    OPT_LAYER,
+    OPT_NETWORK,
+    OPT_HOSTNAME,
+    OPT_STRICT,
+    OPT_KEEP,
+    OPT_STATE,
+    OPT_WITHOUT,
+    OPT_HELP,
 };
 
 /* What only makes sense once every option is known. */
@@ -189,10 +205,9 @@ static int fill_text(struct draft *d, char **command) {
     const char *term = getenv("TERM");
     char term_line[80];
     snprintf(term_line, sizeof term_line, "TERM=%.60s", term ? term : "dumb");
-    const char *env[] = {
-        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        root ? "HOME=/root" : "HOME=/home/user", root ? "USER=root" : "USER=user", "LANG=C.UTF-8",
-        term_line};
+    const char *env[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                         root ? "HOME=/root" : "HOME=/home/user", root ? "USER=root" : "USER=user",
+                         "LANG=C.UTF-8", term_line};
     for (uint32_t i = 0; r == 0 && i < d->n_env; i++, req->n_env++) /* the first of a name counts */
         r = add_text(d, d->env[i]);
     for (size_t i = 0; r == 0 && i < COUNT_OF(env); i++, req->n_env++)
@@ -227,20 +242,28 @@ static int open_state(struct draft *d) {
     return d->o->state_fd < 0 ? (r < 0 ? r : -errno) : 0;
 }
 
-static const struct option options[] = {
-    {"root", no_argument, NULL, OPT_ROOT},         {"image", required_argument, NULL, OPT_IMAGE},
-    {"bind", required_argument, NULL, OPT_BIND},   {"env", required_argument, NULL, OPT_ENV},
-    {"cwd", required_argument, NULL, OPT_CWD},     {"memory", required_argument, NULL, OPT_MEMORY},
-    {"cpu", required_argument, NULL, OPT_CPU},     {"pids", required_argument, NULL, OPT_PIDS},
-    {"disk", required_argument, NULL, OPT_DISK},   {"layer", required_argument, NULL, OPT_LAYER},
-    {"network", required_argument, NULL, OPT_NETWORK},
-    {"hostname", required_argument, NULL, OPT_HOSTNAME},
-    {"strict", no_argument, NULL, OPT_STRICT},     {"keep", required_argument, NULL, OPT_KEEP},
-    {"state", required_argument, NULL, OPT_STATE}, {"help", no_argument, NULL, OPT_HELP},
-    {"without", required_argument, NULL, OPT_WITHOUT}, {NULL, 0, NULL, 0}};
+static const struct option options[] = {{"root", no_argument, NULL, OPT_ROOT},
+                                        {"image", required_argument, NULL, OPT_IMAGE},
+                                        {"bind", required_argument, NULL, OPT_BIND},
+                                        {"env", required_argument, NULL, OPT_ENV},
+                                        {"cwd", required_argument, NULL, OPT_CWD},
+                                        {"memory", required_argument, NULL, OPT_MEMORY},
+                                        {"cpu", required_argument, NULL, OPT_CPU},
+                                        {"pids", required_argument, NULL, OPT_PIDS},
+                                        {"disk", required_argument, NULL, OPT_DISK},
+                                        {"layer", required_argument, NULL, OPT_LAYER},
+                                        {"network", required_argument, NULL, OPT_NETWORK},
+                                        {"hostname", required_argument, NULL, OPT_HOSTNAME},
+                                        {"strict", no_argument, NULL, OPT_STRICT},
+                                        {"keep", required_argument, NULL, OPT_KEEP},
+                                        {"state", required_argument, NULL, OPT_STATE},
+                                        {"help", no_argument, NULL, OPT_HELP},
+                                        {"without", required_argument, NULL, OPT_WITHOUT},
+                                        {NULL, 0, NULL, 0}};
 
-/* Without the daemon nobody hands out id ranges: half of them go by process number, so that two at once
- * do not share one, and half by the name of what is kept, so that its files find their owner again. */
+/* Without the daemon nobody hands out id ranges: half of them go by process number, so that two
+ * at once do not share one, and half by the name of what is kept, so that its files find their
+ * owner again. */
 static uint32_t choose_slot(const struct jail_options *o) {
     const uint32_t half = SPAWN_SLOTS / 2;
     if (!o->keep)
@@ -258,7 +281,8 @@ static void choose_layer(struct jail_options *o) {
         req->layer = o->keep || req->limits.disk_bytes != 0 ? SPAWN_LAYER_DISK : SPAWN_LAYER_MEMORY;
     if (req->layer == SPAWN_LAYER_DISK || req->limits.disk_bytes != 0)
         return;
-    req->limits.disk_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE);
+    req->limits.disk_bytes =
+        (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE);
     req->limits.disk_inodes = 1 << 20;
 }
 

@@ -16,15 +16,15 @@
 
 uint64_t caps_for_profile(uint32_t profile) {
     /* SETPCAP lets PID 1 empty the bounding set of each program it starts. */
-    uint64_t keep = CAP_BIT(CAP_KILL) | CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETGID) |
-                    CAP_BIT(CAP_SETPCAP);
+    uint64_t keep =
+        CAP_BIT(CAP_KILL) | CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETGID) | CAP_BIT(CAP_SETPCAP);
     if (profile == SPAWN_PROFILE_ROOT)
         keep |= CAP_BIT(CAP_CHOWN) | CAP_BIT(CAP_DAC_OVERRIDE) | CAP_BIT(CAP_FOWNER) |
                 CAP_BIT(CAP_FSETID) | CAP_BIT(CAP_NET_BIND_SERVICE);
     return keep;
 }
 
-int caps_apply(uint64_t keep, int last_cap) {
+int caps_bound(uint64_t keep, int last_cap) {
     for (int cap = 0; cap <= last_cap; cap++) {
         if (keep & CAP_BIT(cap))
             continue;
@@ -32,6 +32,10 @@ int caps_apply(uint64_t keep, int last_cap) {
         if (r < 0)
             return (int)r;
     }
+    return 0;
+}
+
+int caps_apply(uint64_t keep) {
     long bits = SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
                 SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
     long r = sys2(SYS_prctl, PR_SET_SECUREBITS, bits);

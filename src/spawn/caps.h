@@ -9,8 +9,10 @@
  * need. Nothing here reaches beyond the sandbox's user namespace. */
 uint64_t caps_for_profile(uint32_t profile);
 
-/* Bounding set, securebits and the process's own sets become `keep`; no_new_privs is set. */
-int caps_apply(uint64_t keep, int last_cap);
+/* The ceiling becomes `keep`: no exec gains more. What the process holds is untouched. */
+int caps_bound(uint64_t keep, int last_cap);
+/* Securebits and the process's own sets follow; no_new_privs is set. */
+int caps_apply(uint64_t keep);
 
 /* Highest Landlock ABI, 0 if none. Signals and abstract sockets can be scoped from 6 on. */
 int landlock_abi(void);

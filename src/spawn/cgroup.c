@@ -13,7 +13,7 @@
 #include "base/fd.h"
 
 static const char *const controller_names[CG_V1_COUNT] = {"memory", "pids", "cpu", "freezer",
-                                                           "cpuacct"};
+                                                          "cpuacct"};
 
 /* The berm directory below a hierarchy's mount point. */
 static int open_berm(const char *mount_point) {

@@ -1,13 +1,14 @@
 /* cgroup — limits, usage, freeze and the kill switch of a sandbox.
  *
- * Layout, under one directory `berm` of each hierarchy:  berm/<id>/{guest, x-<n>}
- * PID 1 sits in `guest` and every exec in an `x-<n>` of its own; limits are set on <id>. On a pure v2
- * host all of that is one tree. On a hybrid host the v2 tree (no controllers needed) kills, freezes and
- * counts CPU time, and v1 memory, pids and cpu carry the limits at <id>. Without v2 the v1 freezer
- * and cpuacct stand in for it.
+ * Layout, under one directory `berm` of each hierarchy:  berm/<id>/{guest, x-<n>} PID 1 sits in
+ * `guest` and every exec in an `x-<n>` of its own; limits are set on <id>. On a pure v2 host all
+ * of that is one tree. On a hybrid host the v2 tree (no controllers needed) kills, freezes and
+ * counts CPU time, and v1 memory, pids and cpu carry the limits at <id>. Without v2 the v1
+ * freezer and cpuacct stand in for it.
  *
- * Nothing is ever attached by writing a pid into cgroup.procs from outside, which waits for the whole
- * machine: v2 uses CLONE_INTO_CGROUP; on v1 the child writes "0" into the `tasks` files opened for it. */
+ * Nothing is ever attached by writing a pid into cgroup.procs from outside, which waits for the
+ * whole machine: v2 uses CLONE_INTO_CGROUP; on v1 the child writes "0" into the `tasks` files
+ * opened for it. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,15 +20,15 @@
 enum cgroup_v1 { CG_MEMORY, CG_PIDS, CG_CPU, CG_FREEZER, CG_CPUACCT, CG_V1_COUNT };
 
 struct cgroups {
-    int v2;               /* the berm directory, -1 if there is no v2 tree */
-    int v1[CG_V1_COUNT];  /* the same, -1 where v1 does not hold the controller */
+    int v2;              /* the berm directory, -1 if there is no v2 tree */
+    int v1[CG_V1_COUNT]; /* the same, -1 where v1 does not hold the controller */
     bool v2_has[CG_V1_COUNT];
     bool has_kill;
 };
 
 /* What a child needs to join. */
 struct cgroup_seat {
-    int v2_leaf;           /* for CLONE_INTO_CGROUP, or -1 */
+    int v2_leaf; /* for CLONE_INTO_CGROUP, or -1 */
     int tasks[CG_V1_COUNT];
     unsigned n_tasks;
 };
@@ -36,10 +37,11 @@ struct cgroup_seat {
 MUST_USE int cgroup_start(struct cgroups *cg, bool use_v2);
 uint32_t cgroup_features(const struct cgroups *cg);
 
-/* Makes berm/<id> and PID 1's leaf. A failure leaves nothing behind. `owner` is the host uid of root
- * inside, who may start programs in the leaves. */
-MUST_USE int cgroup_make(const struct cgroups *cg, const char *id, const struct spawn_limits *limits,
-                         uint32_t owner, struct cgroup_seat *ret_seat);
+/* Makes berm/<id> and PID 1's leaf. A failure leaves nothing behind. `owner` is the host uid of
+ * root inside, who may start programs in the leaves. */
+MUST_USE int cgroup_make(const struct cgroups *cg, const char *id,
+                         const struct spawn_limits *limits, uint32_t owner,
+                         struct cgroup_seat *ret_seat);
 void cgroup_seat_close(struct cgroup_seat *seat);
 
 /* Whose sandbox it is: the owner that cgroup_make was given. */
@@ -52,7 +54,8 @@ MUST_USE int cgroup_usage(const struct cgroups *cg, const char *id, struct spawn
 
 /* Sends SIGKILL to all of it, frozen or not; harmless when there is nothing. */
 void cgroup_kill(const struct cgroups *cg, const char *id);
-/* Removes the directories; -EBUSY while something still lives in them, 0 also when there were none. */
+/* Removes the directories; -EBUSY while something still lives in them, 0 also when there were
+ * none. */
 MUST_USE int cgroup_remove(const struct cgroups *cg, const char *id);
 
 /* One leaf for an exec: the descriptor to start a program in it. */

@@ -82,7 +82,8 @@ void cgroup_kill(const struct cgroups *cg, const char *id) {
 }
 
 static void remove_subdir(int dir, const char *name) {
-    unlinkat(dir, name, AT_REMOVEDIR); /* what stays makes the parent's rmdir fail, which is reported */
+    unlinkat(dir, name,
+             AT_REMOVEDIR); /* what stays makes the parent's rmdir fail, which is reported */
 }
 
 static int remove_one(int parent, const char *id) {

@@ -13,7 +13,8 @@ MUST_USE int check_create(const struct spawn_create *req, const int *fds, size_t
                           uint32_t features, uint32_t *ret_missing);
 MUST_USE int check_limits(const struct spawn_limits *l, uint32_t features, uint32_t *ret_missing);
 
-/* Lower-case letters, digits and hyphens, starting with one of the former two, NUL within the array. */
+/* Lower-case letters, digits and hyphens, starting with one of the former two, NUL within the
+ * array. */
 bool check_id(const char id[SPAWN_ID_MAX]);
 
 /* Where a CREATE's descriptors stand; -1 where it has none. */

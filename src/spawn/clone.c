@@ -1,7 +1,7 @@
 #include "spawn/sys.h"
 
-/* The child comes back from clone3 on an empty stack, so no C code may stand between the system call
- * and the jump to fn: hence assembly. */
+/* The child comes back from clone3 on an empty stack, so no C code may stand between the system
+ * call and the jump to fn: hence assembly. */
 #if defined(__x86_64__)
 __asm__(".text\n"
         ".globl sys_clone_on_stack\n"

@@ -26,8 +26,20 @@ static int run_mke2fs(const struct spawn *s, int image, uint64_t inodes) {
         fcntl(image, F_SETFD, 0);
         if (setns(s->host_ns, CLONE_NEWNS) < 0)
             _exit(1);
-        char *argv[] = {"mke2fs", "-q",     "-F",  "-t",  "ext4", "-O",  "^has_journal,^resize_inode",
-                        "-m",     "0",      "-E",  "lazy_itable_init=1,nodiscard", "-N", count, path,
+        char *argv[] = {"mke2fs",
+                        "-q",
+                        "-F",
+                        "-t",
+                        "ext4",
+                        "-O",
+                        "^has_journal,^resize_inode",
+                        "-m",
+                        "0",
+                        "-E",
+                        "lazy_itable_init=1,nodiscard",
+                        "-N",
+                        count,
+                        path,
                         NULL};
         char *env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
         if (inodes == 0) { /* mke2fs chooses; the path moves up */
@@ -98,7 +110,8 @@ static int make_image(const struct spawn *s, int dir, uint64_t bytes, uint64_t i
     return r < 0 ? r : TAKE_FD(to);
 }
 
-/* A loop device on the image. Another process may take the number we were told: then the next one. */
+/* A loop device on the image. Another process may take the number we were told: then the next
+ * one. */
 static int open_loop(const struct spawn *s, int image) {
     AUTO_CLOSE int control = openat(s->dev, "loop-control", O_RDWR | O_CLOEXEC);
     if (control < 0)
@@ -112,8 +125,7 @@ static int open_loop(const struct spawn *s, int image) {
         AUTO_CLOSE int device = openat(s->dev, name, O_RDWR | O_CLOEXEC);
         if (device < 0)
             return -errno;
-        struct loop_config config = {.fd = (uint32_t)image,
-                                     .info.lo_flags = LO_FLAGS_AUTOCLEAR};
+        struct loop_config config = {.fd = (uint32_t)image, .info.lo_flags = LO_FLAGS_AUTOCLEAR};
         if (ioctl(device, LOOP_CONFIGURE, &config) == 0)
             return TAKE_FD(device);
         if (errno != EBUSY)

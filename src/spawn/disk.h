@@ -13,6 +13,6 @@
 #define DISK_MIN_BYTES (UINT64_C(4) << 20)
 #define DISK_MAX_BYTES (UINT64_C(16) << 40)
 
-/* Mounts the image in `dir`, made first if absent: a detached mount. The loop device frees itself when
- * the last mount goes. */
+/* Mounts the image in `dir`, made first if absent: a detached mount. The loop device frees
+ * itself when the last mount goes. */
 MUST_USE int disk_mount(struct spawn *s, int dir, uint64_t bytes, uint64_t inodes);

@@ -16,8 +16,8 @@
 #include "spawn/seccomp.h"
 #include "spawn/sys.h"
 
-/* v1 only; on v2 the clone itself placed us. It comes before the new cgroup namespace, whose root is
- * where we stand then: /proc/self/cgroup shows "/" and no host path. */
+/* v1 only; on v2 the clone itself placed us. It comes before the new cgroup namespace, whose
+ * root is where we stand then: /proc/self/cgroup shows "/" and no host path. */
 static int join_cgroup(struct enter *e) {
     for (unsigned i = 0; i < e->seat.n_tasks; i++) {
         long n = sys_write(e->seat.tasks[i], "0", 1);
@@ -44,14 +44,14 @@ static int limit_namespaces(struct enter *e) {
     static const struct {
         const char *path, *value;
     } limits[] = {
-        {"sys/user/max_user_namespaces", "0"},   {"sys/user/max_mnt_namespaces", "0"},
-        {"sys/user/max_net_namespaces", "0"},    {"sys/user/max_pid_namespaces", "0"},
-        {"sys/user/max_ipc_namespaces", "0"},    {"sys/user/max_uts_namespaces", "0"},
-        {"sys/user/max_cgroup_namespaces", "0"}, {"sys/user/max_time_namespaces", "0"},
-        {"sys/user/max_inotify_instances", "128"},
+        {"max_user_namespaces", "0"},     {"max_mnt_namespaces", "0"},
+        {"max_net_namespaces", "0"},      {"max_pid_namespaces", "0"},
+        {"max_ipc_namespaces", "0"},      {"max_uts_namespaces", "0"},
+        {"max_cgroup_namespaces", "0"},   {"max_time_namespaces", "0"},
+        {"max_inotify_instances", "128"},
     };
     for (size_t i = 0; i < COUNT_OF(limits); i++) {
-        int fd = sys_openat(e->proc, limits[i].path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0);
+        int fd = sys_openat(e->sysctl, limits[i].path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0);
         if (fd < 0)
             return fd;
         long n = sys_write(fd, limits[i].value, limits[i].value[1] == '\0' ? 1 : 3);
@@ -116,7 +116,8 @@ static int limit_resources(struct enter *e) {
         {RLIMIT_STACK, 8u << 20, RLIM_INFINITY},
         {RLIMIT_RTPRIO, 0, 0},
         {RLIMIT_NICE, 0, 0},
-        {RLIMIT_NPROC, 8192, 8192}, /* per id range, so per sandbox; the pids cgroup is the finer one */
+        {RLIMIT_NPROC, 8192,
+         8192}, /* per id range, so per sandbox; the pids cgroup is the finer one */
     };
     int r = 0;
     for (size_t i = 0; r == 0 && i < COUNT_OF(limits); i++)
@@ -130,9 +131,13 @@ static int scope_landlock(struct enter *e) {
     return e->landlock ? landlock_apply_scopes() : 0;
 }
 
+static int bound_caps(struct enter *e) {
+    return caps_bound(e->caps, e->last_cap);
+}
+
 static int drop_caps(struct enter *e) {
     long r = sys5(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
-    return r < 0 ? (int)r : caps_apply(e->caps, e->last_cap);
+    return r < 0 ? (int)r : caps_apply(e->caps);
 }
 
 static int filter_calls(struct enter *e) {
@@ -140,7 +145,8 @@ static int filter_calls(struct enter *e) {
                          (e->flags & SPAWN_CREATE_NO_PTRACE) != 0);
 }
 
-/* 0, 1, 2 and the control socket at 3; the program at 4, gone with the exec; nothing else stays open. */
+/* 0, 1, 2 and the control socket at 3; the program at 4, gone with the exec; nothing else stays
+ * open. */
 static int arrange_fds(struct enter *e) {
     enum { ABOVE = 16 };
     long r = sys1(SYS_unshare, CLONE_FILES);
@@ -155,8 +161,7 @@ static int arrange_fds(struct enter *e) {
             return sources[i];
     }
     for (int i = 0; i < 5; i++) {
-        r = sources[i] < 0 ? sys_close(i)
-                           : sys3(SYS_dup3, sources[i], i, i == 4 ? O_CLOEXEC : 0);
+        r = sources[i] < 0 ? sys_close(i) : sys3(SYS_dup3, sources[i], i, i == 4 ? O_CLOEXEC : 0);
         if (r < 0 && sources[i] >= 0)
             return (int)r;
     }
@@ -167,11 +172,16 @@ static int run_guest(struct enter *e) {
     return (int)sys5(SYS_execveat, 4, (long)"", (long)e->argv, (long)e->env, AT_EMPTY_PATH);
 }
 
-static int wait_mapped(struct enter *e) { return wait_phase(e, ENTER_MAPPED); }
-static int wait_mounts(struct enter *e) { return wait_phase(e, ENTER_MOUNTS); }
+static int wait_mapped(struct enter *e) {
+    return wait_phase(e, ENTER_MAPPED);
+}
+static int wait_mounts(struct enter *e) {
+    return wait_phase(e, ENTER_MOUNTS);
+}
 
 /* The protections, in the order in which they go up. Each names itself in the reply when it fails,
- * and none is skipped: a sandbox that lacks one does not start. */
+ * and none is skipped: a sandbox that lacks one does not start. What can be done before the root is
+ * there stands before it, because the parent builds the root meanwhile. */
 static const struct {
     enum spawn_step step;
     int (*apply)(struct enter *e);
@@ -182,11 +192,12 @@ static const struct {
     {STEP_HOSTNAME, name_host},
     {STEP_PROC, enter_stage_proc},
     {STEP_DEV, enter_stage_dev},
+    {STEP_NAMESPACE_LIMITS, limit_namespaces}, /* not earlier: a detached mount counts as one */
     {STEP_KEYRING, join_keyring},
     {STEP_RLIMIT, limit_resources},
+    {STEP_CAPS, bound_caps},
     {STEP_OVERLAY, wait_mounts},
     {STEP_MOUNT, enter_attach_mounts},
-    {STEP_NAMESPACE_LIMITS, limit_namespaces}, /* a detached mount counts as a namespace: not before */
     {STEP_ROOT, enter_switch_root},
     {STEP_FDS, arrange_fds},
     {STEP_LANDLOCK, scope_landlock},
@@ -214,8 +225,7 @@ int enter_clone(struct enter *e, void *stack, size_t stack_bytes, int *ret_pidfd
     int pidfd = -1;
     struct clone_args args = {
         .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
-                 CLONE_VM | CLONE_FILES | CLONE_PIDFD | CLONE_PARENT_SETTID |
-                 CLONE_CHILD_CLEARTID,
+                 CLONE_VM | CLONE_FILES | CLONE_PIDFD | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID,
         .exit_signal = SIGCHLD,
         .pidfd = (uint64_t)(uintptr_t)&pidfd,
         .parent_tid = (uint64_t)(uintptr_t)&e->tid,

@@ -1,8 +1,9 @@
 /* enter — from a fresh clone to PID 1: the ordered list of protections, then exec.
  *
- * The child shares the parent's memory and descriptors until its last steps, so the two talk through
- * this struct. Everything in it is written by one side before the other reads it (`phase` and `tid` are
- * futexes). The parent must not touch it or its descriptors until enter_wait returns. */
+ * The child shares the parent's memory and descriptors until its last steps, so the two talk
+ * through this struct. Everything in it is written by one side before the other reads it
+ * (`phase` and `tid` are futexes). The parent must not touch it or its descriptors until
+ * enter_wait returns. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,12 +27,12 @@ struct enter_mount {
 struct enter {
     /* Set before the clone. */
     struct cgroup_seat seat;
-    int proc;            /* a full procfs, for the limits on namespaces */
-    uint32_t masks;      /* of enter_masks_needed */
-    int guest;           /* PID 1's program */
-    int control;         /* its descriptor 3, or -1 */
-    int stdio[3];        /* or -1: the sandbox's /dev/null */
-    uint32_t flags;      /* enum spawn_create_flags */
+    int proc;       /* a full procfs, for a sandbox whose own shows processes only */
+    uint32_t masks; /* of enter_masks_needed */
+    int guest;      /* PID 1's program */
+    int control;    /* its descriptor 3, or -1 */
+    int stdio[3];   /* or -1: the sandbox's /dev/null */
+    uint32_t flags; /* enum spawn_create_flags */
     uint64_t caps;
     int last_cap;
     bool landlock;
@@ -44,11 +45,13 @@ struct enter {
     struct enter_mount mounts[ENTER_MOUNTS_MAX];
     unsigned n_mounts;
     /* Both sides. */
-    int phase;           /* enum enter_phase */
-    int tid;             /* the kernel clears it when the child has gone: into exec, or for good */
+    int phase; /* enum enter_phase */
+    int tid;   /* the kernel clears it when the child has gone: into exec, or for good */
     /* Set by the child. */
-    uint32_t step;       /* where it is, or stopped */
-    int error;           /* errno, 0 if it reached exec */
+    int sys;       /* its detached /sys; like the next, left for the parent to close */
+    int sysctl;    /* where the limits on its namespaces are set */
+    uint32_t step; /* where it is, or stopped */
+    int error;     /* errno, 0 if it reached exec */
 };
 
 /* Clones the child into new namespaces on `stack`. Returns its pid, and its pidfd. */

@@ -11,22 +11,42 @@
 #define STAGE_DEV "/stage/dev"
 #define SHM_BYTES "67108864"
 
-/* What tells about the host, or steers it, and others than the host's root may open: procfs belongs to
- * the host's root, so files without rights for others are closed to every id inside already. */
+/* What tells about the host, or steers it, and others than the host's root may open: procfs
+ * belongs to the host's root, so files without rights for others are closed to every id inside
+ * already. */
 static const struct {
     const char *name;
     const char *with;
 } masks[] = {
-    {"kcore", "/nothing"},        {"keys", "/nothing"},       {"key-users", "/nothing"},
-    {"latency_stats", "/nothing"}, {"timer_list", "/nothing"}, {"sched_debug", "/nothing"},
-    {"interrupts", "/nothing"},   {"kpagecount", "/nothing"}, {"kpageflags", "/nothing"},
-    {"kpagecgroup", "/nothing"},  {"config.gz", "/nothing"},  {"modules", "/nothing"},
-    {"kallsyms", "/nothing"},     {"iomem", "/nothing"},      {"sysrq-trigger", "/nothing"},
-    {"diskstats", "/nothing"},    {"partitions", "/nothing"}, {"slabinfo", "/nothing"},
-    {"vmallocinfo", "/nothing"},  {"allocinfo", "/nothing"},  {"scsi", "/empty"},
-    {"acpi", "/empty"},           {"asound", "/empty"},       {"bus", "/empty"},
-    {"fs", "/empty"},             {"irq", "/empty"},          {"driver", "/empty"},
-    {"dynamic_debug", "/empty"},  {"pressure", "/empty"},
+    {"kcore", "/nothing"},
+    {"keys", "/nothing"},
+    {"key-users", "/nothing"},
+    {"latency_stats", "/nothing"},
+    {"timer_list", "/nothing"},
+    {"sched_debug", "/nothing"},
+    {"interrupts", "/nothing"},
+    {"kpagecount", "/nothing"},
+    {"kpageflags", "/nothing"},
+    {"kpagecgroup", "/nothing"},
+    {"config.gz", "/nothing"},
+    {"modules", "/nothing"},
+    {"kallsyms", "/nothing"},
+    {"iomem", "/nothing"},
+    {"sysrq-trigger", "/nothing"},
+    {"diskstats", "/nothing"},
+    {"partitions", "/nothing"},
+    {"slabinfo", "/nothing"},
+    {"vmallocinfo", "/nothing"},
+    {"allocinfo", "/nothing"},
+    {"scsi", "/empty"},
+    {"acpi", "/empty"},
+    {"asound", "/empty"},
+    {"bus", "/empty"},
+    {"fs", "/empty"},
+    {"irq", "/empty"},
+    {"driver", "/empty"},
+    {"dynamic_debug", "/empty"},
+    {"pressure", "/empty"},
 };
 _Static_assert(COUNT_OF(masks) <= 32, "a bit for each");
 
@@ -71,8 +91,8 @@ static int freeze_sysctls(void) {
     int r = bind(STAGE_PROC "sys", STAGE_PROC "sys");
     if (r < 0)
         return r;
-    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
-                                          MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC};
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+                                          MOUNT_ATTR_NOEXEC};
     return sys_mount_setattr(AT_FDCWD, STAGE_PROC "sys", &attr);
 }
 
@@ -107,17 +127,23 @@ int enter_stage_proc(struct enter *e) {
     bool is_strict = (e->flags & SPAWN_CREATE_STRICT_PROC) != 0;
     int r = attach_new("proc", is_strict ? strict : standard,
                        MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, "/stage/proc");
-    if (r < 0 || is_strict)
+    if (r < 0)
         return r;
+    /* Through this new procfs where it has them: in one that all share, every user namespace adds
+     * an entry of the same name, and each lookup walks those of all sandboxes alive. */
+    e->sysctl = is_strict ? sys_openat(e->proc, "sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC, 0)
+                          : sys_openat(AT_FDCWD, STAGE_PROC "sys/user",
+                                       O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    if (e->sysctl < 0 || is_strict)
+        return MIN(e->sysctl, 0);
     r = freeze_sysctls();
     return r < 0 ? r : mask_all(e->masks);
 }
 
 int enter_stage_dev(struct enter *e) {
-    (void)e;
-    static const char *const pts[][2] = {
-        {"newinstance", ""}, {"ptmxmode", "0666"}, {"mode", "0620"}, {"gid", "5"}, {"max", "64"},
-        {NULL, NULL}};
+    static const char *const pts[][2] = {{"newinstance", ""}, {"ptmxmode", "0666"},
+                                         {"mode", "0620"},    {"gid", "5"},
+                                         {"max", "64"},       {NULL, NULL}};
     static const char *const shm[][2] = {
         {"mode", "1777"}, {"size", SHM_BYTES}, {"nr_inodes", "16384"}, {NULL, NULL}};
     int r = bind("/dev", STAGE_DEV);
@@ -126,7 +152,8 @@ int enter_stage_dev(struct enter *e) {
     if (r == 0)
         r = attach_new("tmpfs", shm, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
                        STAGE_DEV "/shm");
-    return r;
+    e->sys = r < 0 ? r : sys_clone_tree(AT_FDCWD, "/sys");
+    return MIN(e->sys, 0);
 }
 
 static int open_inside(int root, const char *path, int flags) {
@@ -190,11 +217,8 @@ int enter_attach_mounts(struct enter *e) {
         r = move_inside(e->root, "/stage/proc", "proc");
     if (r == 0)
         r = move_inside(e->root, STAGE_DEV, "dev");
-    int sys = r < 0 ? r : sys_clone_tree(AT_FDCWD, "/sys");
-    if (sys < 0)
-        return sys;
-    r = attach_inside(e->root, sys, "sys", false);
-    sys_close(sys);
+    if (r == 0)
+        r = attach_inside(e->root, e->sys, "sys", false);
     return r;
 }
 

@@ -1,8 +1,9 @@
 /* enter_mounts — the mount steps of enter.c, inside the sandbox's own mount namespace.
  *
- * That namespace begins as a copy of berm-spawn's: one read-only tmpfs and nothing else. /proc and /dev
- * are completed in a corner of it and moved in whole, so no half-masked /proc is ever reachable, and
- * no path of the image is resolved but by openat2 without symlinks. Raw system calls only. */
+ * That namespace begins as a copy of berm-spawn's: one read-only tmpfs and nothing else. /proc
+ * and /dev are completed in a corner of it and moved in whole, so no half-masked /proc is ever
+ * reachable, and no path of the image is resolved but by openat2 without symlinks. Raw system
+ * calls only. */
 #pragma once
 
 #include "spawn/enter.h"

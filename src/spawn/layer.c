@@ -44,7 +44,8 @@ static int memory_layer(const struct spawn_create *req) {
 }
 
 static int disk_layer(struct spawn *s, const struct spawn_create *req) {
-    /* Passable: as a lower of another range its owner is nobody there. The parent is closed to others. */
+    /* Passable: as a lower of another range its owner is nobody there. The parent is closed to
+     * others. */
     AUTO_CLOSE int dir = fd_make_dir(s->layers, req->id, 0711);
     if (dir < 0)
         return dir;
@@ -83,7 +84,8 @@ int layer_open_kept(struct spawn *s, const char *id, uint32_t *ret_base) {
     return TAKE_FD(mount);
 }
 
-/* The directory belongs to root inside from its first moment on; one of another range is refused. */
+/* The directory belongs to root inside from its first moment on; one of another range is
+ * refused. */
 static int owned_dir(int layer, const char *name, uint32_t owner) {
     bool fresh = mkdirat(layer, name, 0755) == 0;
     if (!fresh && errno != EEXIST)

@@ -1,15 +1,16 @@
-/* layer — where a sandbox's writes go: a directory of the state file system, a tmpfs, or a disk image.
+/* layer — where a sandbox's writes go: a directory of the state file system, a tmpfs, or a disk
+ * image.
  *
- * A layer is one directory with `upper` and `work` for the root, and `t<n>-upper`, `t<n>-work` for each
- * tree that is mounted writable. Files in it carry the host ids of the sandbox's range, and the layer's
- * owner tells which range: a layer never changes hands without being mapped. */
+ * A layer is one directory with `upper` and `work` for the root, and `t<n>-upper`, `t<n>-work`
+ * for each tree that is mounted writable. Files in it carry the host ids of the sandbox's range,
+ * and the layer's owner tells which range: a layer never changes hands without being mapped. */
 #pragma once
 
 #include "base/macros.h"
 #include "spawn/spawn.h"
 
-/* A detached mount whose root is the layer, with `upper` and `work` in it. For a directory layer the
- * caller stands in the host's mount namespace (spawn_enter_host). */
+/* A detached mount whose root is the layer, with `upper` and `work` in it. For a directory layer
+ * the caller stands in the host's mount namespace (spawn_enter_host). */
 MUST_USE int layer_open(struct spawn *s, const struct spawn_create *req, uint32_t *ret_step);
 /* A kept layer, read-only use; *ret_base is the first id of the range it was written with. */
 MUST_USE int layer_open_kept(struct spawn *s, const char *id, uint32_t *ret_base);
@@ -18,9 +19,12 @@ MUST_USE int layer_open_kept(struct spawn *s, const char *id, uint32_t *ret_base
 MUST_USE int layer_pair(int layer, const char *upper, const char *work, uint32_t base,
                         int *ret_upper, int *ret_work);
 
-/* Moves the layer out of the way and lets it be deleted in the background. -ENOENT when there is none. */
+/* Moves the layer out of the way and lets it be deleted in the background. -ENOENT when there is
+ * none. */
 MUST_USE int layer_remove(struct spawn *s, const char *id);
-/* Starts deleting what lies in the trash, in a process of its own, unless one is at it. */
+/* A process of its own that empties the trash, now and whenever it is woken. It outlives us
+ * until the trash is empty. */
+MUST_USE int layer_start_trash(struct spawn *s);
 void layer_empty_trash(struct spawn *s);
-/* The same in this process, for a program that ends when it is done. */
+/* The deletion in this process, for a program that ends when it is done. */
 void layer_delete_now(struct spawn *s);

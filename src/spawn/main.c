@@ -1,5 +1,5 @@
-/* berm-spawn: the only privileged program. It reads no file of configuration, speaks to no network and
- * parses nothing but fixed structs from the one socket it was given. */
+/* berm-spawn: the only privileged program. It reads no file of configuration, speaks to no
+ * network and parses nothing but fixed structs from the one socket it was given. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -14,10 +14,12 @@
 
 #include "base/str.h"
 #include "spawn/layer.h"
+#include "spawn/place.h"
 #include "spawn/serve.h"
 #include "spawn/spawn.h"
 
 #define DYING_POLL_MS 1
+#define RESERVE_DEFAULT_BYTES (UINT64_C(1) << 30)
 
 static const char usage[] =
     "usage: berm-spawn --state DIR --guest FILE [--socket-fd N] [--mount-root DIR]...\n"
@@ -27,7 +29,7 @@ static const char usage[] =
     "  --socket-fd N     a SEQPACKET socket, connected or listening; else socket activation\n"
     "  --mount-root DIR  directories passed for mounting must lie beneath one of these\n"
     "  --net-ahead N     network namespaces kept ready (default 8, at most 64)\n"
-    "  --reserve BYTES   free space of the state file system that sandboxes may not begin on\n"
+    "  --reserve BYTES   free space of the state file system below which none begins (1 GiB)\n"
     "  --without NAME    pretend the kernel lacks overlay-fd, cgroup-v2, landlock-scope\n"
     "                    or limit-disk\n";
 
@@ -99,12 +101,15 @@ static int apply_option(struct settings *x, int option) {
 }
 
 static int read_options(int argc, char **argv, struct settings *x) {
-    static const struct option options[] = {
-        {"state", required_argument, NULL, 's'},      {"state-fd", required_argument, NULL, 'S'},
-        {"guest", required_argument, NULL, 'g'},      {"socket-fd", required_argument, NULL, 'f'},
-        {"mount-root", required_argument, NULL, 'm'}, {"net-ahead", required_argument, NULL, 'n'},
-        {"reserve", required_argument, NULL, 'r'},    {"without", required_argument, NULL, 'w'},
-        {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"state", required_argument, NULL, 's'},
+                                            {"state-fd", required_argument, NULL, 'S'},
+                                            {"guest", required_argument, NULL, 'g'},
+                                            {"socket-fd", required_argument, NULL, 'f'},
+                                            {"mount-root", required_argument, NULL, 'm'},
+                                            {"net-ahead", required_argument, NULL, 'n'},
+                                            {"reserve", required_argument, NULL, 'r'},
+                                            {"without", required_argument, NULL, 'w'},
+                                            {NULL, 0, NULL, 0}};
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         int r = apply_option(x, option);
         if (r < 0) {
@@ -128,8 +133,8 @@ static bool is_listening(int sock) {
     return getsockopt(sock, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n) == 0 && listens;
 }
 
-/* One asker at a time. With a listening socket the next one may come when it has left; with a connected
- * one its end is ours. The sandboxes live on in both cases. */
+/* One asker at a time. With a listening socket the next one may come when it has left; with a
+ * connected one its end is ours. The sandboxes live on in both cases. */
 static int loop(struct serve *v, int sock, int signals) {
     bool listening = is_listening(sock);
     v->sock = listening ? -1 : sock;
@@ -143,6 +148,7 @@ static int loop(struct serve *v, int sock, int signals) {
             struct signalfd_siginfo info;
             if (read(signals, &info, sizeof info) < 0 && errno != EAGAIN)
                 return -errno;
+            place_reap(v->s); /* looks at every child, so only when one has ended */
         }
         if (fds[0].revents != 0 && v->sock < 0) {
             v->sock = accept4(sock, NULL, NULL, SOCK_CLOEXEC);
@@ -158,7 +164,8 @@ static int loop(struct serve *v, int sock, int signals) {
 }
 
 int main(int argc, char **argv) {
-    struct settings x = {.o = {.state_fd = -1, .guest_fd = -1, .net_ahead = 8}, .socket = -1};
+    struct settings x = {.o = {.state_fd = -1, .guest_fd = -1, .net_ahead = 8,
+                               .reserve_bytes = RESERVE_DEFAULT_BYTES}, .socket = -1};
     x.o.allowed_fds = x.allowed;
     if (read_options(argc, argv, &x) < 0)
         return 2;
@@ -167,21 +174,20 @@ int main(int argc, char **argv) {
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, NULL);
     prctl(PR_SET_DUMPABLE, 0);
-    static struct spawn s;
-    const char *what = "";
-    int r = spawn_start(&s, &x.o, &what);
+    struct spawn *s = malloc(sizeof *s);
+    struct serve *v = malloc(sizeof *v);
+    const char *what = "memory";
+    int r = s == NULL || v == NULL ? -ENOMEM : spawn_start(s, &x.o, &what);
+    if (r == 0) {
+        what = "deletion in the background";
+        r = layer_start_trash(s);
+    }
     if (r < 0) {
         fprintf(stderr, "berm-spawn: cannot start: %s: %s\n", what, strerror(-r));
         return 1;
     }
-    layer_empty_trash(&s);
     int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    struct serve v;
-    serve_init(&v, &s);
-    r = signals < 0 ? -errno : loop(&v, x.socket, signals);
-    if (s.trash_again) { /* nobody will be here to start it later; it waits for the one at work */
-        s.trash_pid = 0;
-        layer_empty_trash(&s);
-    }
+    serve_init(v, s);
+    r = signals < 0 ? -errno : loop(v, x.socket, signals);
     return r < 0 ? 1 : 0;
 }

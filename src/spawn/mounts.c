@@ -120,8 +120,8 @@ static int clone_from_host(struct build *b, uint32_t *ret_step) {
     return 0;
 }
 
-/* Lowers are ours to map: ids on disk from 0 show as the sandbox's range. Kept layers were written with
- * a range of their own. */
+/* Lowers are ours to map: ids on disk from 0 show as the sandbox's range. Kept layers were
+ * written with a range of their own. */
 static int map_lowers(struct build *b) {
     int r = 0;
     for (unsigned i = 0; r == 0 && i < b->n_base; i++)
@@ -145,7 +145,8 @@ struct lower {
     char path[80];
 };
 
-/* Adds the parts of kept layers that lie over this lower: their `name` directories, if they have any. */
+/* Adds the parts of kept layers that lie over this lower: their `name` directories, if they have
+ * any. */
 static int kept_lowers(struct build *b, const char *name, struct lower *lowers, unsigned *n) {
     for (unsigned i = 0; i < b->req->n_layers; i++) {
         int dir = keep(b->m, fd_open_beneath(b->kept[i], name, O_PATH | O_DIRECTORY, 0));
@@ -160,9 +161,9 @@ static int kept_lowers(struct build *b, const char *name, struct lower *lowers, 
     return 0;
 }
 
-/* Kernels before 6.13 take layers by path only: they are attached for the time of the building in our
- * own namespace, of which the child's copy was taken before. /layer/0 is the writable layer, 1 to 8
- * the kept ones, and those after them serve the lowers of one overlay at a time. */
+/* Kernels before 6.13 take layers by path only: they are attached for the time of the building
+ * in our own namespace, of which the child's copy was taken before. /layer/0 is the writable
+ * layer, 1 to 8 the kept ones, and those after them serve the lowers of one overlay at a time. */
 #define FIRST_LOWER (SPAWN_LAYERS_MAX + 1)
 
 static int attach_layers(struct build *b) {
@@ -183,8 +184,8 @@ static void detach_layers(unsigned first) {
     }
 }
 
-static int set_layers_by_path(int fs, const char *upper, const char *work, const struct lower *lowers,
-                              unsigned n) {
+static int set_layers_by_path(int fs, const char *upper, const char *work,
+                              const struct lower *lowers, unsigned n) {
     char all[(SPAWN_LAYERS_MAX + 2) * 80] = "";
     char path[80];
     int r = 0;
@@ -217,8 +218,11 @@ static int set_layers_by_fd(int fs, int upper, int work, const struct lower *low
 
 /* The kernel must follow nothing that the layer's owner may have written into it. */
 static int finish_overlay(int fs) {
-    static const char *const options[][2] = {{"source", "berm"}, {"redirect_dir", "nofollow"},
-                                             {"metacopy", "off"}, {"index", "off"}, {"xino", "off"}};
+    static const char *const options[][2] = {{"source", "berm"},
+                                             {"redirect_dir", "nofollow"},
+                                             {"metacopy", "off"},
+                                             {"index", "off"},
+                                             {"xino", "off"}};
     int r = 0;
     for (size_t i = 0; r == 0 && i < COUNT_OF(options); i++)
         r = sys_fsconfig(fs, FSCONFIG_SET_STRING, options[i][0], options[i][1], 0);
@@ -264,7 +268,8 @@ static int build_root(struct build *b) {
     return 0;
 }
 
-/* A tree is an overlay where it may be written, or was in the past; else a plain read-only mount. */
+/* A tree is an overlay where it may be written, or was in the past; else a plain read-only
+ * mount. */
 static int build_tree(struct build *b, unsigned index) {
     const struct spawn_tree *t = &b->s->trees[index];
     char upper[48], work[48];
@@ -305,7 +310,8 @@ static int build_bind(struct build *b, unsigned index) {
     if (map < 0)
         return map;
     int r = map_mount(b->binds[index], map, writable);
-    if (r == -EINVAL && !writable) /* the file system cannot map ids: what all may read can be read */
+    if (r == -EINVAL &&
+        !writable) /* the file system cannot map ids: what all may read can be read */
         r = map_mount(b->binds[index], -1, false);
     if (r == 0)
         add_mount(b, b->binds[index], mount->target + 1, true);
@@ -327,7 +333,12 @@ static int build_all(struct build *b, uint32_t *ret_step) {
 
 int mounts_build(struct spawn *s, const struct spawn_create *req, const struct mounts_input *in,
                  int userns, struct enter *e, struct mounts *m, uint32_t *ret_step) {
-    struct build b = {.s = s, .req = req, .in = in, .e = e, .m = m, .userns = userns,
+    struct build b = {.s = s,
+                      .req = req,
+                      .in = in,
+                      .e = e,
+                      .m = m,
+                      .userns = userns,
                       .base = userns_base(req->slot)};
     *ret_step = STEP_TREE;
     int r = spawn_enter_host(s);

@@ -1,7 +1,7 @@
 /* mounts — the parent's half of a root: clones, id mappings, overlays, all detached.
  *
- * Built with the rights of the initial user namespace while the child prepares itself, then handed over
- * as descriptors. */
+ * Built with the rights of the initial user namespace while the child prepares itself, then
+ * handed over as descriptors. */
 #pragma once
 
 #include "base/macros.h"
@@ -20,6 +20,6 @@ MUST_USE int mounts_build(struct spawn *s, const struct spawn_create *req,
                           struct mounts *m, uint32_t *ret_step);
 void mounts_done(struct mounts *m);
 
-/* Whether `dir` lies beneath one of the directories berm-spawn was started with. The caller stands in
- * the host's mount namespace. */
+/* Whether `dir` lies beneath one of the directories berm-spawn was started with. The caller
+ * stands in the host's mount namespace. */
 bool mounts_allowed(const struct spawn *s, int dir);

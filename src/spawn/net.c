@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -102,9 +103,15 @@ static int once(void *arg) {
 }
 
 void net_prepare_one(struct net_pool *p) {
-    static char stack[16384] __attribute__((aligned(16)));
-    struct clone_args args = {.flags = CLONE_VM | CLONE_FILES, .exit_signal = SIGCHLD,
-                              .stack = (uint64_t)(uintptr_t)stack, .stack_size = sizeof stack};
+    const size_t stack_bytes = 16384;
+    void *stack = mmap(NULL, stack_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0); /* for the process's life */
+    if (stack == MAP_FAILED)
+        return; /* then it is made on demand */
+    struct clone_args args = {.flags = CLONE_VM | CLONE_FILES,
+                              .exit_signal = SIGCHLD,
+                              .stack = (uint64_t)(uintptr_t)stack,
+                              .stack_size = stack_bytes};
     p->once = (pid_t)sys_clone_on_stack(&args, once, p);
 }
 

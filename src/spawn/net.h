@@ -1,8 +1,9 @@
 /* net — network namespaces with nothing but loopback, made ahead of need.
  *
- * Making one costs more than the rest of a sandbox, so a process of its own makes them and passes them
- * here; the socket's buffer and the credits it is given bound how many wait. They belong to the initial
- * user namespace: root in a sandbox has no rights over the network it sits in. Each is used once. */
+ * Making one costs more than the rest of a sandbox, so a process of its own makes them and
+ * passes them here; the socket's buffer and the credits it is given bound how many wait. They
+ * belong to the initial user namespace: root in a sandbox has no rights over the network it sits
+ * in. Each is used once. */
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +13,7 @@
 #define NET_POOL_MAX 64
 
 struct net_pool {
-    int sock;   /* -1: no pool, every namespace is made on demand */
+    int sock; /* -1: no pool, every namespace is made on demand */
     pid_t pid;
     pid_t once; /* makes a single one beside us, or -1 */
     int once_ns;
@@ -20,7 +21,8 @@ struct net_pool {
 
 /* `ahead` namespaces are kept ready; 0 for none. */
 MUST_USE int net_pool_start(struct net_pool *p, unsigned ahead);
-/* Begins to make one, on the other CPU if there is one: for a program that needs exactly one soon. */
+/* Begins to make one, on the other CPU if there is one: for a program that needs exactly one
+ * soon. */
 void net_prepare_one(struct net_pool *p);
 /* Moves the calling process into a fresh namespace (the child it clones next inherits it). */
 MUST_USE int net_enter_fresh(struct net_pool *p);

@@ -35,12 +35,12 @@ static void split_text(const struct spawn_create *req, struct strings *out) {
 }
 
 static bool is_taken(const struct spawn *s, const char *id, uint32_t slot) {
-    LIST_FOR_EACH (it, &s->places) {
+    LIST_FOR_EACH(it, &s->places) {
         const struct place *p = container_of(it, struct place, node);
         if (p->slot == slot || strcmp(p->id, id) == 0)
             return true;
     }
-    LIST_FOR_EACH (it, &s->dying) {
+    LIST_FOR_EACH(it, &s->dying) {
         const struct place *p = container_of(it, struct place, node);
         if (p->pid > 0 && (p->slot == slot || strcmp(p->id, id) == 0))
             return true;
@@ -102,6 +102,8 @@ static int start(struct spawn *s, const struct spawn_create *req, const struct c
         }
     }
     cgroup_seat_close(&e->seat);
+    fd_close_all(&e->sys, 1); /* the child made these while it shared our descriptors */
+    fd_close_all(&e->sysctl, 1);
     if (r < 0) {
         if (cgroup_remove(&s->cg, req->id) < 0)
             return r; /* SWEEP finds it */
@@ -131,13 +133,22 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
     split_text(req, text);
     struct check_fds parts = check_split_fds(req, fds);
     struct enter e = {
-        .seat.v2_leaf = -1, .proc = s->proc, .masks = s->masks, .guest = s->guest, .control = parts.control,
-        .stdio = {parts.stdio[0], parts.stdio[1], parts.stdio[2]}, .flags = req->flags,
-        .caps = caps_for_profile(req->profile), .last_cap = s->last_cap,
+        .seat.v2_leaf = -1,
+        .sys = -1,
+        .sysctl = -1,
+        .proc = s->proc,
+        .masks = s->masks,
+        .guest = s->guest,
+        .control = parts.control,
+        .stdio = {parts.stdio[0], parts.stdio[1], parts.stdio[2]},
+        .flags = req->flags,
+        .caps = caps_for_profile(req->profile),
+        .last_cap = s->last_cap,
         .landlock = (s->features & SPAWN_HAS_LANDLOCK_SCOPE) != 0,
         .file_bytes = req->limits.file_bytes,
         .hostname = req->hostname[0] ? req->hostname : req->id,
-        .argv = text->argv, .env = text->env,
+        .argv = text->argv,
+        .env = text->env,
     };
     r = start(s, req, &parts, &e, ret_pidfd, &reply->step);
     if (r < 0) {
@@ -168,7 +179,7 @@ static int64_t now_ms(void) {
 
 struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req) {
     struct place *p = NULL;
-    LIST_FOR_EACH (it, &s->places) {
+    LIST_FOR_EACH(it, &s->places) {
         struct place *here = container_of(it, struct place, node);
         if (strcmp(here->id, req->id) == 0)
             p = here;
@@ -222,7 +233,7 @@ void place_free(struct place *p) {
 }
 
 static void note_exit(struct list *places, pid_t pid, int status) {
-    LIST_FOR_EACH (it, places) {
+    LIST_FOR_EACH(it, places) {
         struct place *p = container_of(it, struct place, node);
         if (p->pid == pid)
             p->wait_status = status;
@@ -235,12 +246,6 @@ void place_reap(struct spawn *s) {
         pid_t pid = waitpid(-1, &status, WNOHANG);
         if (pid <= 0)
             return;
-        if (pid == s->trash_pid) {
-            s->trash_pid = 0;
-            if (s->trash_again)
-                layer_empty_trash(s);
-            continue;
-        }
         note_exit(&s->places, pid, status);
         note_exit(&s->dying, pid, status);
     }

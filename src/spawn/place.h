@@ -1,7 +1,7 @@
 /* place — one sandbox as berm-spawn knows it: made, found by id, destroyed.
  *
- * Owner:   struct spawn (places while alive, dying while a DESTROY waits).
- * Restart: nothing here is needed to destroy, freeze or measure: those go by id through the cgroups. A
+ * Owner:   struct spawn (places while alive, dying while a DESTROY waits). Restart: nothing here
+ * is needed to destroy, freeze or measure: those go by id through the cgroups. A
  *          new berm-spawn only lacks the wait status, since the sandboxes are not its children. */
 #pragma once
 
@@ -23,9 +23,9 @@ struct place {
     int64_t since_ms; /* when the DESTROY came */
 };
 
-/* Checks, builds, waits until PID 1's program runs. On success *ret_pidfd is the caller's. On failure
- * the reply's error, step and missing are set, and nothing is left. Does not close `fds`. Call
- * mounts_done(&s->spent) when the asker has been answered. */
+/* Checks, builds, waits until PID 1's program runs. On success *ret_pidfd is the caller's. On
+ * failure the reply's error, step and missing are set, and nothing is left. Does not close
+ * `fds`. Call mounts_done(&s->spent) when the asker has been answered. */
 void place_create(struct spawn *s, const struct spawn_create *req, const int *fds, size_t n_fds,
                   struct spawn_reply *reply, int *ret_pidfd);
 

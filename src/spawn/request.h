@@ -1,10 +1,11 @@
-/* request — what may be asked of berm-spawn: one fixed-layout message per request, one per reply.
+/* request — what may be asked of berm-spawn: one fixed-layout message per request, one per
+ * reply.
  *
- * The socket is SEQPACKET, so a message is whole or absent. Every field has a fixed width; text is a
- * bounded array that must hold a NUL; unused bytes are zero. A message whose size differs from its
- * struct's is refused, so a version change is a new struct. No pointer, no length-prefixed nesting and
- * no path on the host: directories come as open descriptors. Both ends run on one machine, so integers
- * are in its byte order.
+ * The socket is SEQPACKET, so a message is whole or absent. Every field has a fixed width; text
+ * is a bounded array that must hold a NUL; unused bytes are zero. A message whose size differs
+ * from its struct's is refused, so a version change is a new struct. No pointer, no
+ * length-prefixed nesting and no path on the host: directories come as open descriptors. Both
+ * ends run on one machine, so integers are in its byte order.
  *
  * Replies carry the request's `seq`; a DESTROY that has to wait answers after later requests. */
 #pragma once
@@ -12,17 +13,17 @@
 #include <stdint.h>
 
 #define SPAWN_VERSION 1
-#define SPAWN_ID_MAX 64       /* with the NUL: [a-z0-9-], starts with a letter or digit */
+#define SPAWN_ID_MAX 64 /* with the NUL: [a-z0-9-], starts with a letter or digit */
 #define SPAWN_MOUNTS_MAX 16
 #define SPAWN_LAYERS_MAX 8
 #define SPAWN_TARGET_MAX 256
-#define SPAWN_TEXT_MAX 16384  /* argv and environment of PID 1, each string ended by NUL */
+#define SPAWN_TEXT_MAX 16384 /* argv and environment of PID 1, each string ended by NUL */
 #define SPAWN_STRINGS_MAX 512
-#define SPAWN_LEAVES_MAX 16   /* exec leaves per request */
-#define SPAWN_SWEEP_MAX 256   /* ids per SWEEP message */
-#define SPAWN_SLOTS 65000     /* uid ranges: 65536 * (slot + 3) stays below 2^32 */
+#define SPAWN_LEAVES_MAX 16 /* exec leaves per request */
+#define SPAWN_SWEEP_MAX 256 /* ids per SWEEP message */
+#define SPAWN_SLOTS 65000   /* uid ranges: 65536 * (slot + 3) stays below 2^32 */
 #define SPAWN_UID_SPAN 65536u
-#define SPAWN_USER_UID 1000u  /* `user` inside */
+#define SPAWN_USER_UID 1000u /* `user` inside */
 
 enum spawn_kind {
     SPAWN_HELLO = 1,
@@ -40,9 +41,9 @@ enum spawn_kind {
 /* Where a request failed; the reply's `step`. The names are in steps.c. */
 enum spawn_step {
     STEP_NONE = 0,
-    STEP_REQUEST,      /* the message itself: version, size, kind, a field, a descriptor */
-    STEP_EXISTS,       /* the id or the slot is in use */
-    STEP_FEATURE,      /* the kernel lacks what was asked for */
+    STEP_REQUEST, /* the message itself: version, size, kind, a field, a descriptor */
+    STEP_EXISTS,  /* the id or the slot is in use */
+    STEP_FEATURE, /* the kernel lacks what was asked for */
     STEP_STATE_DIR,
     STEP_CGROUP,
     STEP_NETNS,
@@ -51,8 +52,8 @@ enum spawn_step {
     STEP_LAYER,        /* the writable layer: directory, tmpfs or disk image */
     STEP_DISK_RESERVE, /* the host's disk is too full to begin */
     STEP_OVERLAY,
-    STEP_TREE,         /* a read-only tree of the root */
-    STEP_BIND,         /* a passed directory */
+    STEP_TREE, /* a read-only tree of the root */
+    STEP_BIND, /* a passed directory */
     STEP_ATTACH_CGROUP,
     STEP_NAMESPACE_LIMITS,
     STEP_IDENTITY,
@@ -134,8 +135,9 @@ struct spawn_create {
     uint32_t n_argv;
     uint32_t n_env;
     struct spawn_limits limits;
-    char hostname[SPAWN_ID_MAX];                 /* empty: the id */
-    char layers[SPAWN_LAYERS_MAX][SPAWN_ID_MAX]; /* kept layers beneath the writable one, top first */
+    char hostname[SPAWN_ID_MAX]; /* empty: the id */
+    char layers[SPAWN_LAYERS_MAX]
+               [SPAWN_ID_MAX]; /* kept layers beneath the writable one, top first */
     struct spawn_mount mounts[SPAWN_MOUNTS_MAX];
     char text[SPAWN_TEXT_MAX];
 };
@@ -159,9 +161,10 @@ struct spawn_set_limits {
     struct spawn_limits limits; /* disk and file fields must be 0: they stay as they were made */
 };
 
-/* Makes leaves numbered first .. first + count - 1. The reply carries `fds_per_leaf` descriptors for
- * each: on v2 (and hybrid hosts) first the leaf as a detached mount for CLONE_INTO_CGROUP; then, for
- * each v1 controller in use per exec, its `tasks` file, into which the child writes "0". */
+/* Makes leaves numbered first .. first + count - 1. The reply carries `fds_per_leaf` descriptors
+ * for each: on v2 (and hybrid hosts) first the leaf as a detached mount for CLONE_INTO_CGROUP;
+ * then, for each v1 controller in use per exec, its `tasks` file, into which the child writes
+ * "0". */
 struct spawn_exec_leaf {
     struct spawn_head head;
     char id[SPAWN_ID_MAX];
@@ -177,8 +180,8 @@ struct spawn_kill_leaf {
     uint32_t reserved;
 };
 
-/* Everything of ours that names no id of these messages is killed and removed. A list longer than one
- * message comes in parts; the work is done at the part with last = 1. */
+/* Everything of ours that names no id of these messages is killed and removed. A list longer
+ * than one message comes in parts; the work is done at the part with last = 1. */
 struct spawn_sweep {
     struct spawn_head head;
     uint32_t last;
@@ -187,14 +190,14 @@ struct spawn_sweep {
 };
 
 enum spawn_feature {
-    SPAWN_HAS_OVERLAY_FD = 1 << 0,      /* layers by descriptor; else attached for a moment */
+    SPAWN_HAS_OVERLAY_FD = 1 << 0, /* layers by descriptor; else attached for a moment */
     SPAWN_HAS_LANDLOCK_SCOPE = 1 << 1,
     SPAWN_HAS_CGROUP_KILL = 1 << 2,
-    SPAWN_HAS_CGROUP_V2 = 1 << 3,       /* a v2 tree, with or without controllers */
+    SPAWN_HAS_CGROUP_V2 = 1 << 3, /* a v2 tree, with or without controllers */
     SPAWN_HAS_LIMIT_MEMORY = 1 << 4,
     SPAWN_HAS_LIMIT_CPU = 1 << 5,
     SPAWN_HAS_LIMIT_PIDS = 1 << 6,
-    SPAWN_HAS_LIMIT_DISK = 1 << 7,      /* disk images on loop devices */
+    SPAWN_HAS_LIMIT_DISK = 1 << 7, /* disk images on loop devices */
     SPAWN_HAS_TMPFS_IDMAP = 1 << 8,
 };
 

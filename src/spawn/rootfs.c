@@ -15,20 +15,70 @@
 #include "spawn/request.h"
 #include "spawn/sys.h"
 
-#define ROOTFS_FORMAT 1 /* counts up when what is generated changes, so that old copies are not used */
+#define ROOTFS_FORMAT \
+    1 /* counts up when what is generated changes, so that old copies are not used */
 #define COPY_DEPTH_MAX 8
 #define COPY_FILE_MAX (4 << 20)
 
 /* What programs read in /etc. A name absent on the host is skipped. */
 static const char *const etc_patterns[] = {
-    "adduser.conf", "alternatives", "apt", "bash.bashrc", "bash_completion.d", "ca-certificates",
-    "ca-certificates.conf", "debconf.conf", "debian_version", "default", "deluser.conf", "dpkg",
-    "emacs", "environment", "ethertypes", "fonts", "gai.conf", "host.conf", "inputrc", "java*",
-    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "locale.alias", "locale.gen",
-    "login.defs", "logrotate.d", "lsb-release", "magic", "magic.mime", "mailcap", "mime.types",
-    "nanorc", "networks", "os-release", "pam.conf", "pam.d", "perl", "php*", "profile", "profile.d",
-    "protocols", "python*", "rpc", "security", "services", "shells", "skel", "ssl", "terminfo",
-    "timezone", "ucf.conf", "update-motd.d", "vim", "wgetrc", "xattr.conf",
+    "adduser.conf",
+    "alternatives",
+    "apt",
+    "bash.bashrc",
+    "bash_completion.d",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "debconf.conf",
+    "debian_version",
+    "default",
+    "deluser.conf",
+    "dpkg",
+    "emacs",
+    "environment",
+    "ethertypes",
+    "fonts",
+    "gai.conf",
+    "host.conf",
+    "inputrc",
+    "java*",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "locale.alias",
+    "locale.gen",
+    "login.defs",
+    "logrotate.d",
+    "lsb-release",
+    "magic",
+    "magic.mime",
+    "mailcap",
+    "mime.types",
+    "nanorc",
+    "networks",
+    "os-release",
+    "pam.conf",
+    "pam.d",
+    "perl",
+    "php*",
+    "profile",
+    "profile.d",
+    "protocols",
+    "python*",
+    "rpc",
+    "security",
+    "services",
+    "shells",
+    "skel",
+    "ssl",
+    "terminfo",
+    "timezone",
+    "ucf.conf",
+    "update-motd.d",
+    "vim",
+    "wgetrc",
+    "xattr.conf",
 };
 
 /* Directories of an empty root: name, mode, owner. Parents stand before children. */
@@ -38,17 +88,37 @@ struct point {
     uint32_t owner;
 };
 static const struct point base_points[] = {
-    {"proc", 0555, 0}, {"sys", 0555, 0}, {"dev", 0755, 0}, {"etc", 0755, 0}, {"tmp", 01777, 0},
-    {"run", 0755, 0}, {"home", 0755, 0}, {"home/user", 0755, SPAWN_USER_UID},
+    {"proc", 0555, 0},
+    {"sys", 0555, 0},
+    {"dev", 0755, 0},
+    {"etc", 0755, 0},
+    {"tmp", 01777, 0},
+    {"run", 0755, 0},
+    {"home", 0755, 0},
+    {"home/user", 0755, SPAWN_USER_UID},
     {"workspace", 0755, SPAWN_USER_UID},
 };
 static const struct point host_points[] = {
-    {"root", 0700, 0}, {"opt", 0755, 0}, {"srv", 0755, 0}, {"mnt", 0755, 0}, {"media", 0755, 0},
-    {"run/lock", 01777, 0}, {"var", 0755, 0}, {"var/tmp", 01777, 0}, {"var/log", 0755, 0},
-    {"var/log/apt", 0755, 0}, {"var/cache", 0755, 0}, {"var/cache/apt", 0755, 0},
-    {"var/cache/apt/archives", 0755, 0}, {"var/cache/apt/archives/partial", 0700, 0},
-    {"var/cache/debconf", 0755, 0}, {"var/spool", 0755, 0}, {"var/mail", 0755, 0},
-    {"var/lib", 0755, 0}, {"var/lib/dpkg", 0755, 0}, {"var/lib/apt", 0755, 0},
+    {"root", 0700, 0},
+    {"opt", 0755, 0},
+    {"srv", 0755, 0},
+    {"mnt", 0755, 0},
+    {"media", 0755, 0},
+    {"run/lock", 01777, 0},
+    {"var", 0755, 0},
+    {"var/tmp", 01777, 0},
+    {"var/log", 0755, 0},
+    {"var/log/apt", 0755, 0},
+    {"var/cache", 0755, 0},
+    {"var/cache/apt", 0755, 0},
+    {"var/cache/apt/archives", 0755, 0},
+    {"var/cache/apt/archives/partial", 0700, 0},
+    {"var/cache/debconf", 0755, 0},
+    {"var/spool", 0755, 0},
+    {"var/mail", 0755, 0},
+    {"var/lib", 0755, 0},
+    {"var/lib/dpkg", 0755, 0},
+    {"var/lib/apt", 0755, 0},
 };
 
 static int make_points(int root, const struct point *points, size_t n) {
@@ -211,7 +281,8 @@ static bool is_listed(const char *name) {
     return false;
 }
 
-/* Walks the host's /etc: folds what is listed into a stamp, or copies it when `to` is a directory. */
+/* Walks the host's /etc: folds what is listed into a stamp, or copies it when `to` is a
+ * directory. */
 static int walk_etc(int to, uint64_t *stamp) {
     int etc = open("/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = etc < 0 ? NULL : fdopendir(etc);
@@ -251,12 +322,14 @@ static int fill_host(int root, const char *const *trees) {
     for (size_t i = 0; r == 0 && trees[i] != NULL; i++)
         if (mkdirat(root, trees[i], 0755) < 0 && errno != EEXIST)
             r = -errno;
-    if (r == 0 && (symlinkat("/run", root, "var/run") < 0 || symlinkat("/run/lock", root, "var/lock") < 0))
+    if (r == 0 &&
+        (symlinkat("/run", root, "var/run") < 0 || symlinkat("/run/lock", root, "var/lock") < 0))
         r = -errno;
     return r;
 }
 
-/* Opens roots/<name>; -ENOENT when it has to be made: then *ret_roots and a fresh ".new" are there. */
+/* Opens roots/<name>; -ENOENT when it has to be made: then *ret_roots and a fresh ".new" are
+ * there. */
 static int open_or_begin(int roots, const char *name, const char *temp) {
     int dir = fd_open_beneath(roots, name, O_RDONLY | O_DIRECTORY, 0);
     if (dir != -ENOENT)

@@ -82,7 +82,7 @@ static void on_usage(struct turn *t) {
 
 /* Who may start programs in the leaves of a sandbox: the owner of its directory's cgroup.procs. */
 static const struct place *find(const struct spawn *s, const char *id) {
-    LIST_FOR_EACH (it, &s->places) {
+    LIST_FOR_EACH(it, &s->places) {
         const struct place *p = container_of(it, struct place, node);
         if (strcmp(p->id, id) == 0)
             return p;
@@ -132,8 +132,7 @@ static void on_exec_leaf(struct turn *t) {
 
 static void on_kill_leaf(struct turn *t) {
     const struct spawn_kill_leaf *req = &t->req->kill_leaf;
-    answer(t, req->reserved != 0 ? -EINVAL
-                                 : cgroup_leaf_kill(&t->v->s->cg, req->id, req->leaf),
+    answer(t, req->reserved != 0 ? -EINVAL : cgroup_leaf_kill(&t->v->s->cg, req->id, req->leaf),
            STEP_KILL);
 }
 
@@ -154,18 +153,20 @@ static const struct row {
     void (*handle)(struct turn *t);
 } table[] = {
     [SPAWN_HELLO] = {sizeof(struct spawn_hello), 0, false, on_hello},
-    [SPAWN_CREATE] = {sizeof(struct spawn_create), offsetof(struct spawn_create, id), true, on_create},
+    [SPAWN_CREATE] = {sizeof(struct spawn_create), offsetof(struct spawn_create, id), true,
+                      on_create},
     [SPAWN_DESTROY] = {sizeof(struct spawn_destroy), offsetof(struct spawn_destroy, id), false,
                        on_destroy},
-    [SPAWN_FREEZE] = {sizeof(struct spawn_by_id), offsetof(struct spawn_by_id, id), false, on_freeze},
+    [SPAWN_FREEZE] = {sizeof(struct spawn_by_id), offsetof(struct spawn_by_id, id), false,
+                      on_freeze},
     [SPAWN_THAW] = {sizeof(struct spawn_by_id), offsetof(struct spawn_by_id, id), false, on_thaw},
     [SPAWN_LIMITS] = {sizeof(struct spawn_set_limits), offsetof(struct spawn_set_limits, id), false,
                       on_limits},
     [SPAWN_USAGE] = {sizeof(struct spawn_by_id), offsetof(struct spawn_by_id, id), false, on_usage},
-    [SPAWN_EXEC_LEAF] = {sizeof(struct spawn_exec_leaf), offsetof(struct spawn_exec_leaf, id), false,
-                         on_exec_leaf},
-    [SPAWN_KILL_LEAF] = {sizeof(struct spawn_kill_leaf), offsetof(struct spawn_kill_leaf, id), false,
-                         on_kill_leaf},
+    [SPAWN_EXEC_LEAF] = {sizeof(struct spawn_exec_leaf), offsetof(struct spawn_exec_leaf, id),
+                         false, on_exec_leaf},
+    [SPAWN_KILL_LEAF] = {sizeof(struct spawn_kill_leaf), offsetof(struct spawn_kill_leaf, id),
+                         false, on_kill_leaf},
     [SPAWN_SWEEP] = {sizeof(struct spawn_sweep), 0, false, on_sweep},
 };
 
@@ -191,16 +192,16 @@ static int send_reply(struct serve *v, struct spawn_reply *reply, int *fds) {
 }
 
 int serve_one(struct serve *v) {
-    static union spawn_request request; /* large, and one at a time */
+    union spawn_request *request = &v->request;
     int fds[FD_PASS_MAX];
-    struct turn t = {.v = v, .req = &request, .fds = fds};
-    memset(&request.head, 0, sizeof request.head);
-    ssize_t n = fd_recv(v->sock, &request, sizeof request, fds, COUNT_OF(fds), &t.n_fds);
+    struct turn t = {.v = v, .req = request, .fds = fds};
+    memset(&request->head, 0, sizeof request->head);
+    ssize_t n = fd_recv(v->sock, request, sizeof *request, fds, COUNT_OF(fds), &t.n_fds);
     if (n == 0 || (n < 0 && n != -EMSGSIZE))
         return n == 0 ? -ENOTCONN : (int)n;
     const struct row *row = n < 0 ? NULL : find_row(&t, (size_t)n);
-    t.reply.head.kind = request.head.kind;
-    t.reply.head.seq = request.head.seq;
+    t.reply.head.kind = request->head.kind;
+    t.reply.head.seq = request->head.seq;
     if (row == NULL)
         fail(&t, -EINVAL, STEP_REQUEST);
     else
@@ -216,8 +217,7 @@ int serve_one(struct serve *v) {
 }
 
 void serve_dying(struct serve *v) {
-    place_reap(v->s);
-    LIST_FOR_EACH (it, &v->s->dying) {
+    LIST_FOR_EACH(it, &v->s->dying) {
         struct place *p = container_of(it, struct place, node);
         struct spawn_reply reply = {.head = {.kind = SPAWN_DESTROY, .seq = p->seq}};
         int error;
@@ -235,7 +235,9 @@ void serve_dying(struct serve *v) {
 }
 
 void serve_init(struct serve *v, struct spawn *s) {
-    *v = (struct serve){.s = s, .sock = -1};
+    memset(v, 0, sizeof *v);
+    v->s = s;
+    v->sock = -1;
     list_init(&v->swept);
 }
 

@@ -5,14 +5,16 @@
 #include "spawn/spawn.h"
 
 struct serve {
+    union spawn_request request; /* the one being answered; large */
     struct spawn *s;
-    int sock;                 /* the asker; -1 between two */
-    struct list swept;        /* ids of a SWEEP that comes in parts */
+    int sock;          /* the asker; -1 between two */
+    struct list swept; /* ids of a SWEEP that comes in parts */
     unsigned n_swept;
 };
 
 void serve_init(struct serve *v, struct spawn *s);
-/* Takes one message and answers it (a DESTROY may answer later). 0, or -errno when the asker is gone. */
+/* Takes one message and answers it (a DESTROY may answer later). 0, or -errno when the asker is
+ * gone. */
 MUST_USE int serve_one(struct serve *v);
 /* Answers every DESTROY that has come to its end. */
 void serve_dying(struct serve *v);

@@ -1,9 +1,10 @@
 /* spawn — what berm-spawn holds from its start on: descriptors of the host, templates, features.
  *
- * At start it opens everything it will ever need of the host, then moves into a mount namespace of its
- * own whose root is one small read-only tmpfs. Every sandbox's mount namespace begins as a copy of that
- * one, so what lies beneath a sandbox's root is empty. Host directories are cloned by going back into
- * the host's mount namespace for the length of one system call; nothing is ever attached there. */
+ * At start it opens everything it will ever need of the host, then moves into a mount namespace
+ * of its own whose root is one small read-only tmpfs. Every sandbox's mount namespace begins as
+ * a copy of that one, so what lies beneath a sandbox's root is empty. Host directories are
+ * cloned by going back into the host's mount namespace for the length of one system call;
+ * nothing is ever attached there. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,9 +22,9 @@
 
 /* A directory of the host that is part of root `host`. */
 struct spawn_tree {
-    char target[32];  /* where it goes, relative to the root */
-    int fd;           /* in the host's mount namespace */
-    bool packages;    /* state of the package manager: only where it can be written */
+    char target[32]; /* where it goes, relative to the root */
+    int fd;          /* in the host's mount namespace */
+    bool packages;   /* state of the package manager: only where it can be written */
 };
 
 /* Every descriptor made while building a root; see mounts_done. */
@@ -34,51 +35,51 @@ struct mounts {
 };
 
 struct spawn {
-    int host_ns;      /* mount namespaces */
+    int host_ns; /* mount namespaces */
     int own_ns;
-    int proc;         /* a full procfs that is attached nowhere */
-    int dev;          /* the host's /dev, for loop devices */
-    int state;        /* the state directory, and below it: */
-    int layers;       /*   layers/<id>/…   writable layers */
-    int trash;        /*   trash/…         renamed here, deleted in the background */
-    int images;       /*   templates/…     empty file systems for disk limits */
-    int host_root;    /* generated part of root `host` */
-    int points;       /* mount points for images that lack them */
-    int guest;        /* PID 1's program, a sealed memfd */
+    int proc;      /* a full procfs that is attached nowhere */
+    int dev;       /* the host's /dev, for loop devices */
+    int state;     /* the state directory, and below it: */
+    int layers;    /*   layers/<id>/…   writable layers */
+    int trash;     /*   trash/…         renamed here, deleted in the background */
+    int images;    /*   templates/…     empty file systems for disk limits */
+    int host_root; /* generated part of root `host` */
+    int points;    /* mount points for images that lack them */
+    int guest;     /* PID 1's program, a sealed memfd */
     struct spawn_tree trees[SPAWN_TREES_MAX];
     unsigned n_trees;
     int allowed[SPAWN_ROOTS_MAX]; /* directories beneath which passed directories must lie */
     unsigned n_allowed;
     struct cgroups cg;
     struct net_pool net;
-    struct list places;   /* made by this process and not yet destroyed */
-    struct list dying;    /* DESTROY was asked and waits */
-    void *stack;          /* of the child between clone and exec; one at a time */
+    struct list places;     /* made by this process and not yet destroyed */
+    struct list dying;      /* DESTROY was asked and waits */
+    void *stack;            /* of the child between clone and exec; one at a time */
     uint64_t reserve_bytes; /* of the state file system, kept free for the host */
     uint32_t features;
     int landlock_abi;
     int last_cap;
-    uint32_t masks;        /* of /proc: enter_masks_needed */
-    struct mounts spent;   /* of the last CREATE: closing them takes a while, so after the reply */
-    int trash_pid;         /* deletes in the background, 0 if none does */
-    bool trash_again;      /* more came meanwhile */
+    uint32_t masks;      /* of /proc: enter_masks_needed */
+    struct mounts spent; /* of the last CREATE: closing them takes a while, so after the reply */
+    int trash_wake;      /* a byte here wakes the process that empties the trash; -1 if none */
 };
 
 struct spawn_options {
     int state_fd;
-    int guest_fd;              /* PID 1's program */
+    int guest_fd; /* PID 1's program */
     const int *allowed_fds;
     unsigned n_allowed;
     unsigned net_ahead;
-    bool net_once;             /* one network namespace and no pool */
+    bool net_once; /* one network namespace and no pool */
     uint64_t reserve_bytes;
-    uint32_t without;          /* features to pretend absent, for tests of the fallbacks */
+    uint32_t without; /* features to pretend absent, for tests of the fallbacks */
 };
 
-/* Opens the host, builds the templates, enters the own mount namespace. -errno, and *ret_what says in
- * words what failed; the process is of no use then. Takes over the descriptors in `o`. */
+/* Opens the host, builds the templates, enters the own mount namespace. -errno, and *ret_what
+ * says in words what failed; the process is of no use then. Takes over the descriptors in `o`. */
 MUST_USE int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret_what);
 
-/* Between these two calls the process sees the host's mounts, for cloning trees from descriptors. */
+/* Between these two calls the process sees the host's mounts, for cloning trees from
+ * descriptors. */
 MUST_USE int spawn_enter_host(const struct spawn *s);
 MUST_USE int spawn_leave_host(const struct spawn *s);

@@ -34,8 +34,8 @@ static int open_trees(struct spawn *s) {
     static const struct {
         const char *target;
         bool packages;
-    } names[] = {{"usr", false},   {"bin", false},   {"sbin", false},
-                 {"lib", false},   {"lib32", false}, {"lib64", false},
+    } names[] = {{"usr", false},    {"bin", false},         {"sbin", false},
+                 {"lib", false},    {"lib32", false},       {"lib64", false},
                  {"libx32", false}, {"var/lib/dpkg", true}, {"var/lib/apt", true}};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         char path[40];
@@ -72,15 +72,17 @@ static int make_nodes(int root) {
     static const struct {
         const char *path;
         unsigned major, minor;
-    } nodes[] = {{"dev/null", 1, 3}, {"dev/zero", 1, 5},   {"dev/full", 1, 7},
+    } nodes[] = {{"dev/null", 1, 3},   {"dev/zero", 1, 5},    {"dev/full", 1, 7},
                  {"dev/random", 1, 8}, {"dev/urandom", 1, 9}, {"dev/tty", 5, 0}};
     for (size_t i = 0; i < COUNT_OF(nodes); i++)
-        if (mknodat(root, nodes[i].path, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) < 0)
+        if (mknodat(root, nodes[i].path, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) <
+            0)
             return -errno;
-    static const char *const links[][2] = {
-        {"/proc/self/fd", "dev/fd"},         {"/proc/self/fd/0", "dev/stdin"},
-        {"/proc/self/fd/1", "dev/stdout"},   {"/proc/self/fd/2", "dev/stderr"},
-        {"pts/ptmx", "dev/ptmx"}};
+    static const char *const links[][2] = {{"/proc/self/fd", "dev/fd"},
+                                           {"/proc/self/fd/0", "dev/stdin"},
+                                           {"/proc/self/fd/1", "dev/stdout"},
+                                           {"/proc/self/fd/2", "dev/stderr"},
+                                           {"pts/ptmx", "dev/ptmx"}};
     for (size_t i = 0; i < COUNT_OF(links); i++)
         if (symlinkat(links[i][0], root, links[i][1]) < 0)
             return -errno;
@@ -116,9 +118,19 @@ static int make_root(void) {
     AUTO_CLOSE int root = r < 0 ? r : sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
     if (root < 0)
         return root;
-    static const char *const dirs[] = {
-        "proc", "dev", "dev/pts", "dev/shm", "sys", "sys/devices", "sys/devices/system",
-        "sys/devices/system/cpu", "stage", "stage/proc", "stage/dev", "empty", "layer"};
+    static const char *const dirs[] = {"proc",
+                                       "dev",
+                                       "dev/pts",
+                                       "dev/shm",
+                                       "sys",
+                                       "sys/devices",
+                                       "sys/devices/system",
+                                       "sys/devices/system/cpu",
+                                       "stage",
+                                       "stage/proc",
+                                       "stage/dev",
+                                       "empty",
+                                       "layer"};
     for (size_t i = 0; i < COUNT_OF(dirs); i++)
         if (mkdirat(root, dirs[i], 0755) < 0)
             return -errno;
@@ -256,7 +268,8 @@ static const struct {
 };
 
 int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret_what) {
-    *s = (struct spawn){.host_ns = -1, .reserve_bytes = o->reserve_bytes, .last_cap = -1};
+    *s = (struct spawn){
+        .host_ns = -1, .trash_wake = -1, .reserve_bytes = o->reserve_bytes, .last_cap = -1};
     list_init(&s->places);
     list_init(&s->dying);
     s->n_allowed = MIN(o->n_allowed, SPAWN_ROOTS_MAX);

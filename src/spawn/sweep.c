@@ -66,7 +66,7 @@ static void sweep_id(const char *id, void *arg) {
     memcpy(req.id, id, n + 1);
     if (!check_id(req.id) || is_owned(w->owned, id))
         return;
-    LIST_FOR_EACH (it, &w->s->dying) {
+    LIST_FOR_EACH(it, &w->s->dying) {
         if (strcmp(container_of(it, struct place, node)->id, id) == 0)
             return;
     }

@@ -43,10 +43,18 @@ static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
 #error "berm-spawn knows x86-64 and arm64"
 #endif
 
-static inline long sys0(long nr) { return sys6(nr, 0, 0, 0, 0, 0, 0); }
-static inline long sys1(long nr, long a) { return sys6(nr, a, 0, 0, 0, 0, 0); }
-static inline long sys2(long nr, long a, long b) { return sys6(nr, a, b, 0, 0, 0, 0); }
-static inline long sys3(long nr, long a, long b, long c) { return sys6(nr, a, b, c, 0, 0, 0); }
+static inline long sys0(long nr) {
+    return sys6(nr, 0, 0, 0, 0, 0, 0);
+}
+static inline long sys1(long nr, long a) {
+    return sys6(nr, a, 0, 0, 0, 0, 0);
+}
+static inline long sys2(long nr, long a, long b) {
+    return sys6(nr, a, b, 0, 0, 0, 0);
+}
+static inline long sys3(long nr, long a, long b, long c) {
+    return sys6(nr, a, b, c, 0, 0, 0);
+}
 static inline long sys4(long nr, long a, long b, long c, long d) {
     return sys6(nr, a, b, c, d, 0, 0);
 }
@@ -57,7 +65,9 @@ static inline long sys5(long nr, long a, long b, long c, long d, long e) {
 static inline int sys_openat(int dir, const char *path, int flags, int mode) {
     return (int)sys4(SYS_openat, dir, (long)path, flags, mode);
 }
-static inline int sys_close(int fd) { return (int)sys1(SYS_close, fd); }
+static inline int sys_close(int fd) {
+    return (int)sys1(SYS_close, fd);
+}
 static inline long sys_write(int fd, const void *bytes, size_t n) {
     return sys3(SYS_write, fd, (long)bytes, (long)n);
 }
@@ -70,7 +80,8 @@ static inline int sys_fsconfig(int fs, unsigned cmd, const char *key, const void
 static inline int sys_fsmount(int fs, unsigned attrs) {
     return (int)sys3(SYS_fsmount, fs, 1 /* FSMOUNT_CLOEXEC */, (long)attrs);
 }
-/* A detached copy of the mount at `dir` (itself when path is ""), rooted there, without submounts. */
+/* A detached copy of the mount at `dir` (itself when path is ""), rooted there, without
+ * submounts. */
 static inline int sys_clone_tree(int dir, const char *path) {
     return (int)sys3(SYS_open_tree, dir, (long)path,
                      OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | 0x1000 /* AT_EMPTY_PATH */);
@@ -87,9 +98,11 @@ static inline int sys_mount_setattr(int dir, const char *path, const struct moun
 
 /* A rename that never replaces; not every libc has the call. */
 static inline int sys_rename_new(int from_dir, const char *from, int to_dir, const char *to) {
-    return (int)sys5(SYS_renameat2, from_dir, (long)from, to_dir, (long)to, 1 /* RENAME_NOREPLACE */);
+    return (int)sys5(SYS_renameat2, from_dir, (long)from, to_dir, (long)to,
+                     1 /* RENAME_NOREPLACE */);
 }
 
-/* clone3 for a child that shares our memory and so needs a stack of its own: it runs fn(arg) there and
- * ends with what that returns. `args->stack` and `stack_size` must be set. Returns the pid or -errno. */
+/* clone3 for a child that shares our memory and so needs a stack of its own: it runs fn(arg)
+ * there and ends with what that returns. `args->stack` and `stack_size` must be set. Returns the
+ * pid or -errno. */
 long sys_clone_on_stack(struct clone_args *args, int (*fn)(void *), void *arg);

@@ -20,9 +20,9 @@ int layer_remove(struct spawn *s, const char *id) {
     return renameat(s->layers, id, s->trash, name) < 0 ? -errno : 0;
 }
 
-/* Deletes one entry of `dir`, which nobody else uses any more. Deep trees are pulled up: a directory
- * inside a directory moves to the top of the trash first, so neither the stack nor the number of open
- * descriptors grows with the depth. */
+/* Deletes one entry of `dir`, which nobody else uses any more. Deep trees are pulled up: a
+ * directory inside a directory moves to the top of the trash first, so neither the stack nor the
+ * number of open descriptors grows with the depth. */
 static void delete_entry(int trash, int dir, const char *name, unsigned *serial) {
     if (unlinkat(dir, name, 0) == 0)
         return;
@@ -48,8 +48,8 @@ static bool empty_dir(int trash, int dir, unsigned *serial) {
             continue;
         any = true;
         if (dir == trash) {
-            AUTO_CLOSE int sub = openat(dir, e->d_name,
-                                        O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+            AUTO_CLOSE int sub =
+                openat(dir, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
             if (sub >= 0)
                 empty_dir(trash, sub, serial);
         }
@@ -59,34 +59,53 @@ static bool empty_dir(int trash, int dir, unsigned *serial) {
     return any;
 }
 
-static void trash_process(int trash) {
+static void empty_trash(int trash) {
     if (flock(trash, LOCK_EX) < 0) /* one of an earlier berm-spawn may still be at it */
         return;
     unsigned serial = 0;
     /* What cannot be deleted (an immutable file) must not keep us busy for ever. */
     for (int turn = 0; turn < 10000 && empty_dir(trash, trash, &serial); turn++)
         ;
+    flock(trash, LOCK_UN);
+}
+
+int layer_start_trash(struct spawn *s) {
+    int wake[2];
+    if (pipe2(wake, O_CLOEXEC | O_NONBLOCK) < 0)
+        return -errno;
+    /* Opened anew: a lock belongs to the open file, which a fork would share with us. */
+    AUTO_CLOSE int trash = openat(s->trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    pid_t pid = trash < 0 ? -1 : fork();
+    if (pid < 0) {
+        fd_close_all(wake, 2);
+        return -errno;
+    }
+    if (pid == 0) {
+        /* Holds these two and nothing else of ours, so that it keeps nothing alive. */
+        int high = fcntl(trash, F_DUPFD_CLOEXEC, 200);
+        if (dup3(wake[0], 198, O_CLOEXEC) < 0 || dup3(high, 199, O_CLOEXEC) < 0)
+            _exit(1);
+        sys3(SYS_close_range, 3, 197, 0);
+        sys3(SYS_close_range, 200, ~0u, 0);
+        fcntl(198, F_SETFL, 0);
+        char bytes[64];
+        do
+            empty_trash(199);
+        while (read(198, bytes, sizeof bytes) > 0);
+        _exit(0);
+    }
+    close(wake[0]);
+    s->trash_wake = wake[1];
+    return 0;
 }
 
 void layer_empty_trash(struct spawn *s) {
-    s->trash_again = s->trash_pid > 0;
-    if (s->trash_again)
-        return; /* the one who reaps it starts the next */
-    pid_t pid = fork();
-    if (pid != 0) {
-        s->trash_pid = MAX(pid, 0);
-        return;
-    }
-    if (dup3(s->trash, 3, O_CLOEXEC) < 0 && s->trash != 3)
-        _exit(1);
-    sys3(SYS_close_range, 4, ~0u, 0);
-    AUTO_CLOSE int own = openat(3, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    trash_process(own);
-    _exit(0);
+    if (s->trash_wake >= 0 && write(s->trash_wake, "", 1) < 0)
+        return; /* full: it has been woken often enough */
 }
 
 void layer_delete_now(struct spawn *s) {
     AUTO_CLOSE int own = openat(s->trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (own >= 0)
-        trash_process(own);
+        empty_trash(own);
 }

@@ -29,7 +29,8 @@ int userns_open(int proc, pid_t pid) {
 int userns_for_mount(int proc, uint32_t disk_uid, uint32_t disk_gid, uint32_t outer,
                      uint32_t count) {
     int pidfd = -1;
-    struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_PIDFD, .exit_signal = SIGCHLD,
+    struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_PIDFD,
+                              .exit_signal = SIGCHLD,
                               .pidfd = (uint64_t)(uintptr_t)&pidfd};
     long pid = sys2(SYS_clone3, (long)&args, sizeof args);
     if (pid < 0)

@@ -10,15 +10,18 @@
 #include "base/macros.h"
 #include "spawn/request.h"
 
-static inline uint32_t userns_base(uint32_t slot) { return SPAWN_UID_SPAN * (slot + 3); }
+static inline uint32_t userns_base(uint32_t slot) {
+    return SPAWN_UID_SPAN * (slot + 3);
+}
 
-/* Gives the user namespace of `pid` its ids, lines "inside outside count". `proc` is our own procfs. */
+/* Gives the user namespace of `pid` its ids, lines "inside outside count". `proc` is our own
+ * procfs. */
 MUST_USE int userns_map(int proc, pid_t pid, const char *uid_line, const char *gid_line);
 
 /* The user namespace that `pid` lives in. */
 MUST_USE int userns_open(int proc, pid_t pid);
 
-/* A user namespace for mapping a mount: `count` ids from disk_uid and disk_gid on disk show as those
- * from `outer` on. Nobody lives in it. */
+/* A user namespace for mapping a mount: `count` ids from disk_uid and disk_gid on disk show as
+ * those from `outer` on. Nobody lives in it. */
 MUST_USE int userns_for_mount(int proc, uint32_t disk_uid, uint32_t disk_gid, uint32_t outer,
                               uint32_t count);

@@ -1,6 +1,6 @@
-/* A PID 1 for tests of what berm-guest relies on: it listens on descriptor 3, takes leaves by message and
- * starts a sleeping program in each with CLONE_INTO_CGROUP, as root inside and under the sandbox's filter.
- * Answers each message with one int: the new pid, or -errno. */
+/* A PID 1 for tests of what berm-guest relies on: it listens on descriptor 3, takes leaves by
+ * message and starts a sleeping program in each with CLONE_INTO_CGROUP, as root inside and under
+ * the sandbox's filter. Answers each message with one int: the new pid, or -errno. */
 #include <errno.h>
 #include <linux/sched.h>
 #include <signal.h>
@@ -40,8 +40,8 @@ static int start_in(int leaf) {
     struct stat st;
     if (fstat(leaf, &st) == 0 && S_ISREG(st.st_mode))
         return start_v1(leaf);
-    struct clone_args args = {.flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD,
-                              .cgroup = (uint64_t)leaf};
+    struct clone_args args = {
+        .flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (uint64_t)leaf};
     long pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid == 0) {
         close(leaf);
