@@ -17,7 +17,9 @@
 
 #define ARENA_FIRST 16384
 #define ARENA_MAX ((size_t)16 << 20) /* a full message as nodes and unescaped copies */
-#define END_SLACK_MS 3000            /* past the grace time, for pipes and disks */
+#define SWEEPS 100
+#define SWEEP_PAUSE_US 2000
+#define END_SLACK_MS 3000 /* past the grace time, for pipes and disks */
 
 struct options {
     bool stdio;
@@ -154,7 +156,19 @@ static int guest_start(struct guest *g, const struct options *o) {
     return r;
 }
 
+/* What was allowed to outlive its program does not outlive the guest. The kernel sees to that where the
+ * guest is the first process. */
+static void end_all_below(void) {
+    struct tree all = {.leaf = -1, .shepherd = getpid()};
+    for (int i = 0; i < SWEEPS && tree_signal(&all, SIGKILL) > 0; i++) {
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            continue;
+        usleep(SWEEP_PAUSE_US);
+    }
+}
+
 static void guest_done(struct guest *g) {
+    end_all_below();
     jobs_done(&g->jobs);
     link_done(&g->link);
     execs_done(&g->execs);

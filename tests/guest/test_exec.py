@@ -412,6 +412,10 @@ def test_what_a_program_leaves_may_live_on(guest, run, tmp_path):
     x.link.call("done", exec_id=x.id)
     until(lambda: (tmp_path / "late").exists(), "the descendant broke on its output")
     assert x.output() == b"early\n"
+    rest = descendants(guest.pid())
+    assert rest
+    guest.stop()
+    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in rest), "it outlived the guest")
 
 
 def test_a_grandchild_that_holds_the_pipes_does_not_hold_the_end(run):
