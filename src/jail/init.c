@@ -64,10 +64,10 @@ static long number(const char *s) {
 }
 
 /* Out of memory takes the program first and PID 1 last; raising the score needs no right. */
-static void offer_to_oom(void) {
-    int fd = sys_openat(AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC, 0);
+static void put(const char *path, const char *text) {
+    int fd = sys_openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
     if (fd >= 0) {
-        sys_write(fd, "500", 3);
+        sys_write(fd, text, length(text));
         sys_close(fd);
     }
 }
@@ -125,7 +125,9 @@ static long exec_along_path(char **argv, char **env) {
 }
 
 __attribute__((noreturn)) static void run(long uid, const char *cwd, char **argv, char **env) {
-    offer_to_oom();
+    put("/proc/self/oom_score_adj", "500");
+    put("/proc/self/loginuid",
+        uid == 0 ? "0" : "1000"); /* once set it stays: audit knows the range */
     long r = sys1(SYS_chdir, (long)cwd);
     if (r < 0) {
         say("cannot enter ", cwd, "");

@@ -105,7 +105,8 @@ int main(int argc, char **argv) {
     place_create(s, o.req, o.fds, o.n_fds, &reply, &pidfd);
     if (reply.error != 0) {
         r = fail(spawn_step_name(reply.step), reply.error);
-        clean_up(s, &o);
+        if (reply.error != EEXIST) /* then it is another's */
+            clean_up(s, &o);
         return r;
     }
     mounts_done(&s->spent); /* while the command runs */

@@ -158,6 +158,10 @@ static int limit_v1_memory(int dir, uint64_t bytes) {
     int r = write_u64(dir, "memory.limit_in_bytes", "", bytes, "");
     if (r == 0 && swap < 0 && swap != -ENOENT)
         r = write_u64(dir, "memory.memsw.limit_in_bytes", "", bytes, "");
+    if (r == 0) { /* what sockets hold is counted apart on v1 */
+        int tcp = write_u64(dir, "memory.kmem.tcp.limit_in_bytes", "", bytes, "");
+        r = tcp == -ENOENT ? 0 : tcp;
+    }
     return r == -ENOENT ? 0 : r;
 }
 

@@ -45,6 +45,7 @@ static const struct {
     {"fs", "/empty"},
     {"irq", "/empty"},
     {"driver", "/empty"},
+    {"cmdline", "/nothing"},
     {"dynamic_debug", "/empty"},
     {"pressure", "/empty"},
 };

@@ -29,7 +29,10 @@ static int memory_layer(const struct spawn_create *req) {
     const struct spawn_limits *l = &req->limits;
     snprintf(size, sizeof size, "%" PRIu64, l->disk_bytes ? l->disk_bytes : MEMORY_LAYER_BYTES);
     snprintf(inodes, sizeof inodes, "%" PRIu64,
-             l->disk_inodes ? l->disk_inodes : (uint64_t)MEMORY_LAYER_INODES);
+             l->disk_inodes
+                 ? l->disk_inodes
+                 : MIN(MEMORY_LAYER_INODES,
+                       MAX(l->disk_bytes ? l->disk_bytes / 8192 : MEMORY_LAYER_INODES, 1024)));
     AUTO_CLOSE int fs = sys_fsopen("tmpfs");
     int r = fs;
     if (r >= 0)

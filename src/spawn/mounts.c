@@ -305,6 +305,8 @@ static int build_bind(struct build *b, unsigned index) {
     struct stat st;
     if (fstat(b->binds[index], &st) < 0)
         return -errno;
+    if (writable && st.st_uid == 0)
+        return -EPERM; /* what is made there belongs to the owner: a setuid file would be root's */
     uint32_t inner = b->req->profile == SPAWN_PROFILE_ROOT ? 0 : SPAWN_USER_UID;
     AUTO_CLOSE int map = userns_for_mount(b->s->proc, st.st_uid, st.st_gid, b->base + inner, 1);
     if (map < 0)

@@ -89,7 +89,13 @@ static int start(struct spawn *s, const struct spawn_create *req, const struct c
     AUTO_CLOSE int pidfd = -1;
     if (r == 0) {
         *ret_step = STEP_CLONE;
+        r = userns_creator(userns_base(req->slot));
+    }
+    if (r == 0) {
         r = enter_clone(e, s->stack, SPAWN_STACK_BYTES, &pidfd);
+        int back = userns_creator(0);
+        if (back < 0)
+            abort(); /* half a root is no state to go on in */
     }
     pid_t pid = r;
     if (r > 0) {

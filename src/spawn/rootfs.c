@@ -141,11 +141,20 @@ static bool is_secret(const char *name) {
 
 /* A package source may carry a password in its address: user:password@host. */
 static bool has_credentials(int file, const char *name) {
-    if (fnmatch("*.list", name, 0) != 0 && fnmatch("*.sources", name, 0) != 0)
-        return false;
     char text[65536];
-    ssize_t n = pread(file, text, sizeof text, 0);
-    return n < 0 || n == sizeof text || memchr(text, '@', (size_t)n) != NULL;
+    ssize_t n = pread(file, text, sizeof text - 1, 0);
+    if (fnmatch("*.list", name, 0) == 0 || fnmatch("*.sources", name, 0) == 0)
+        return n < 0 || n == sizeof text - 1 || memchr(text, '@', (size_t)n) != NULL;
+    for (const char *p = text, *end = text + MAX(n, 0);
+         (p = memmem(p, (size_t)(end - p), "://", 3)) != NULL;) {
+        bool colon = false; /* scheme://user:password@host anywhere in a file */
+        for (p += 3; p < end && *p != '/' && *p != '\n' && *p != ' ' && *p != '"'; p++) {
+            colon = colon || *p == ':';
+            if (colon && *p == '@')
+                return true;
+        }
+    }
+    return n < 0;
 }
 
 static int copy_file(int from, const char *name, int to) {

@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
@@ -17,6 +19,27 @@ int userns_map(int proc, pid_t pid, const char *uid_line, const char *gid_line) 
         return r;
     snprintf(path, sizeof path, "%d/gid_map", (int)pid);
     return fd_write_text(proc, path, gid_line);
+}
+
+int userns_creator(uint32_t uid) {
+    struct rlimit now, next;
+    if (getrlimit(RLIMIT_NPROC, &now) < 0)
+        return -errno;
+    next = now;
+    next.rlim_cur = uid != 0 ? MIN(8192, now.rlim_max) : now.rlim_max; /* of the whole namespace */
+    long r = sys3(SYS_setresuid, uid, uid, 0);
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    if (r == 0)
+        r = sys2(SYS_capget, (long)&head, (long)data);
+    if (r == 0) {
+        data[0].effective = data[0].permitted;
+        data[1].effective = data[1].permitted;
+        r = sys2(SYS_capset, (long)&head, (long)data);
+    }
+    if (r == 0 && setrlimit(RLIMIT_NPROC, &next) < 0)
+        r = -errno;
+    return (int)r;
 }
 
 int userns_open(int proc, pid_t pid) {

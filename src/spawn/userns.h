@@ -18,6 +18,10 @@ static inline uint32_t userns_base(uint32_t slot) {
  * procfs. */
 MUST_USE int userns_map(int proc, pid_t pid, const char *uid_line, const char *gid_line);
 
+/* What a namespace uses of inotify, queues, signals and processes is charged to the id that made it: its
+ * own range, then, and not the host's root. `uid` 0 goes back. Keeps every capability. */
+MUST_USE int userns_creator(uint32_t uid);
+
 /* The user namespace that `pid` lives in. */
 MUST_USE int userns_open(int proc, pid_t pid);
 
