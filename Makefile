@@ -1,6 +1,6 @@
 # The front door: Meson and Ninja build, the scripts check. Every target first installs what it needs.
 .DEFAULT_GOAL := all
-.PHONY: all check test demo bench gen fmt conformance-wire fuzz soak nightly clean help
+.PHONY: all check test demo bench gen fmt conformance-wire escape fuzz soak nightly clean help
 
 SOURCES = $(shell git ls-files -co --exclude-standard -- 'src/*.[ch]' 'tests/*.[ch]' 'bench/*.[ch]' 'clients/c/*.[ch]')
 
@@ -43,6 +43,11 @@ conformance-wire: ## the Connect conformance suite alone
 	@scripts/setup test
 	@scripts/build gcc
 	@scripts/conformance-wire
+
+escape: ## attempts to leave a sandbox, each with a control; needs root
+	@scripts/setup test
+	@scripts/build gcc
+	@tests/escape/run
 
 fuzz: ## every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/setup test
