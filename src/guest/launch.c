@@ -46,9 +46,10 @@ static int child_cgroups(const struct launch *l) {
 }
 
 static int child_session(const struct launch *l) {
-    struct sigaction plain = {.sa_handler = SIG_DFL};
-    for (int sig = 1; sig < NSIG; sig++)
-        sigaction(sig, &plain, NULL); /* fails for those that cannot be changed */
+    /* By the bare call: a C library keeps signals 32 and 33 to itself and will not touch them. */
+    const uint64_t plain[4] = {0}; /* the kernel's sigaction: SIG_DFL, no flags, empty mask */
+    for (int sig = 1; sig <= 64; sig++)
+        syscall(SYS_rt_sigaction, sig, plain, NULL, sizeof(uint64_t)); /* KILL and STOP refuse */
     if (setsid() < 0)
         return -errno;
     if (l->terminal && ioctl(l->stdio[0], TIOCSCTTY, 0) < 0)

@@ -27,7 +27,8 @@ def cgroups():
     for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
         _, point, kind, *_ = line.split()
         if kind in ("cgroup", "cgroup2"):
-            found += map(str, pathlib.Path(point, "berm").glob("s-*/**/*/"))
+            top = f"{point}/berm"  # walked, because what is being removed may vanish under the walk
+            found += [place for place, _, _ in os.walk(top) if place[len(top):].count("/") > 1]
     return sorted(found)
 
 
