@@ -104,6 +104,7 @@ struct driver_ops {
     void (*stop)(struct place *p);
     void (*close_place)(struct place *p);
     void (*discard)(struct driver *d, const char *id);
+    void (*sweep)(struct driver *d, const char *const *ids, size_t n);
     /* Each answers through `done`, which may be NULL. */
     void (*pause)(struct place *p, place_done *done, void *user);
     void (*resume)(struct place *p, place_done *done, void *user);
@@ -119,7 +120,8 @@ struct driver {
     uv_loop_t *loop;
     unsigned features; /* enum driver_feature, once on_open has come */
     void (*on_open)(struct driver *d, const struct err *e); /* NULL error: it can make places */
-    void (*on_closed)(struct driver *d);                    /* last */
+    void (*on_swept)(struct driver *d, const struct err *e);
+    void (*on_closed)(struct driver *d); /* last */
     void *user;
 };
 
@@ -156,6 +158,11 @@ static inline void place_close(struct place *p) {
 /* Removes the files of a place that is gone. */
 static inline void driver_discard(struct driver *d, const char *id) {
     d->ops->discard(d, id);
+}
+/* Ends and removes everything of this driver's that is none of these; on_swept follows. A new daemon
+ * does it once, after it has read its records and before it listens. */
+static inline void driver_sweep(struct driver *d, const char *const *ids, size_t n) {
+    d->ops->sweep(d, ids, n);
 }
 static inline void driver_close(struct driver *d) {
     d->ops->close(d);

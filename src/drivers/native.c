@@ -217,6 +217,8 @@ static void opened(struct native *n, const struct spawn_reply *reply) {
     n->driver.on_open(&n->driver, NULL);
 }
 
+static void swept(struct native *n, const struct request *r, const struct spawn_reply *reply);
+
 static void take_reply(struct native *n, const struct spawn_reply *reply, int *fds, size_t n_fds) {
     LIST_FOR_EACH(node, &n->asked) {
         struct request *r = container_of(node, struct request, in_native);
@@ -227,6 +229,8 @@ static void take_reply(struct native *n, const struct spawn_reply *reply, int *f
             opened(n, reply);
         else if (reply->head.kind == SPAWN_CREATE && r->place)
             created(r->place, reply, fds, n_fds);
+        else if (reply->head.kind == SPAWN_SWEEP)
+            swept(n, r, reply);
         else
             answered(r, reply, fds, n_fds);
         request_free(r);
@@ -248,6 +252,8 @@ static void on_lost(struct native *n) {
             n->driver.on_open(&n->driver, &e);
         else if (r->message->head.kind == SPAWN_CREATE && r->place)
             fail_place(r->place, &e);
+        else if (r->message->head.kind == SPAWN_SWEEP)
+            swept(n, r, &none);
         else
             answered(r, &none, NULL, 0);
         request_free(r);
@@ -580,6 +586,35 @@ static void native_discard(struct driver *d, const char *id) {
     destroy(of_driver(d), id, SPAWN_DESTROY_FILES);
 }
 
+/* In parts: berm-spawn acts on the last one. */
+static void native_sweep(struct driver *d, const char *const *ids, size_t n) {
+    struct native *native = of_driver(d);
+    struct err e;
+    size_t done = 0;
+    do {
+        struct request *r =
+            native->lost ? NULL : request_new(SPAWN_SWEEP, sizeof(struct spawn_sweep));
+        if (!r) {
+            err_set(&e, ERR_DRIVER_UNAVAILABLE, "nothing was swept");
+            d->on_swept(d, &e);
+            return;
+        }
+        struct spawn_sweep *part = &r->message->sweep;
+        for (; done < n && part->n_ids < SPAWN_SWEEP_MAX; done++)
+            snprintf(part->ids[part->n_ids++], SPAWN_ID_MAX, "%s", ids[done]);
+        part->last = done == n;
+        request_send(native, r);
+    } while (done < n);
+}
+
+static void swept(struct native *n, const struct request *r, const struct spawn_reply *reply) {
+    struct err e;
+    if (reply->error != 0)
+        explain(&e, reply);
+    if (r->message->sweep.last || reply->error != 0)
+        n->driver.on_swept(&n->driver, reply->error != 0 ? &e : NULL);
+}
+
 static void native_close_place(struct place *place) {
     place_end(of_place(place));
 }
@@ -618,6 +653,7 @@ static const struct driver_ops ops = {
     .stop = native_stop,
     .close_place = native_close_place,
     .discard = native_discard,
+    .sweep = native_sweep,
     .pause = native_pause,
     .resume = native_resume,
     .set_limits = native_set_limits,

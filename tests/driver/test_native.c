@@ -20,7 +20,7 @@ struct world {
     struct driver *driver;
     pid_t spawn_pid;
     char dir[64];
-    unsigned opened, open_failed, closed;
+    unsigned opened, open_failed, closed, swept;
 };
 
 static const char *program(const char *name, char *out, size_t cap) {
@@ -38,6 +38,11 @@ static void on_open(struct driver *d, const struct err *e) {
     w->open_failed += e != NULL;
     if (e)
         CHECK_STR(e->text, "");
+}
+
+static void on_swept(struct driver *d, const struct err *e) {
+    CHECK(e == NULL);
+    ((struct world *)d->user)->swept++;
 }
 
 static void on_closed(struct driver *d) {
@@ -75,6 +80,7 @@ static void spawn_start(struct world *w) {
                             on_open, w, &e);
     CHECK(w->driver != NULL);
     w->driver->on_closed = on_closed;
+    w->driver->on_swept = on_swept;
     RUN_UNTIL(w, w->opened + w->open_failed == 1);
 }
 
@@ -90,6 +96,8 @@ static void world_open(struct world *w) {
     }
     uv_loop_init(&w->loop);
     spawn_start(w);
+    driver_sweep(w->driver, NULL, 0); /* an earlier state may have had the same identity */
+    RUN_UNTIL(w, w->swept == 1);
 }
 
 static void spawn_stop(struct world *w) {
@@ -126,6 +134,7 @@ static void on_failed(struct place *p, const struct err *e) {
     s->failed++;
     s->code = e->code;
     snprintf(s->text, sizeof s->text, "%s", e->text);
+    printf("# %s failed: %s\n", p->id, e->text);
 }
 static void on_gone(struct place *p) {
     ((struct seen *)p->user)->gone++;
@@ -274,6 +283,11 @@ TEST(native_places_outlive_the_driver_and_are_adopted) {
     CHECK_INT(before.gone, 0);
 
     spawn_start(&w);
+    const char *kept[300]; /* more than one message holds */
+    for (size_t i = 0; i < COUNT_OF(kept); i++)
+        kept[i] = i == 299 ? "sb-lasting" : "sb-another";
+    driver_sweep(w.driver, kept, COUNT_OF(kept));
+    RUN_UNTIL(&w, w.swept == 2);
     p = place_adopt(w.driver, "sb-lasting", &events, &after, &e);
     CHECK(p != NULL);
     link = place_link(p, &e);
@@ -312,7 +326,9 @@ TEST(native_fails_what_waits_when_berm_spawn_is_killed) {
     driver_close(w.driver);
     RUN_UNTIL(&w, w.closed == 1);
     CHECK_INT(waitpid(w.spawn_pid, &status, 0), w.spawn_pid);
-    spawn_start(&w); /* and sweep what the killed one left */
+    spawn_start(&w);
+    driver_sweep(w.driver, NULL, 0); /* what the killed one left */
+    RUN_UNTIL(&w, w.swept == 2);
     world_close(&w);
 }
 
