@@ -1,7 +1,7 @@
 /* h2_conn — gRPC over one HTTP/2 connection: frames ↔ messages ↔ calls.
  *
- * Bounds:  per call call.unread of output and one message, one request message being put together;
- *          per connection connection.unfinished of those, and no further request past connection.unread. */
+ * Bounds:  per connection connection.unfinished of incomplete messages, and no further request past
+ *          connection.unread; each call has its own (grpc_call.h). */
 #pragma once
 
 #include "transport/conn.h"
@@ -10,5 +10,3 @@
 
 /* Makes the connection speak HTTP/2 from its first byte on. -ENOMEM. */
 MUST_USE int h2_conn_start(struct conn *c);
-/* Frees the calls kept for reuse. */
-void h2_conn_pool_done(struct server *s);

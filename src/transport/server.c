@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "transport/conn.h"
-#include "transport/h2_conn.h"
+#include "transport/grpc_call.h"
 #include "wire/gzip.h"
 
 static void on_awake(uv_idle_t *handle) {
@@ -74,7 +74,7 @@ void server_close(struct server *s) {
 }
 
 void server_done(struct server *s) {
-    h2_conn_pool_done(s);
+    grpc_call_pool_done(s);
     stream_pool_done(&s->pool);
     gzip_free(s->gzip);
 }

@@ -1,0 +1,193 @@
+#include <errno.h>
+
+#include "transport/grpc_call.h"
+#include "wire/gzip.h"
+
+#define ANSWER_BYTES ((size_t)64 * 1024) /* of a status with all its trailers */
+#define GZIP_WORTH_BYTES 256
+#define MAX_REPLY_HEADERS 64
+
+void grpc_reply_drop(struct grpc_call *g) {
+    g->conn->unread_bytes -= buf_len(&g->out) - g->stream.promised_bytes;
+    buf_truncate(&g->out, g->stream.promised_bytes);
+}
+
+static size_t add_headers(struct h2_header *out, size_t at, const struct call_header *list) {
+    for (; list && at < MAX_REPLY_HEADERS; list = list->next)
+        out[at++] = (struct h2_header){list->name, list->value};
+    return at;
+}
+
+static size_t response_headers(const struct grpc_call *g, struct h2_header *out) {
+    size_t n = 0;
+    out[n++] = (struct h2_header){STR(":status"), STR("200")};
+    out[n++] = (struct h2_header){STR("content-type"), STR("application/grpc")};
+    out[n++] = (struct h2_header){STR("grpc-accept-encoding"), STR("gzip")};
+    if (g->reply_gzip)
+        out[n++] = (struct h2_header){STR("grpc-encoding"), STR("gzip")};
+    return add_headers(out, n, g->call.reply_headers);
+}
+
+static int send_headers(struct grpc_call *g) {
+    struct h2_header headers[MAX_REPLY_HEADERS];
+    return g->stream.responded
+               ? 0
+               : h2_respond(&g->stream, headers, response_headers(g, headers), false);
+}
+
+static void wire_send_headers(struct call *c) {
+    struct grpc_call *g = grpc_of_call(c);
+    if (send_headers(g) < 0)
+        h2_reset(&g->stream);
+    conn_dirty(g->conn->conn);
+}
+
+/* Puts prefix and message behind what is queued. */
+static int queue_plain(struct grpc_call *g, const ProtobufCMessage *m, size_t n) {
+    uint8_t *at;
+    int r = buf_reserve(&g->out, GRPC_PREFIX_BYTES + n, &at);
+    if (r < 0)
+        return r;
+    grpc_put_prefix(at, false, n);
+    protobuf_c_message_pack(m, at + GRPC_PREFIX_BYTES);
+    buf_commit(&g->out, GRPC_PREFIX_BYTES + n);
+    return 0;
+}
+
+static int queue_gzip(struct grpc_call *g, const ProtobufCMessage *m, size_t n) {
+    AUTO_FREE uint8_t *plain = malloc(n);
+    uint8_t *at;
+    size_t start = buf_len(&g->out);
+    int r = plain ? buf_reserve(&g->out, GRPC_PREFIX_BYTES, &at) : -ENOMEM;
+    if (r < 0)
+        return r;
+    buf_commit(&g->out, GRPC_PREFIX_BYTES);
+    protobuf_c_message_pack(m, plain);
+    r = gzip_deflate(grpc_server(g)->gzip, plain, n, &g->out);
+    if (r == 0)
+        grpc_put_prefix(buf_data(&g->out) + start, true,
+                        buf_len(&g->out) - start - GRPC_PREFIX_BYTES);
+    return r;
+}
+
+static enum call_room wire_send(struct call *c, const ProtobufCMessage *m) {
+    struct grpc_call *g = grpc_of_call(c);
+    struct err e;
+    size_t n = protobuf_c_message_get_packed_size(m);
+    size_t before = buf_len(&g->out);
+    int r = send_headers(g);
+    if (r == 0)
+        r = g->reply_gzip && n >= GZIP_WORTH_BYTES ? queue_gzip(g, m, n) : queue_plain(g, m, n);
+    if (r < 0) {
+        buf_truncate(&g->out, before);
+        err_set(&e, ERR_LIMIT_REACHED, "a response of %zu bytes does not fit", n);
+        call_fail(c, &e);
+        return CALL_GONE;
+    }
+    c->bytes_out += n;
+    g->conn->unread_bytes += buf_len(&g->out) - before;
+    h2_resume(&g->stream);
+    conn_dirty(g->conn->conn);
+    g->full = buf_len(&g->out) >= grpc_limit(g, LIMIT_CALL_UNREAD);
+    return g->full ? CALL_FULL : CALL_OK;
+}
+
+/* The details of a status: our own error's, or those the handler brought. */
+static struct str status_details(struct grpc_call *g, const struct call_status *status) {
+    struct grpc_detail own[GRPC_ERROR_DETAILS];
+    struct arena *arena = &g->answer;
+    if (status->err)
+        return grpc_encode_status(status->code, status->message, own,
+                                  grpc_error_details(status->err, arena, own), arena);
+    if (status->n_details == 0)
+        return (struct str){0};
+    struct grpc_detail *all = arena_alloc(arena, status->n_details * sizeof *all);
+    for (size_t i = 0; all && i < status->n_details; i++)
+        all[i] = (struct grpc_detail){status->details[i].type_url, status->details[i].bytes,
+                                      status->details[i].n};
+    return all ? grpc_encode_status(status->code, status->message, all, status->n_details, arena)
+               : (struct str){0};
+}
+
+static size_t status_trailers(struct grpc_call *g, const struct call_status *status,
+                              struct h2_header *out, size_t at) {
+    static const char numbers[] = "012345678910111213141516";
+    unsigned code = status->code;
+    struct str number = code < 10 ? (struct str){numbers + code, 1}
+                                  : (struct str){numbers + 10 + (code - 10) * 2, 2};
+    struct str details = status_details(g, status);
+    out[at++] = (struct h2_header){STR("grpc-status"), number};
+    if (status->message.n > 0)
+        out[at++] = (struct h2_header){STR("grpc-message"),
+                                       grpc_encode_message(status->message, &g->answer)};
+    if (details.n > 0)
+        out[at++] = (struct h2_header){STR("grpc-status-details-bin"), details};
+    return add_headers(out, at, g->call.reply_trailers);
+}
+
+/* The handler's trailers, where they outlive the call's arena; what does not fit is left out. */
+static void keep_trailers(struct grpc_call *g) {
+    for (struct call_header **at = &g->call.reply_trailers; *at; at = &(*at)->next) {
+        struct call_header *h = *at;
+        h->name.p = arena_copy(&g->answer, h->name.p, h->name.n);
+        h->value.p = arena_copy(&g->answer, h->value.p, h->value.n);
+        if (!h->name.p || !h->value.p) {
+            *at = NULL;
+            return;
+        }
+    }
+}
+
+static void send_status(struct grpc_call *g, const struct call_status *status) {
+    static const struct h2_header ok[] = {{{"grpc-status", 11}, {"0", 1}}};
+    if (g->stream.responded && status->code == GRPC_OK && !g->call.reply_trailers) {
+        h2_finish(&g->stream, ok, COUNT_OF(ok));
+        return;
+    }
+    struct h2_header *headers = NULL;
+    if (arena_init(&g->answer, GRPC_ARENA_BYTES, ANSWER_BYTES) == 0)
+        headers = arena_alloc(&g->answer, (MAX_REPLY_HEADERS + 4) * sizeof *headers);
+    if (!headers) {
+        h2_reset(&g->stream);
+        return;
+    }
+    keep_trailers(g);
+    size_t n = g->stream.responded ? 0 : response_headers(g, headers);
+    n = status_trailers(g, status, headers, MIN(n, (size_t)MAX_REPLY_HEADERS - 4));
+    if (g->stream.responded)
+        h2_finish(&g->stream, headers, n);
+    else if (h2_respond(&g->stream, headers, n, true) < 0)
+        h2_reset(&g->stream);
+}
+
+/* However long the client takes to fetch the answer, the request's memory goes now. */
+static void wire_finish(struct call *c, const struct call_status *status) {
+    struct grpc_call *g = grpc_of_call(c);
+    deadline_clear(&grpc_server(g)->deadlines, &g->deadline);
+    send_status(g, status);
+    if (!g->reading)
+        grpc_request_drop(g);
+    arena_reset(&c->arena);
+    conn_dirty(g->conn->conn);
+}
+
+const struct call_wire grpc_reply_wire = {wire_send_headers, wire_send, wire_finish,
+                                          grpc_request_release};
+
+size_t grpc_reply_left(struct h2_stream *s) {
+    return buf_len(&grpc_of_stream(s)->out);
+}
+
+void grpc_reply_pull(struct h2_stream *s, uint8_t *out, size_t n) {
+    struct grpc_call *g = grpc_of_stream(s);
+    memcpy(out, buf_data(&g->out), n);
+    buf_consume(&g->out, n);
+    if (g->out.cap > GRPC_KEEP_BYTES)
+        buf_trim(&g->out);
+    g->conn->unread_bytes -= n;
+    if (g->full && buf_len(&g->out) < grpc_limit(g, LIMIT_CALL_UNREAD) / 2) {
+        g->full = false;
+        list_remove(&g->in_thirsty);
+        list_push_back(&g->conn->thirsty, &g->in_thirsty);
+    }
+}
