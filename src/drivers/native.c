@@ -87,8 +87,12 @@ static void request_send(struct native *n, struct request *r) {
     watch(n);
 }
 
-/* What berm-spawn refused, as one of our errors. */
-static void explain(struct err *e, const struct spawn_reply *reply) {
+/* What berm-spawn refused, or that it is gone, as one of our errors. */
+static void explain(const struct native *n, struct err *e, const struct spawn_reply *reply) {
+    if (n->lost) {
+        err_set(e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
+        return;
+    }
     enum err_code code = ERR_PLACE_FAILED;
     if (reply->step == STEP_FEATURE)
         code = ERR_UNSUPPORTED;
@@ -171,18 +175,19 @@ static void created(struct native_place *p, const struct spawn_reply *reply, int
     } else if (reply->error == 0) {
         err_set(&e, ERR_PLACE_FAILED, "berm-spawn answered without the guest's pidfd");
     } else {
-        explain(&e, reply);
+        explain(p->native, &e, reply);
     }
     forget_socket(p);
     fail_place(p, &e);
 }
 
-static void answered(struct request *r, const struct spawn_reply *reply, int *fds, size_t n_fds) {
+static void answered(const struct native *n, struct request *r, const struct spawn_reply *reply,
+                     int *fds, size_t n_fds) {
     struct native_place *p = r->place;
     struct err e;
     struct place_answer answer = {.fds = fds, .n_fds = n_fds, .per_leaf = reply->fds_per_leaf};
     if (reply->error != 0) {
-        explain(&e, reply);
+        explain(n, &e, reply);
         answer.e = &e;
     }
     const struct spawn_usage *u = &reply->usage;
@@ -206,7 +211,7 @@ static void opened(struct native *n, const struct spawn_reply *reply) {
                     {SPAWN_HAS_LIMIT_DISK, DRIVER_HAS_LIMIT_DISK}};
     struct err e;
     if (reply->error != 0) {
-        explain(&e, reply);
+        explain(n, &e, reply);
         n->driver.on_open(&n->driver, &e);
         return;
     }
@@ -232,7 +237,7 @@ static void take_reply(struct native *n, const struct spawn_reply *reply, int *f
         else if (reply->head.kind == SPAWN_SWEEP)
             swept(n, r, reply);
         else
-            answered(r, reply, fds, n_fds);
+            answered(n, r, reply, fds, n_fds);
         request_free(r);
         return;
     }
@@ -255,7 +260,7 @@ static void on_lost(struct native *n) {
         else if (r->message->head.kind == SPAWN_SWEEP)
             swept(n, r, &none);
         else
-            answered(r, &none, NULL, 0);
+            answered(n, r, &none, NULL, 0);
         request_free(r);
     }
 }
@@ -610,7 +615,7 @@ static void native_sweep(struct driver *d, const char *const *ids, size_t n) {
 static void swept(struct native *n, const struct request *r, const struct spawn_reply *reply) {
     struct err e;
     if (reply->error != 0)
-        explain(&e, reply);
+        explain(n, &e, reply);
     if (r->message->sweep.last || reply->error != 0)
         n->driver.on_swept(&n->driver, reply->error != 0 ? &e : NULL);
 }

@@ -146,6 +146,7 @@ static void on_answer(struct place *p, const struct place_answer *a, void *user)
     (void)p;
     s->answers++;
     s->ok = a->e == NULL;
+    s->code = a->e ? a->e->code : ERR_NONE;
     s->usage = a->usage;
     s->n_fds = MIN(a->n_fds, COUNT_OF(s->fds));
     memcpy(s->fds, a->fds ? a->fds : s->fds, s->n_fds * sizeof *s->fds);
@@ -317,6 +318,7 @@ TEST(native_fails_what_waits_when_berm_spawn_is_killed) {
     RUN_UNTIL(&w, late.failed == 1 && made.answers == 1);
     CHECK_INT(late.code, ERR_DRIVER_UNAVAILABLE);
     CHECK(!made.ok);
+    CHECK_INT(made.code, ERR_DRIVER_UNAVAILABLE); /* what waits for an answer hears it too */
     CHECK_INT(made.gone, 0);
     spec = spec_of("sb-third", 6);
     CHECK(place_create(w.driver, &spec, &events, &late, &e) == NULL);
