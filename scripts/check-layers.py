@@ -13,7 +13,7 @@ MAY = {
     "loop": "base",
     "wire": "base proto",
     "store": "loop base proto",
-    "core": "store loop base",
+    "core": "store loop base proto",
     "api": "core base proto",
     "drivers": "core/driver.h spawn/request.h wire loop base",
     "transport": "api/call.h wire loop base proto",
