@@ -52,12 +52,13 @@ struct request_key {
     const char *request_id; /* empty: nothing is remembered */
     const char *method;
     uint8_t digest[32];
+    int64_t keep_ms; /* how long it is remembered */
 };
 
 struct ledger *ledger_open(uv_loop_t *loop, struct db *db, const struct db_facts *facts);
 void ledger_free(struct ledger *l); /* after db_close has reported */
 
-/* NULL: out of memory, and nothing has changed. */
+/* NULL: out of memory, or the store is failing at this moment; nothing has changed. */
 struct entry *ledger_begin(struct ledger *l);
 /* Fills sequence and time; what the event tells is packed now. `labels` are the sandbox's. Returns its
  * sequence. */
