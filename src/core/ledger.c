@@ -21,6 +21,7 @@ struct held {
     struct recorded *object;
     uint8_t *packed;
     size_t n;
+    uint32_t extra;
 };
 
 struct entry {
@@ -173,7 +174,8 @@ uint64_t entry_event(struct entry *t, Berm__V1__Event *event, size_t n_labels,
 }
 
 /* Packs the record and remembers that this entry changed the object. */
-static struct str hold(struct entry *t, struct recorded *r, const ProtobufCMessage *record) {
+static struct str hold(struct entry *t, struct recorded *r, const ProtobufCMessage *record,
+                       uint32_t extra) {
     size_t n = protobuf_c_message_get_packed_size(record);
     struct held *held = grown(t->held, t->n_held, sizeof *held);
     uint8_t *packed = held ? malloc(n ? n : 1) : NULL;
@@ -183,14 +185,14 @@ static struct str hold(struct entry *t, struct recorded *r, const ProtobufCMessa
         return (struct str){0};
     }
     protobuf_c_message_pack(record, packed);
-    t->held[t->n_held++] = (struct held){r, packed, n};
+    t->held[t->n_held++] = (struct held){r, packed, n, extra};
     r->on_way++;
     return (struct str){(const char *)packed, n};
 }
 
 void entry_put_sandbox(struct entry *t, struct recorded *r, const Berm__V1__Sandbox *record,
                        uint64_t number, uint32_t wanted, uint64_t slot) {
-    struct str packed = hold(t, r, &record->base);
+    struct str packed = hold(t, r, &record->base, wanted);
     bool is_deleted = record->state == BERM__V1__SANDBOX_STATE__SANDBOX_STATE_DELETED;
     db_put_sandbox(t->txn, &(struct db_sandbox){.id = str_of(record->sandbox_id),
                                                 .owner = str_of(record->owner),
@@ -204,7 +206,7 @@ void entry_put_sandbox(struct entry *t, struct recorded *r, const Berm__V1__Sand
 
 void entry_put_exec(struct entry *t, struct recorded *r, const Berm__V1__Exec *record,
                     const char *owner, uint64_t number, uint32_t leaf) {
-    struct str packed = hold(t, r, &record->base);
+    struct str packed = hold(t, r, &record->base, 0);
     db_put_exec(t->txn, &(struct db_exec){.id = str_of(record->exec_id),
                                           .sandbox_id = str_of(record->sandbox_id),
                                           .owner = str_of(owner),
@@ -271,6 +273,7 @@ static void entry_durable(struct ledger *l, struct entry *t) {
         free(r->durable);
         r->durable = TAKE(t->held[i].packed);
         r->n_durable = t->held[i].n;
+        r->durable_extra = t->held[i].extra;
     }
     publish(l, t);
     answer_waits(&t->waits, NULL);
