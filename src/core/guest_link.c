@@ -362,27 +362,6 @@ static void on_hello_due(struct deadline *d) {
     lose(container_of(d, struct guest_link, hello_due), &why);
 }
 
-/* Everyone who waits hears of it, then the owner. Any of them may close the link. */
-static void lose(struct guest_link *l, const struct err *why) {
-    if (l->lost || l->closing)
-        return;
-    struct err e = *why;
-    struct guest_answer a = {.e = &e, .next_offset = -1};
-    l->lost = true;
-    uv_poll_stop(&l->poll);
-    deadline_clear(l->deadlines, &l->hello_due);
-    guest_hello_end(&l->hello);
-    guest_stream_end(&l->stream);
-    if (l->transcript)
-        transcript_flush(l->transcript);
-    for (struct list *it; !l->closing && (it = list_pop_front(&l->waits));) {
-        struct guest_wait *w = container_of(it, struct guest_wait, in_link);
-        w->on_answer(w, &a);
-    }
-    if (!l->closing)
-        l->events->on_lost(l, &e);
-}
-
 static void explain(enum err_code code, struct err *e) {
     if (code == ERR_LIMIT_REACHED)
         err_set(e, code, "too many requests wait for the guest");
@@ -402,6 +381,28 @@ static void answer_refused(struct guest_link *l) {
         explain((enum err_code) - w->id, &e);
         w->on_answer(w, &(struct guest_answer){.e = &e, .next_offset = -1});
     }
+}
+
+/* Everyone who waits hears of it, then the owner. Any of them may close the link. */
+static void lose(struct guest_link *l, const struct err *why) {
+    if (l->lost || l->closing)
+        return;
+    struct err e = *why;
+    struct guest_answer a = {.e = &e, .next_offset = -1};
+    l->lost = true;
+    uv_poll_stop(&l->poll);
+    deadline_clear(l->deadlines, &l->hello_due);
+    guest_hello_end(&l->hello);
+    guest_stream_end(&l->stream);
+    if (l->transcript)
+        transcript_flush(l->transcript);
+    for (struct list *it; !l->closing && (it = list_pop_front(&l->waits));) {
+        struct guest_wait *w = container_of(it, struct guest_wait, in_link);
+        w->on_answer(w, &a);
+    }
+    answer_refused(l);
+    if (!l->closing)
+        l->events->on_lost(l, &e);
 }
 
 static void on_kick(struct deadline *d) {
