@@ -41,14 +41,11 @@ static void on_lost(struct guest_link *l, const struct err *e) {
 }
 static const struct guest_events events = {on_exec, on_ready, on_notice, on_lost};
 
-void peer_open(struct peer *p) {
-    int fds[2];
+void peer_open_on(struct peer *p, int fd) {
     struct transcript *t = p->transcript;
     memset(p, 0, sizeof *p);
     p->transcript = t;
-    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    fcntl(fds[1], F_SETFL, O_NONBLOCK);
-    p->fd = fds[1];
+    p->fd = -1;
     uv_loop_init(&p->loop);
     deadlines_init(&p->deadlines, &p->loop);
     uv_ref(
@@ -56,7 +53,7 @@ void peer_open(struct peer *p) {
     p->in_call = true;
     p->link = guest_link_open(&(struct guest_link_spec){.loop = &p->loop,
                                                         .deadlines = &p->deadlines,
-                                                        .fd = fds[0],
+                                                        .fd = fd,
                                                         .transcript = t,
                                                         .run_id = "r1",
                                                         .sandbox_id = "demo",
@@ -65,6 +62,14 @@ void peer_open(struct peer *p) {
                                                         .events = &events,
                                                         .user = p});
     p->in_call = false;
+}
+
+void peer_open(struct peer *p) {
+    int fds[2];
+    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    fcntl(fds[1], F_SETFL, O_NONBLOCK);
+    peer_open_on(p, fds[0]);
+    p->fd = fds[1];
 }
 
 void peer_greet(struct peer *p) {
@@ -105,17 +110,29 @@ static void on_answer(struct guest_wait *w, const struct guest_answer *a) {
     tell(p, word, STR(""));
 }
 
-struct request *peer_ask(struct peer *p, size_t slot, const char *method, const int *fds,
-                         size_t n_fds) {
+struct request *peer_begin(struct peer *p, size_t slot, const char *method,
+                           struct json_out **ret_params) {
     struct request *r = &p->requests[slot];
     *r = (struct request){.peer = p, .kept_fd = -1};
     snprintf(r->name, sizeof r->name, "r%zu", slot);
     guest_wait_init(&r->wait, on_answer);
     p->in_call = true;
-    json_put_str(guest_link_ask(p->link, method), "name", str_of(r->name));
-    guest_link_send(p->link, fds, n_fds, &r->wait);
-    p->in_call = false;
+    *ret_params = guest_link_ask(p->link, method);
     return r;
+}
+
+struct request *peer_send(struct request *r, const int *fds, size_t n_fds) {
+    guest_link_send(r->peer->link, fds, n_fds, &r->wait);
+    r->peer->in_call = false;
+    return r;
+}
+
+struct request *peer_ask(struct peer *p, size_t slot, const char *method, const int *fds,
+                         size_t n_fds) {
+    struct json_out *o;
+    struct request *r = peer_begin(p, slot, method, &o);
+    json_put_str(o, "name", str_of(r->name));
+    return peer_send(r, fds, n_fds);
 }
 
 void peer_ask_nobody(struct peer *p, const char *method) {

@@ -38,11 +38,17 @@ struct peer {
 };
 
 void peer_open(struct peer *p);
+/* On a connection to a real guest; taken. */
+void peer_open_on(struct peer *p, int fd);
 /* Opens it, and has the guest say hello. */
 void peer_greet(struct peer *p);
 void peer_close(struct peer *p);
 
-/* Asks `method` under the name r0, r1 … of its slot; what it sent is not awaited. */
+/* A request of the name r0, r1 … by its slot, whose params are open until peer_send. */
+struct request *peer_begin(struct peer *p, size_t slot, const char *method,
+                           struct json_out **ret_params);
+struct request *peer_send(struct request *r, const int *fds, size_t n_fds);
+/* Both at once, with its name as the only member. */
 struct request *peer_ask(struct peer *p, size_t slot, const char *method, const int *fds,
                          size_t n_fds);
 void peer_ask_nobody(struct peer *p, const char *method);
