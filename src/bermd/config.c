@@ -91,11 +91,15 @@ static int set_limit(struct config *c, struct str name, struct str value, struct
             return err_set(e, ERR_INVALID_ARGUMENT, "%s%s cannot be set: %s", LIMIT_PREFIX, l->name,
                            l->how == LIMIT_HOW_FIXED ? "it is part of the contract"
                                                      : "what it limits is not built yet");
+        if (l->value == -1 && str_is(value, STR("-1"))) {
+            c->limits.of[i] = -1;
+            return 0;
+        }
         if (str_to_u64(value, (uint64_t)l->min, (uint64_t)l->max, &n) < 0)
             return err_set(e, ERR_INVALID_ARGUMENT,
-                           "%s%s = \"%.*s\": give a number from %lld to %lld", LIMIT_PREFIX,
+                           "%s%s = \"%.*s\": give a number from %lld to %lld%s", LIMIT_PREFIX,
                            l->name, (int)MIN(value.n, (size_t)40), value.p, (long long)l->min,
-                           (long long)l->max);
+                           (long long)l->max, l->value == -1 ? ", or -1 for none" : "");
         c->limits.of[i] = (int64_t)n;
         return 0;
     }
