@@ -7,8 +7,8 @@
 #include <time.h>
 #include <uv.h>
 
+#include "api/context.h"
 #include "api/methods.h"
-#include "api/system.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "bermd/config.h"
@@ -22,7 +22,7 @@ struct daemon {
     uv_loop_t loop;
     struct config config;
     struct state state;
-    struct system_facts facts;
+    struct context context;
     struct api api;
     struct server server;
     struct listener listeners[2]; /* Unix, TCP */
@@ -176,7 +176,7 @@ static int open_api(struct daemon *d, const struct api_methods *extra, struct er
         return -(int)e->code;
     if (api_init(&d->api, tables, extra ? 2 : 1, &auth) < 0)
         return err_set(e, ERR_LIMIT_REACHED, "out of memory");
-    d->api.user = &d->facts;
+    d->api.user = &d->context;
     d->api.access_log = d->config.access_log;
     return 0;
 }
@@ -204,7 +204,7 @@ static void watch_signals(struct daemon *d) {
 static void learn_facts(struct daemon *d) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    d->facts = (struct system_facts){
+    d->context.facts = (struct system_facts){
         .version = BERM_VERSION,
         .instance_id = d->state.instance_id,
         .run_id = d->state.run_id,
