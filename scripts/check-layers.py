@@ -26,7 +26,7 @@ MAY = {
 # An outside library is met in one file, which turns its codes into ours.
 ONLY_IN = {
     "nghttp2/": "wire/h2.c",
-    "sqlite3.h": "store/db.c",
+    "sqlite3.h": "store/sql.c",
     "wslay/": "wire/ws.c",
     "curl/": "drivers/http.c",
     "archive": "drivers/rootfs.c",

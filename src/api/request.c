@@ -126,6 +126,7 @@ static void fill(struct request *r, struct call *c, const ProtobufCMessage *m) {
     r->key.identity = r->caller.identity;
     r->key.request_id = r->request_id;
     r->key.method = c->method->path.p; /* a literal */
+    r->key.keep_ms = context->facts.limits->of[LIMIT_REQUEST_ID_KEEP];
     digest_message(STR(""), c->method->path, m, without, COUNT_OF(without), r->key.digest);
 }
 

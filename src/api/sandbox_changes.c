@@ -33,7 +33,7 @@ static int act_create(struct op *op, const struct change *change, struct err *e)
 }
 
 static void on_create(struct call *c, const ProtobufCMessage *message) {
-    static const struct op_kind kind = {.failpoint = "create.reply", .act = act_create};
+    static const struct op_kind kind = {.reply = FAIL_CREATE_REPLY, .act = act_create};
     const Berm__V1__CreateSandboxRequest *m = (const void *)message;
     struct err e;
     if (check_new_id("sandbox_id", m->sandbox_id, &e) < 0)
@@ -72,7 +72,7 @@ static int act_update(struct op *op, const struct change *change, struct err *e)
 }
 
 static void on_update(struct call *c, const ProtobufCMessage *message) {
-    static const struct op_kind kind = {.failpoint = "update.reply", .act = act_update};
+    static const struct op_kind kind = {.reply = FAIL_UPDATE_REPLY, .act = act_update};
     const Berm__V1__UpdateSandboxRequest *m = (const void *)message;
     begin(c, message, &kind, m->sandbox_id, 0);
 }
@@ -97,7 +97,7 @@ static int act_stop(struct op *op, const struct change *change, struct err *e) {
 }
 
 static void on_stop(struct call *c, const ProtobufCMessage *message) {
-    static const struct op_kind kind = {.failpoint = "stop.reply", .act = act_stop};
+    static const struct op_kind kind = {.reply = FAIL_STOP_REPLY, .act = act_stop};
     const Berm__V1__StopSandboxRequest *m = (const void *)message;
     begin(c, message, &kind, m->sandbox_id, m->wait_ms);
 }
@@ -112,7 +112,7 @@ static int act_start(struct op *op, const struct change *change, struct err *e) 
 }
 
 static void on_start(struct call *c, const ProtobufCMessage *message) {
-    static const struct op_kind kind = {.failpoint = "start.reply", .act = act_start};
+    static const struct op_kind kind = {.reply = FAIL_START_REPLY, .act = act_start};
     const Berm__V1__StartSandboxRequest *m = (const void *)message;
     begin(c, message, &kind, m->sandbox_id, m->wait_ms);
 }
@@ -138,7 +138,7 @@ static int act_pause(struct op *op, const struct change *change, struct err *e) 
 }
 
 static void on_pause(struct call *c, const ProtobufCMessage *message) {
-    static const struct op_kind kind = {.failpoint = "pause.reply", .act = act_pause};
+    static const struct op_kind kind = {.reply = FAIL_PAUSE_REPLY, .act = act_pause};
     const Berm__V1__PauseSandboxRequest *m = (const void *)message;
     begin(c, message, &kind, m->sandbox_id, m->wait_ms);
 }
@@ -155,7 +155,7 @@ static int act_resume(struct op *op, const struct change *change, struct err *e)
 }
 
 static void on_resume(struct call *c, const ProtobufCMessage *message) {
-    static const struct op_kind kind = {.failpoint = "resume.reply", .act = act_resume};
+    static const struct op_kind kind = {.reply = FAIL_RESUME_REPLY, .act = act_resume};
     const Berm__V1__ResumeSandboxRequest *m = (const void *)message;
     begin(c, message, &kind, m->sandbox_id, m->wait_ms);
 }
@@ -172,7 +172,7 @@ static int act_delete(struct op *op, const struct change *change, struct err *e)
 }
 
 static void on_delete(struct call *c, const ProtobufCMessage *message) {
-    static const struct op_kind kind = {.failpoint = "delete.reply",
+    static const struct op_kind kind = {.reply = FAIL_DELETE_REPLY,
                                         .act = act_delete,
                                         .until_deleted = true,
                                         .deleted_is_done = true};

@@ -162,7 +162,7 @@ static int remember(struct many *d, bool *ret_waits, struct err *e) {
     uint8_t *bytes = arena_alloc(&d->call->arena, n + 1);
     struct entry *t = bytes ? ledger_begin(ledger) : NULL;
     if (!t)
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
     berm__v1__delete_sandboxes_response__pack(&response, bytes);
     entry_put_request(t, &d->request.key, "", (struct str){(const char *)bytes, n});
     ledger_commit(t, &d->wait);

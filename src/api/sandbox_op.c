@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "api/checks.h"
-#include "base/failpoint.h"
 
 /* Every answer about one sandbox has the same two fields, so one struct serves for all. */
 #define SAME_LAYOUT(type)                                                                        \
@@ -42,8 +41,8 @@ static void answer(struct op *op, const Berm__V1__Sandbox *record) {
     protobuf_c_message_init(c->method->response, &response);
     response.sandbox = (Berm__V1__Sandbox *)record;
     response.sequence = ledger_head(registry_ledger(registry_of(op)));
-    if (op->kind->failpoint)
-        failpoint(op->kind->failpoint);
+    if (op->kind->act)
+        failpoint(op->kind->reply);
     request_settle(&op->request);
     c->state = NULL;
     free(op);

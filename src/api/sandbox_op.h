@@ -9,12 +9,13 @@
 
 #include "api/context.h"
 #include "api/spec_check.h"
+#include "base/failpoint.h"
 #include "core/sandbox.h"
 
 struct op;
 
 struct op_kind {
-    const char *failpoint; /* right before the answer; NULL: none */
+    enum failpoint_id reply; /* passed right before the answer of a change */
     /* Makes the change and names the sandbox in op->id, if that is empty. NULL: a read. */
     int (*act)(struct op *op, const struct change *change, struct err *e);
     bool until_deleted;   /* what wait_ms waits for */
