@@ -103,6 +103,8 @@ void db_forget_exec(struct db_txn *t, struct str exec_id);
  * and never the newest, which keeps the sequence), histories of sandboxes past theirs. */
 void db_prune(struct db_txn *t, int64_t now_unix_ms, int64_t events_before_unix_ms,
               uint64_t events_least, int64_t deleted_before_unix_ms);
+/* Makes it fail as a whole: what it should have held could not be gathered. */
+void db_spoil(struct db_txn *t);
 /* Takes the txn. An empty one is a barrier: answered when all before it are. `done` may be NULL. */
 void db_commit(struct db_txn *t, db_done *done, void *user);
 
