@@ -126,6 +126,18 @@ TEST(db_survives_without_memory) {
     finish();
 }
 
+TEST(db_writes_nothing_of_a_spoiled_txn) {
+    fresh();
+    struct db_txn *t = db_begin(f.db);
+    struct db_event event = db_event_of(1, record);
+    db_put_event(t, &event);
+    db_spoil(t);
+    db_put_event(t, &event);
+    CHECK_INT(db_commit_now(&f, t), -ERR_LIMIT_REACHED);
+    CHECK_INT(db_count_events(&f), 0);
+    finish();
+}
+
 static bool open_while_held(void) {
     struct db_fixture other = f;
     return CHECK_INT(db_start(&other), -ERR_STORE_FAILED) &&
