@@ -46,6 +46,7 @@ static void on_gone(struct place *p) {
     deadline_clear(sb->registry->spec.deadlines, &sb->patience);
     sandbox_disconnect(sb);
     sandbox_failpoint(sb, OP_ACK);
+    sandbox_update_unplaced(sb);
     exec_all_gone(sb);
     sandbox_converge(sb);
 }

@@ -155,6 +155,28 @@ static inline int place_link(struct place *p, struct err *e) {
 static inline void place_stop(struct place *p) {
     p->driver->ops->stop(p);
 }
+/* Each answers through `done`, which may be NULL. A driver that is lost answers at once. */
+static inline void place_pause(struct place *p, place_done *done, void *user) {
+    p->driver->ops->pause(p, done, user);
+}
+static inline void place_resume(struct place *p, place_done *done, void *user) {
+    p->driver->ops->resume(p, done, user);
+}
+static inline void place_set_limits(struct place *p, const struct place_limits *l,
+                                    place_done *done, void *user) {
+    p->driver->ops->set_limits(p, l, done, user);
+}
+static inline void place_measure(struct place *p, place_done *done, void *user) {
+    p->driver->ops->usage(p, done, user);
+}
+/* Cgroups for programs, by number; one that is there already is given again. */
+static inline void place_leaves(struct place *p, uint32_t first, uint32_t count, place_done *done,
+                                void *user) {
+    p->driver->ops->leaves(p, first, count, done, user);
+}
+static inline void place_kill_leaf(struct place *p, uint32_t leaf, place_done *done, void *user) {
+    p->driver->ops->kill_leaf(p, leaf, done, user);
+}
 /* Lets go of it: the place itself lives on, for the next bermd to adopt. */
 static inline void place_close(struct place *p) {
     p->driver->ops->close_place(p);

@@ -7,6 +7,8 @@
 #include "core/exec_impl.h"
 
 #define AGAIN_US 1000000
+#define ARGV_MAX 4096       /* exec.argv_count */
+#define EVENT_ARGV_MAX 4096 /* event.argv */
 
 /* --- what it says of itself --- */
 
@@ -268,7 +270,7 @@ static size_t fit_argv(const Berm__V1__ExecSpec *spec, int64_t most, char **out,
                        bool *ret_cut) {
     size_t n = 0;
     int64_t left = most;
-    for (; n < spec->n_argv && left > 0; n++) {
+    for (; n < spec->n_argv && n < ARGV_MAX && left > 0; n++) {
         size_t size = strlen(spec->argv[n]);
         out[n] = spec->argv[n];
         if ((int64_t)size > left) {
@@ -294,14 +296,13 @@ static void put_start_event(struct exec *x, struct entry *t, const struct change
     Berm__V1__ExecStartEvent start = BERM__V1__EXEC_START_EVENT__INIT;
     const Berm__V1__ExecSpec *spec = x->record->spec;
     const Berm__V1__SandboxSpec *sandbox = x->sandbox->record->spec;
-    int64_t most = x->registry->spec.limits->of[LIMIT_EVENT_ARGV];
-    char *argv[spec->n_argv];
-    char cut[most + 1];
+    char *argv[ARGV_MAX];
+    char cut[EVENT_ARGV_MAX + 1];
     bool was_cut = false;
     sandbox_event_init(x->sandbox, &event, &actor, c->who, false,
                        c->key ? c->key->request_id : NULL);
     start.exec_id = x->record->exec_id;
-    start.n_argv = fit_argv(spec, most, argv, cut, &was_cut);
+    start.n_argv = fit_argv(spec, EVENT_ARGV_MAX, argv, cut, &was_cut);
     start.argv = argv;
     start.argv_truncated = was_cut;
     start.cwd = spec->cwd;

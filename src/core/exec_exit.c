@@ -211,7 +211,7 @@ static void finish(struct exec *x) {
     exec_record(x);
     exec_read_usage(x);
     if (x->leaf && sb->place && !record->spec->keep_descendants)
-        sb->place->driver->ops->kill_leaf(sb->place, x->leaf, NULL, NULL);
+        place_kill_leaf(sb->place, x->leaf, NULL, NULL);
     record->state = is_lost ? EXEC_LOST : EXEC_EXITED;
     if (record->exited_unix_ms == 0)
         record->exited_unix_ms = registry_unix_ms();
@@ -256,7 +256,7 @@ static void ended(struct exec *x, Berm__V1__ExitStatus *s) {
     guest_wait_cancel(&x->start_wait);
     x->record->exit = s;
     if (may_be_out_of_memory(x))
-        x->sandbox->place->driver->ops->usage(x->sandbox->place, on_usage,
+        place_measure(x->sandbox->place, on_usage,
                                               (void *)(uintptr_t)x->number);
     else
         finish(x);

@@ -31,7 +31,7 @@ static void on_leaf(struct place *p, const struct place_answer *a, void *user) {
         for (size_t i = 0; !a->e && i < a->n_fds; i++)
             close(a->fds[i]);
         if (!a->e)
-            p->driver->ops->kill_leaf(p, leaf, NULL, NULL);
+            place_kill_leaf(p, leaf, NULL, NULL);
         return;
     }
     for (size_t i = 0; !a->e && i < a->n_fds; i++)
@@ -52,7 +52,7 @@ void exec_ask_leaf(struct exec *x) {
         return;
     x->leaf = (uint32_t)(x->number & INT32_MAX);
     x->leaf_waits = true;
-    p->driver->ops->leaves(p, x->leaf, 1, on_leaf, (void *)(uintptr_t)x->leaf);
+    place_leaves(p, x->leaf, 1, on_leaf, (void *)(uintptr_t)x->leaf);
 }
 
 /* --- the request --- */
@@ -217,7 +217,7 @@ void exec_is_known(struct exec *x, const struct json *state) {
     if (x->leaf && x->leaf_fd < 0 && !x->leaf_waits && x->sandbox->place) { /* after a restart */
         x->leaf_waits = true;
         struct place *p = x->sandbox->place;
-        p->driver->ops->leaves(p, x->leaf, 1, on_leaf, (void *)(uintptr_t)x->leaf);
+        place_leaves(p, x->leaf, 1, on_leaf, (void *)(uintptr_t)x->leaf);
     }
     exec_give_input(x);
     exec_wake(x);

@@ -77,6 +77,13 @@ int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct e
     return 0;
 }
 
+int sandbox_check_change(const struct sandbox *sb, uint64_t incarnation, struct err *e) {
+    int r = check_incarnation(sb, incarnation, e);
+    if (r == 0 && (sandbox_is(sb, SB_FAILED) || sandbox_is(sb, SB_DELETING)))
+        r = wrong_state(sb, e);
+    return r;
+}
+
 int sandbox_dir(struct sandbox *sb) {
     if (sb->dir_fd < 0)
         sb->dir_fd = fd_make_dir(sb->registry->spec.sandboxes_fd, sb->record->sandbox_id, 0700);
@@ -245,6 +252,7 @@ void sandbox_free(struct sandbox *sb) {
         deadline_clear(w->deadlines, &w->deadline);
         w->on_done(w, sb->record);
     }
+    sandbox_update_drop(sb);
     sandbox_disconnect(sb);
     if (sb->place)
         place_close(sb->place);

@@ -101,6 +101,12 @@ void sandbox_converge(struct sandbox *sb);
 void sandbox_adopt(struct sandbox *sb);
 void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct place_limits *ret_limits);
 
+/* sandbox.c: whether its spec may change now */
+MUST_USE int sandbox_check_change(const struct sandbox *sb, uint64_t incarnation, struct err *e);
+/* sandbox_update.c: an update that waits when the place goes, or the sandbox */
+void sandbox_update_unplaced(struct sandbox *sb);
+void sandbox_update_drop(struct sandbox *sb);
+
 /* sandbox_link.c */
 void sandbox_connect(struct sandbox *sb);
 void sandbox_disconnect(struct sandbox *sb);

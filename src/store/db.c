@@ -229,6 +229,10 @@ void db_prune(struct db_txn *t, int64_t now_unix_ms, int64_t events_before_unix_
     writer_add(t, STATEMENT_PRUNE_SANDBOXES, &sandboxes, 1);
 }
 
+void db_spoil(struct db_txn *t) {
+    writer_spoil(t);
+}
+
 void db_commit(struct db_txn *t, db_done *done, void *user) {
     writer_commit(t, done, user);
 }

@@ -352,6 +352,10 @@ void writer_add(struct db_txn *t, size_t statement, const struct sql_value *valu
     t->bytes += bytes;
 }
 
+void writer_spoil(struct db_txn *t) {
+    t->out_of_memory = true;
+}
+
 void writer_commit(struct db_txn *t, db_done *done, void *user) {
     struct writer *w = t->writer;
     assert(!w->closing || w->unanswered > 0);

@@ -26,4 +26,5 @@ struct db_txn *writer_begin(struct writer *w); /* NULL: out of memory */
 /* Copies the values. */
 void writer_add(struct db_txn *t, size_t statement, const struct sql_value *values, size_t n);
 void writer_drop(struct db_txn *t);
+void writer_spoil(struct db_txn *t);
 void writer_commit(struct db_txn *t, db_done *done, void *user);
