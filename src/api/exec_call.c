@@ -1,0 +1,46 @@
+#include "api/exec_call.h"
+
+#include "api/checks.h"
+
+void *exec_call_state(struct call *c, size_t n) {
+    struct err e;
+    c->state = arena_zalloc(&c->arena, n);
+    if (!c->state) {
+        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        call_finish(c, &e);
+    }
+    return c->state;
+}
+
+int exec_call_find(const struct call *c, const char *id, const char *field, struct exec **ret_x,
+                   struct err *e) {
+    struct caller who;
+    if (check_id(field, id, e) < 0)
+        return -(int)e->code;
+    context_caller(c, &who);
+    if (registry_find_exec(exec_call_registry(c), &who, id, ret_x, e) < 0)
+        return err_about(e, "exec_id", id);
+    return 0;
+}
+
+static void *alloc_in_arena(void *arena, size_t n) {
+    return arena_alloc(arena, n);
+}
+
+static void leave_in_arena(void *arena, void *p) {
+    (void)arena;
+    (void)p;
+}
+
+ProtobufCAllocator exec_call_allocator(struct call *c) {
+    return (ProtobufCAllocator){alloc_in_arena, leave_in_arena, &c->arena};
+}
+
+struct err exec_call_error(const struct err *e, const char *exec_id, const struct exec_ask *ask) {
+    struct err told = *e;
+    if (!told.about)
+        err_about(&told, "exec_id", exec_id);
+    if (told.code == ERR_STDIN_OFFSET && ask && !told.numbers[0].key)
+        err_number(&told, "next_offset", (int64_t)ask->next_offset);
+    return told;
+}
