@@ -66,7 +66,6 @@ void attachment_close(struct attachment *a) {
         exec_reader_leave(a->watch.exec, a->reader, &a->watch);
     a->has_joined = false;
     exec_unwatch(&a->watch);
-    a->watch.exec = NULL;
 }
 
 void attachment_finish(struct attachment *a, const struct err *e) {
@@ -160,20 +159,26 @@ static enum step send_next(struct attachment *a, struct exec *x) {
     return step;
 }
 
-/* What a reader without a name was sent counts as acknowledged; a stream it does not read is nothing to
- * wait for. */
-static void marks(const struct attachment *a, uint64_t ret[EXEC_STREAMS]) {
-    for (unsigned s = 0; s < EXEC_STREAMS; s++)
-        ret[s] = a->wanted[s] ? a->next[s] : UINT64_MAX;
+/* How far a reader has got: what it was sent, when nothing else tells. A stream it does not read is
+ * nothing to wait for. */
+static void marks(const struct attachment *a, struct exec *x, bool was_sent,
+                  uint64_t ret[EXEC_STREAMS]) {
+    for (unsigned s = 0; s < EXEC_STREAMS; s++) {
+        uint64_t first, end = 0;
+        if (!a->wanted[s] && s < exec_n_streams(x))
+            exec_extent(x, s, &first, &end);
+        ret[s] = !a->wanted[s] ? end : was_sent ? a->next[s] : 0;
+    }
 }
 
+/* A reader with a name acknowledges by itself what it reads. */
 static bool acknowledge(struct attachment *a, struct exec *x) {
     uint64_t upto[EXEC_STREAMS];
     struct err e;
-    if (!a->has_joined || a->reader)
+    if (!a->has_joined)
         return true;
-    marks(a, upto);
-    if (exec_ack(x, NULL, &a->watch, upto, false, &e) == 0)
+    marks(a, x, a->reader[0] == '\0', upto);
+    if (exec_ack(x, a->reader, &a->watch, upto, false, &e) == 0)
         return true;
     fail(a, &e);
     return false;
@@ -202,10 +207,9 @@ static bool pump(struct attachment *a) {
         return false;
     }
     bool is_over = exec_is_over(x); /* asked first: all it wrote is there by then */
-    uint64_t before = a->sequence;
     while (step == STEP_SENT && !a->is_full)
         step = send_next(a, x);
-    if (step == STEP_OVER || (a->sequence != before && !acknowledge(a, x)))
+    if (step == STEP_OVER || !acknowledge(a, x))
         return false;
     if (a->is_full || step == STEP_SENT)
         return true;
@@ -333,12 +337,12 @@ int attachment_open(struct attachment *a, struct exec *x,
         return err_about(e, "exec_id", exec_record(x)->exec_id);
     a->until_now = request->until_now;
     a->fail_on_gap = request->fail_on_gap;
-    a->reader = request->reader_id[0] == '\0' ? NULL : request->reader_id;
+    a->reader = request->reader_id;
     ledger_wait_init(&a->wait, on_durable);
     deadline_init(&a->beat, on_beat);
     exec_watch(x, &a->watch, on_change);
     if (exec_record(x)->spec->output_policy == BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_BLOCK) {
-        marks(a, from);
+        marks(a, x, true, from);
         if (exec_reader_join(x, a->reader, &a->watch, from, e) < 0) {
             attachment_close(a);
             return err_about(e, "exec_id", exec_record(x)->exec_id);

@@ -21,7 +21,7 @@ struct attachment {
     struct exec_watch watch;
     struct ledger_wait wait;
     struct deadline beat;
-    const char *reader; /* NULL: without a name */
+    const char *reader; /* empty: without a name */
     uint64_t next[EXEC_STREAMS];
     uint64_t past[EXEC_STREAMS]; /* the end when the reader came */
     bool wanted[EXEC_STREAMS];

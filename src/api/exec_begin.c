@@ -26,8 +26,7 @@ void exec_begin_end(struct exec_begin *b) {
     if (!b->opened)
         return;
     b->opened = false;
-    if (b->watch.exec)
-        exec_unwatch(&b->watch);
+    exec_unwatch(&b->watch);
     ledger_unwatch(&b->events);
     ledger_wait_cancel(&b->wait);
     struct acceptance *a = TAKE(b->acceptance);

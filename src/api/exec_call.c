@@ -44,3 +44,12 @@ struct err exec_call_error(const struct err *e, const char *exec_id, const struc
         err_number(&told, "next_offset", (int64_t)ask->next_offset);
     return told;
 }
+
+int exec_call_close_input(struct exec *x, uint64_t offset, struct exec_ask *a, struct err *e) {
+    const Berm__V1__StdinState *input = exec_record(x)->input;
+    if (input->closed || offset >= input->next_offset)
+        return exec_close_input(x, offset, a, e);
+    err_set(e, ERR_STDIN_OFFSET, "%llu bytes were accepted",
+            (unsigned long long)input->next_offset);
+    return err_number(e, "next_offset", (int64_t)input->next_offset);
+}

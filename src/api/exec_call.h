@@ -23,3 +23,6 @@ MUST_USE int exec_call_find(const struct call *c, const char *id, const char *fi
 ProtobufCAllocator exec_call_allocator(struct call *c);
 /* What the guest or core said, with the program's id and, of input, the next byte. */
 struct err exec_call_error(const struct err *e, const char *exec_id, const struct exec_ask *ask);
+/* exec_close_input, refused when more was accepted before the end than the caller thinks. */
+MUST_USE int exec_call_close_input(struct exec *x, uint64_t offset, struct exec_ask *a,
+                                   struct err *e);

@@ -211,7 +211,7 @@ static const char *close_exec_id(const ProtobufCMessage *m) {
 
 static int close_input(struct control *k, struct exec *x, struct err *e) {
     const Berm__V1__CloseStdinRequest *request = (const void *)k->message;
-    return exec_close_input(x, request->offset, &k->ask, e);
+    return exec_call_close_input(x, request->offset, &k->ask, e);
 }
 
 static void reply_close(struct call *c) {

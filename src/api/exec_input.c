@@ -23,8 +23,7 @@ struct input {
 static void input_end(struct input *in) {
     exec_ask_cancel(&in->ask);
     deadline_clear(registry_deadlines(exec_call_registry(in->call)), &in->deadline);
-    if (in->watch.exec)
-        exec_unwatch(&in->watch);
+    exec_unwatch(&in->watch);
 }
 
 static void input_fail(struct input *in, const struct err *e) {

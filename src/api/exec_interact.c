@@ -186,7 +186,7 @@ static int take_signal(struct interact *it, int32_t number, struct err *e) {
 static int take_ack(struct interact *it, const Berm__V1__OutputAck *ack, struct err *e) {
     const struct attachment *a = &it->attachment;
     const uint64_t upto[EXEC_STREAMS] = {ack->stdout_offset, ack->stderr_offset};
-    if (!a->has_joined || !a->reader)
+    if (!a->has_joined || a->reader[0] == '\0')
         return 0; /* what was sent counts already */
     return exec_ack(a->watch.exec, a->reader, NULL, upto, false, e);
 }
@@ -198,7 +198,7 @@ static int take_part(struct interact *it, const Berm__V1__InteractRequest *m, st
     case BERM__V1__INTERACT_REQUEST__PART_INPUT:
         return take_input(it, m->input, e);
     case BERM__V1__INTERACT_REQUEST__PART_INPUT_END:
-        asked(it, exec_close_input(x, m->input_end->offset, &it->ask, e), e);
+        asked(it, exec_call_close_input(x, m->input_end->offset, &it->ask, e), e);
         return 0;
     case BERM__V1__INTERACT_REQUEST__PART_RESIZE:
         if (exec_check_size(m->resize, "resize", e) < 0)

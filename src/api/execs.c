@@ -59,8 +59,7 @@ struct run {
 
 static void run_end(struct run *r) {
     exec_begin_end(&r->begin);
-    if (r->watch.exec)
-        exec_unwatch(&r->watch);
+    exec_unwatch(&r->watch);
 }
 
 static void run_fail(struct run *r, const struct err *e) {
@@ -187,31 +186,29 @@ const struct handler api_exec_run = {.on_message = on_run, .on_cancel = on_run_c
 
 struct get {
     struct call *call;
-    struct exec_watch watch;
-    struct exec_ask ask;
+    const char *exec_id;
+    struct exec_watch watch; /* keeps the program in memory */
     struct ledger_wait wait;
 };
 
 static void get_end(struct get *g) {
-    exec_ask_cancel(&g->ask);
     ledger_wait_cancel(&g->wait);
-    if (g->watch.exec)
-        exec_unwatch(&g->watch);
+    exec_unwatch(&g->watch);
 }
 
 static void get_answer(struct get *g) {
     struct call *c = g->call;
     struct exec *x = g->watch.exec;
-    const char *id = ((const Berm__V1__GetExecRequest *)c->request)->exec_id;
     if (!x) {
         struct err e;
-        err_set(&e, ERR_EXEC_NOT_FOUND, "%s went with its sandbox", id);
-        err_about(&e, "exec_id", id);
+        err_set(&e, ERR_EXEC_NOT_FOUND, "%s went with its sandbox", g->exec_id);
+        err_about(&e, "exec_id", g->exec_id);
         get_end(g);
         call_finish(c, &e);
         return;
     }
     Berm__V1__GetExecResponse response = BERM__V1__GET_EXEC_RESPONSE__INIT;
+    exec_measure(x);
     response.exec = (Berm__V1__Exec *)exec_record(x);
     response.sequence = ledger_head(exec_call_ledger(c));
     if (call_send(c, &response.base) == CALL_GONE)
@@ -226,21 +223,8 @@ static void on_get_durable(struct ledger_wait *w, const struct err *e) {
     get_answer(container_of(w, struct get, wait));
 }
 
-static void get_settle(struct get *g) {
-    struct exec *x = g->watch.exec;
-    if (!x || exec_is_over(x) ||
-        !ledger_wait(exec_call_ledger(g->call), exec_recorded(x), &g->wait))
-        get_answer(g);
-}
-
-/* What could not be measured is shown as it was last. */
-static void on_measured(struct exec_ask *a, const struct err *e) {
-    (void)e;
-    get_settle(container_of(a, struct get, ask));
-}
-
 static void on_get_change(struct exec_watch *w) {
-    (void)w; /* the watch only keeps the program in memory */
+    (void)w; /* it is looked at once its record is durable */
 }
 
 static void on_get(struct call *c, const ProtobufCMessage *m) {
@@ -251,15 +235,15 @@ static void on_get(struct call *c, const ProtobufCMessage *m) {
     if (!g)
         return;
     g->call = c;
-    g->ask.on_done = on_measured;
+    g->exec_id = request->exec_id;
     ledger_wait_init(&g->wait, on_get_durable);
     if (exec_call_find(c, request->exec_id, "exec_id", &x, &e) < 0) {
         call_finish(c, &e);
         return;
     }
     exec_watch(x, &g->watch, on_get_change);
-    if (exec_is_over(x) || exec_measure(x, &g->ask, &e) < 0)
-        get_settle(g);
+    if (exec_is_over(x) || !ledger_wait(exec_call_ledger(c), exec_recorded(x), &g->wait))
+        get_answer(g);
 }
 
 static void on_get_cancel(struct call *c) {
