@@ -163,14 +163,14 @@ static int take_on(struct exec_begin *b, struct err *e) {
     if (check_new_id(field, b->asked_id, e) < 0)
         return -(int)e->code;
     snprintf(field, sizeof field, "%ssandbox_id", b->prefix);
-    if (check_id(field, b->sandbox_id, e) < 0 ||
-        registry_find_sandbox(exec_call_registry(b->call), change.who, b->sandbox_id, &sb, e) < 0 ||
+    if (exec_call_find_sandbox(b->call, b->sandbox_id, field, &sb, e) < 0 ||
         check(b, sb, &spec, e) < 0 ||
         exec_start(sb, b->incarnation, b->asked_id, &spec, b->stdin_data, &change, &x, e) < 0)
         return -(int)e->code;
     a->on_way = true;
     snprintf(id, EXEC_ID_BYTES, "%s", exec_record(x)->exec_id);
     b->exec_id = id;
+    call_about(b->call, "exec_id", id);
     return 0;
 }
 

@@ -23,6 +23,24 @@ int exec_call_find(const struct call *c, const char *id, const char *field, stru
     return 0;
 }
 
+int exec_call_find_sandbox(const struct call *c, const char *id, const char *field,
+                           struct sandbox **ret_sb, struct err *e) {
+    struct registry *r = exec_call_registry(c);
+    Berm__V1__Sandbox *deleted;
+    struct caller who;
+    struct err ignored;
+    if (check_id(field, id, e) < 0)
+        return -(int)e->code;
+    context_caller(c, &who);
+    if (registry_find_sandbox(r, &who, id, ret_sb, e) == 0)
+        return 0;
+    if (registry_find_deleted(r, &who, id, &deleted, &ignored) == 0) {
+        berm__v1__sandbox__free_unpacked(deleted, NULL);
+        err_set(e, ERR_SANDBOX_DELETED, "%s is deleted", id);
+    }
+    return err_about(e, "sandbox_id", id);
+}
+
 static void *alloc_in_arena(void *arena, size_t n) {
     return arena_alloc(arena, n);
 }

@@ -19,6 +19,9 @@ void *exec_call_state(struct call *c, size_t n);
 /* INVALID_ARGUMENT by the name of the field, EXEC_NOT_FOUND. */
 MUST_USE int exec_call_find(const struct call *c, const char *id, const char *field,
                             struct exec **ret_x, struct err *e);
+/* SANDBOX_DELETED while it is known that there was one, SANDBOX_NOT_FOUND. */
+MUST_USE int exec_call_find_sandbox(const struct call *c, const char *id, const char *field,
+                                    struct sandbox **ret_sb, struct err *e);
 /* An allocator for messages that live as long as the call. */
 ProtobufCAllocator exec_call_allocator(struct call *c);
 /* What the guest or core said, with the program's id and, of input, the next byte. */

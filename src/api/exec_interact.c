@@ -83,9 +83,9 @@ static void refused(struct interact *it, const struct err *e) {
         return;
     }
     it->is_probe = false;
-    it->is_input_off = is_ended || is_deaf;
+    it->is_input_off |= is_ended || is_deaf;
     drop_input(it);
-    if (!it->is_input_off || !it->is_told || tell(it, it->told_next, 0))
+    if (!is_deaf || tell(it, exec_record(x)->input->next_offset, 0))
         go_on(it, false);
 }
 

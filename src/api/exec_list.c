@@ -110,7 +110,9 @@ static void on_durable(struct ledger_wait *w, const struct err *e) {
 
 static int check(struct listing *l, const ProtobufCMessage *m, struct err *e) {
     const Berm__V1__ListExecsRequest *request = l->request;
-    if (request->sandbox_id[0] != '\0' && check_id("sandbox_id", request->sandbox_id, e) < 0)
+    struct sandbox *sb;
+    if (request->sandbox_id[0] != '\0' &&
+        exec_call_find_sandbox(l->call, request->sandbox_id, "sandbox_id", &sb, e) < 0)
         return -(int)e->code;
     for (size_t i = 0; i < request->n_states; i++)
         if (request->states[i] < BERM__V1__EXEC_STATE__EXEC_STATE_STARTING ||
