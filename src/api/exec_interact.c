@@ -108,7 +108,7 @@ static void on_asked(struct exec_ask *a, const struct err *e) {
             drop_input(it);
     }
     if (!is_input || tell(it, a->next_offset, a->window_bytes))
-        go_on(it, took_any);
+        go_on(it, took_any && a->window_bytes > 0);
 }
 
 static void asked(struct interact *it, int r, const struct err *e) {
