@@ -56,6 +56,7 @@ static void world_begin(void) {
     world->api.user = &world->context;
     CHECK(server_init(&world->server, &world->loop, &world->api, &world->limits) == 0);
     CHECK(listener_unix(&world->listener, &world->server, world->path, 0600, &e) == 0);
+    CHECK(listener_start(&world->listener, &e) == 0);
     atexit(world_end);
 }
 
