@@ -8,6 +8,17 @@
 #define HANDLER_api_system_ping &api_system_ping
 #define HANDLER_api_system_get_info &api_system_get_info
 #define HANDLER_api_health_check &api_health_check
+#define HANDLER_api_sandbox_create &api_sandbox_create
+#define HANDLER_api_sandbox_get &api_sandbox_get
+#define HANDLER_api_sandbox_list &api_sandbox_list
+#define HANDLER_api_sandbox_update &api_sandbox_update
+#define HANDLER_api_sandbox_stop &api_sandbox_stop
+#define HANDLER_api_sandbox_start &api_sandbox_start
+#define HANDLER_api_sandbox_pause &api_sandbox_pause
+#define HANDLER_api_sandbox_resume &api_sandbox_resume
+#define HANDLER_api_sandbox_delete &api_sandbox_delete
+#define HANDLER_api_sandbox_delete_many &api_sandbox_delete_many
+#define HANDLER_api_events_watch &api_events_watch
 #define HANDLER_api_health_watch &api_health_watch
 #define HANDLER_api_reflection &api_reflection
 #define HANDLER_api_exec_start &api_exec_start
