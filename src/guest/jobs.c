@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -66,6 +67,7 @@ static void job_end(struct job *j) {
     timer_stop(&j->limit);
     list_remove(&j->node);
     j->guest->jobs.n_running--;
+    j->guest->jobs.n_searches -= j->is_search;
     loop_free_later(&j->guest->loop, &j->grave, free_grave);
 }
 
@@ -74,11 +76,17 @@ static void job_fail(struct job *j, const struct err *e) {
     job_end(j);
 }
 
+static void job_kill(const struct job *j) {
+    if (j->pid > 0)
+        kill(j->pid, SIGKILL);
+}
+
 static void on_limit(struct timer *t) {
     struct job *j = container_of(t, struct job, limit);
     struct err e;
-    kill(j->pid, SIGKILL);
-    err_set(&e, ERR_DEADLINE_EXCEEDED, "the work took more than %d s", JOB_MAX_MS / 1000);
+    job_kill(j);
+    err_set(&e, ERR_DEADLINE_EXCEEDED, "the work took more than %llu s",
+            (unsigned long long)j->max_ms / 1000);
     job_fail(j, &e);
 }
 
@@ -87,10 +95,18 @@ void jobs_done(struct jobs *js) {
         free(container_of(it, struct waiting, node));
     while (!list_is_empty(&js->running)) {
         struct job *j = container_of(js->running.next, struct job, node);
-        kill(j->pid, SIGKILL);
+        job_kill(j);
         job_end(j);
     }
     handles_close_all(&js->handles);
+}
+
+void jobs_on_child(struct jobs *js, pid_t pid) {
+    LIST_FOR_EACH(it, &js->running) {
+        struct job *j = container_of(it, struct job, node);
+        if (j->pid == pid)
+            j->pid = 0;
+    }
 }
 
 void jobs_answer(struct guest *g, struct job *j, struct str members, const int *fds, size_t n_fds) {
@@ -170,12 +186,21 @@ static void close_others(int sock, const struct handle *h) {
     }
 }
 
+/* Regular expressions and hostile trees may ask for more than is good. Not under a sanitizer, which lives
+ * on address space. */
+static void bound_memory(void) {
+#if !defined(__SANITIZE_ADDRESS__)
+    struct rlimit limit = {JOB_MEMORY, JOB_MEMORY};
+    setrlimit(RLIMIT_AS, &limit);
+#endif
+}
+
 static void child_main(struct request *r, work_fn *work, const struct user *u,
                        const struct handle *h, int sock) {
     struct guest *g = r->guest;
     struct reply_head head = {0};
-    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     close_others(sock, h);
+    bound_memory();
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -190,6 +215,7 @@ static void child_main(struct request *r, work_fn *work, const struct user *u,
                      .workspace = g->settings.workspace ? g->settings.workspace : "/"};
     int e = user_become(u, &g->privileges);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* a change of user forgets it */
     umask(0); /* modes are as asked for, whatever the umask */
     if (e < 0)
         err_sys(&head.err, ERR_INTERNAL, -e, "become %s", u->name);
@@ -199,8 +225,14 @@ static void child_main(struct request *r, work_fn *work, const struct user *u,
         err_set(&head.err, ERR_MESSAGE_TOO_LARGE, "the answer is larger than a message");
     head.bytes = head.err.code == ERR_NONE ? (uint32_t)buf_len(&g->text) : 0;
     size_t n_fds = head.err.code == ERR_NONE ? w.n_fds : 0;
-    if (fd_send(sock, &head, sizeof head, w.fds, n_fds) == 0)
-        send_all(sock, buf_data(&g->text), head.bytes);
+    if (fd_send(sock, &head, sizeof head, w.fds, n_fds) < 0)
+        _exit(1);
+    send_all(sock, buf_data(&g->text), head.bytes);
+    if (head.err.code == ERR_NONE && w.then) {
+        close(sock);
+        fd_close_all(w.fds, w.n_fds);
+        w.then(&w);
+    }
     _exit(0);
 }
 
@@ -232,13 +264,15 @@ static struct job *job_new(struct request *r, job_result_fn *on_result, const st
     return j;
 }
 
-int jobs_start(struct request *r, work_fn *work, job_result_fn *on_result, const struct handle *h,
-               struct err *e) {
+static int start(struct request *r, work_fn *work, job_result_fn *on_result, const struct handle *h,
+                 bool is_search, struct err *e) {
     struct jobs *js = &r->guest->jobs;
     struct user user;
     int pair[2];
     if (find_user(r, h, &user, e) < 0)
         return -(int)e->code;
+    if (is_search && js->n_searches >= SEARCHES_RUNNING)
+        return err_set(e, ERR_LIMIT_REACHED, "%zu searches are at work", js->n_searches);
     if (js->n_running >= JOBS_RUNNING)
         return GUEST_WAIT;
     struct job *j = job_new(r, on_result, h);
@@ -261,6 +295,18 @@ int jobs_start(struct request *r, work_fn *work, job_result_fn *on_result, const
     }
     list_push_back(&js->running, &j->node);
     js->n_running++;
-    timer_start(&r->guest->loop, &j->limit, JOB_MAX_MS);
+    js->n_searches += is_search;
+    j->is_search = is_search;
+    j->max_ms = is_search ? SEARCH_MAX_MS : JOB_MAX_MS;
+    timer_start(&r->guest->loop, &j->limit, j->max_ms);
     return GUEST_LATER;
+}
+
+int jobs_start(struct request *r, work_fn *work, job_result_fn *on_result, const struct handle *h,
+               struct err *e) {
+    return start(r, work, on_result, h, false, e);
+}
+
+int jobs_start_search(struct request *r, work_fn *work, struct err *e) {
+    return start(r, work, jobs_answer, NULL, true, e);
 }

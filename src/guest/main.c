@@ -61,8 +61,10 @@ static void on_signal(struct source *s, uint32_t events) {
         if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
             guest_end(g, GRACE_DEFAULT_MS);
     int status;
-    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
         execs_on_child(&g->execs, pid, status);
+        jobs_on_child(&g->jobs, pid);
+    }
 }
 
 static void on_lease(struct timer *t) {

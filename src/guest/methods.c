@@ -8,6 +8,7 @@
 #include "guest/guest.h"
 #include "guest/params.h"
 #include "guest/path.h"
+#include "guest/search.h"
 
 #define WORKSPACE_MAX 4095
 
@@ -146,6 +147,10 @@ static const struct {
     {"close", files_method_close},
     {"read_chunk", files_method_read_chunk},
     {"write_chunk", files_method_write_chunk},
+    {"read_lines", files_method_read_lines},
+    {"edit", files_method_edit},
+    {"grep", search_method_grep},
+    {"glob", search_method_glob},
     {"list", files_method_list},
     {"stat", files_method_stat},
     {"mkdir", files_method_mkdir},
