@@ -36,8 +36,8 @@ static int no_memory(struct err *e) {
 
 static int too_large(struct err *e, const char *what) {
     int64_t max = limit_table[LIMIT_EDIT_FILE].value;
-    return err_limit(e, ERR_FILE_TOO_LARGE, LIMIT_EDIT_FILE, max, "%.150s is larger than %lld bytes",
-                     what, (long long)max);
+    return err_limit(e, ERR_FILE_TOO_LARGE, LIMIT_EDIT_FILE, max,
+                     "%.150s is larger than %lld bytes", what, (long long)max);
 }
 
 static int take_edits(struct work *w, struct edit **ret, size_t *ret_n, struct err *e) {
@@ -47,8 +47,7 @@ static int take_edits(struct work *w, struct edit **ret, size_t *ret_n, struct e
         return -(int)e->code;
     if (!list)
         return params_missing("edits", e);
-    if (list->items.count < 1 ||
-        list->items.count > (size_t)limit_table[LIMIT_EDIT_COUNT].value)
+    if (list->items.count < 1 || list->items.count > (size_t)limit_table[LIMIT_EDIT_COUNT].value)
         return err_field(e, "edits", "has not 1 to %lld entries",
                          (long long)limit_table[LIMIT_EDIT_COUNT].value);
     struct edit *edits = arena_zalloc(w->arena, list->items.count * sizeof *edits);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "guest/archive.h"
 #include "guest/newfile.h"
 #include "guest/params.h"
 #include "guest/path.h"
@@ -245,6 +246,8 @@ int files_method_read_chunk(struct request *r, struct err *e) {
         return -(int)e->code;
     if (offset < 0 || max < 0)
         return params_missing(offset < 0 ? "offset" : "max_bytes", e);
+    if (h->archive)
+        return archive_read(h->archive, r, (uint64_t)offset, (size_t)max, e);
     ssize_t n = pread(h->fd, r->guest->scratch, (size_t)max, offset);
     if (n < 0)
         return err_sys(e, ERR_INTERNAL, errno, "read");
@@ -264,6 +267,8 @@ int files_method_write_chunk(struct request *r, struct err *e) {
         return -(int)e->code;
     if (offset < 0 || !data.p)
         return params_missing(offset < 0 ? "offset" : "data_b64", e);
+    if (h->archive)
+        return archive_write(h->archive, r, (uint64_t)offset, data, e);
     if (!h->is_writing)
         return err_field(e, "handle", "is for reading");
     for (size_t done = 0; done < data.n;) {

@@ -172,8 +172,8 @@ static int search(struct grep *g, struct str pattern, const char *path, struct e
 static void search_and_exit(struct grep *g, struct str pattern, const char *path) {
     struct found *f = g->found;
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    g->items = (struct buf){
-        .block = f->items, .cap = SEARCH_ITEMS_MAX, .max_bytes = SEARCH_ITEMS_MAX};
+    g->items =
+        (struct buf){.block = f->items, .cap = SEARCH_ITEMS_MAX, .max_bytes = SEARCH_ITEMS_MAX};
     json_begin(&g->out, &g->items);
     if (search(g, pattern, path, &f->err) == 0)
         f->err.code = ERR_NONE;
@@ -234,7 +234,8 @@ static int work_grep(struct work *w, struct err *e) {
     struct str pattern = {0};
     char *path;
     struct grep *g = calloc(1, sizeof *g);
-    struct found *f = mmap(NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct found *f =
+        mmap(NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (!g || f == MAP_FAILED)
         return err_set(e, ERR_LIMIT_REACHED, "no memory to search");
     if (take_params(w, g, &pattern, &path, e) < 0)

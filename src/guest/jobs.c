@@ -23,6 +23,7 @@ void jobs_init(struct jobs *js, struct guest *g) {
     *js = (struct jobs){.guest = g};
     list_init(&js->running);
     list_init(&js->waiting);
+    list_init(&js->children);
     handles_init(&js->handles);
 }
 
@@ -65,6 +66,7 @@ static void job_end(struct job *j) {
     close(fd);
     fd_close_all(j->fds, j->n_fds);
     timer_stop(&j->limit);
+    child_forget(&j->child);
     list_remove(&j->node);
     j->guest->jobs.n_running--;
     j->guest->jobs.n_searches -= j->is_search;
@@ -76,15 +78,10 @@ static void job_fail(struct job *j, const struct err *e) {
     job_end(j);
 }
 
-static void job_kill(const struct job *j) {
-    if (j->pid > 0)
-        kill(j->pid, SIGKILL);
-}
-
 static void on_limit(struct timer *t) {
     struct job *j = container_of(t, struct job, limit);
     struct err e;
-    job_kill(j);
+    child_kill(&j->child);
     err_set(&e, ERR_DEADLINE_EXCEEDED, "the work took more than %llu s",
             (unsigned long long)j->max_ms / 1000);
     job_fail(j, &e);
@@ -95,18 +92,10 @@ void jobs_done(struct jobs *js) {
         free(container_of(it, struct waiting, node));
     while (!list_is_empty(&js->running)) {
         struct job *j = container_of(js->running.next, struct job, node);
-        job_kill(j);
+        child_kill(&j->child);
         job_end(j);
     }
     handles_close_all(&js->handles);
-}
-
-void jobs_on_child(struct jobs *js, pid_t pid) {
-    LIST_FOR_EACH(it, &js->running) {
-        struct job *j = container_of(it, struct job, node);
-        if (j->pid == pid)
-            j->pid = 0;
-    }
 }
 
 void jobs_answer(struct guest *g, struct job *j, struct str members, const int *fds, size_t n_fds) {
@@ -216,7 +205,7 @@ static void child_main(struct request *r, work_fn *work, const struct user *u,
     int e = user_become(u, &g->privileges);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* a change of user forgets it */
-    umask(0); /* modes are as asked for, whatever the umask */
+    umask(0);                                  /* modes are as asked for, whatever the umask */
     if (e < 0)
         err_sys(&head.err, ERR_INTERNAL, -e, "become %s", u->name);
     else if (work(&w, &head.err) == 0)
@@ -280,10 +269,10 @@ static int start(struct request *r, work_fn *work, job_result_fn *on_result, con
         free(j);
         return err_set(e, ERR_LIMIT_REACHED, "no memory for file work");
     }
-    j->pid = fork();
-    if (j->pid == 0)
+    pid_t pid = fork();
+    if (pid == 0)
         child_main(r, work, &user, h, pair[1]);
-    int error = j->pid < 0 ? errno : 0;
+    int error = pid < 0 ? errno : 0;
     close(pair[1]);
     if (error == 0 && (fcntl(pair[0], F_SETFL, O_NONBLOCK) < 0 ||
                        loop_add(&r->guest->loop, &j->sock, pair[0], EPOLLIN) < 0))
@@ -293,6 +282,7 @@ static int start(struct request *r, work_fn *work, job_result_fn *on_result, con
         free(j);
         return err_sys(e, ERR_LIMIT_REACHED, error, "start file work");
     }
+    child_add(&js->children, &j->child, pid);
     list_push_back(&js->running, &j->node);
     js->n_running++;
     js->n_searches += is_search;

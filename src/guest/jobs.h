@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/list.h"
+#include "guest/child.h"
 #include "guest/handles.h"
 #include "guest/loop.h"
 #include "guest/user.h"
@@ -60,7 +61,7 @@ struct job {
     job_result_fn *on_result;
     bool is_search;
     uint64_t max_ms;
-    pid_t pid; /* 0 once it is reaped: its number may be another's */
+    struct child child;
     struct source sock;
     struct timer limit;
     struct buf reply;
@@ -84,6 +85,8 @@ struct jobs {
     struct list running;
     size_t n_running;
     size_t n_searches;
+    size_t n_archives;    /* children that pack or unpack */
+    struct list children; /* of all kinds */
     struct handles handles;
 };
 
@@ -96,8 +99,6 @@ MUST_USE int jobs_start(struct request *r, work_fn *work, job_result_fn *on_resu
                         const struct handle *handle, struct err *e);
 /* The same for a search; fails with LIMIT_REACHED instead of waiting. */
 MUST_USE int jobs_start_search(struct request *r, work_fn *work, struct err *e);
-/* A child of the guest was reaped. */
-void jobs_on_child(struct jobs *js, pid_t pid);
 /* Keeps a request's text for later; LIMIT_REACHED. */
 MUST_USE int jobs_wait(struct jobs *js, uint64_t generation, struct str text, struct err *e);
 /* The next one that can begin, for the caller to free; or NULL. */

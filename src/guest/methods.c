@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include "base/fd.h"
+#include "guest/archive.h"
 #include "guest/files.h"
 #include "guest/guest.h"
 #include "guest/params.h"
@@ -151,6 +152,10 @@ static const struct {
     {"edit", files_method_edit},
     {"grep", search_method_grep},
     {"glob", search_method_glob},
+    {"watch", watch_method_watch},
+    {"unwatch", watch_method_unwatch},
+    {"pack", archive_method_pack},
+    {"unpack", archive_method_unpack},
     {"list", files_method_list},
     {"stat", files_method_stat},
     {"mkdir", files_method_mkdir},
@@ -313,6 +318,7 @@ static void on_message(struct link *l, struct str text) {
 static void on_gone(struct link *l, bool ended) {
     struct guest *g = container_of(l, struct guest, link);
     jobs_on_gone(&g->jobs);
+    watches_close_all(&g->watches);
     if (ended)
         guest_end(g, 0);
     else if (g->lease_ms > 0)

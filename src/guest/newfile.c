@@ -59,8 +59,8 @@ int newfile_follow(struct arena *a, char **path, struct err *e) {
 }
 
 /* The target as it is now: it may be replaced if its own mode allows writing. */
-int newfile_check(int dir, const char *name, const char *path, bool must_not_exist,
-                        mode_t *mode, struct err *e) {
+int newfile_check(int dir, const char *name, const char *path, bool must_not_exist, mode_t *mode,
+                  struct err *e) {
     struct stat st;
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : path_error(e, errno, "look at", path);

@@ -27,8 +27,8 @@ enum pattern_bare {
 };
 
 /* In the arena. INVALID_ARGUMENT with `field`, LIMIT_REACHED. */
-MUST_USE int pattern_new(struct arena *a, struct str text, enum pattern_bare bare, const char *field,
-                         struct pattern **ret, struct err *e);
+MUST_USE int pattern_new(struct arena *a, struct str text, enum pattern_bare bare,
+                         const char *field, struct pattern **ret, struct err *e);
 bool pattern_matches(struct pattern *p, const char *path);
 /* Whether something below this directory could match. */
 bool pattern_leads_into(struct pattern *p, const char *dir);

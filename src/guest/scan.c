@@ -122,7 +122,7 @@ static void scan_lines(struct scan *s, char *at, char *end) {
 struct reading {
     int fd;
     uint64_t left;
-    size_t n;                /* bytes in the window */
+    size_t n;               /* bytes in the window */
     struct scan_line *open; /* a line longer than the window, which has begun */
 };
 

@@ -33,7 +33,8 @@ struct scan {
     uint64_t before, after;
     char *window; /* SCAN_WINDOW + 1 bytes */
     char *folded; /* as many, for ignore_case */
-    struct scan_line *lines; /* the last before + after + 1 of them, line N at N modulo their count */
+    struct scan_line
+        *lines; /* the last before + after + 1 of them, line N at N modulo their count */
     uint64_t n_lines;
     uint64_t number; /* of the last line that ended, in the file at hand */
     bool stop;       /* set by on_match or by who watches the clock: enough */

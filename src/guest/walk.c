@@ -20,18 +20,22 @@ struct names {
     size_t count;
 };
 
-int walk_init(struct walk *w, const char *path) {
+int walk_init_at(struct walk *w, int root, const char *path) {
     struct stat st;
     snprintf(w->path, sizeof w->path, "%s", strcmp(path, "/") == 0 ? "" : path);
     w->relative = w->path + strlen(w->path) + 1;
     w->names_left = WALK_NAMES_MAX;
-    w->root = path_open(path, O_PATH | O_DIRECTORY, 0);
-    if (w->root < 0)
-        return w->root;
-    if (fstat(w->root, &st) < 0)
+    w->root = root;
+    if (root < 0)
+        return root;
+    if (fstat(root, &st) < 0)
         return -errno;
     w->root_dev = st.st_dev;
     return 0;
+}
+
+int walk_init(struct walk *w, const char *path) {
+    return walk_init_at(w, path_open(path, O_PATH | O_DIRECTORY, 0), path);
 }
 
 void walk_done(struct walk *w) {
@@ -113,8 +117,7 @@ static unsigned char type_of(int dir, const struct dirent *d) {
     struct stat st;
     if (d->d_type != DT_UNKNOWN)
         return d->d_type;
-    return fstatat(dir, d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? DT_UNKNOWN
-                                                                 : IFTODT(st.st_mode);
+    return fstatat(dir, d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? DT_UNKNOWN : IFTODT(st.st_mode);
 }
 
 static int take_name(struct walk *w, struct names *names, int dir, const struct dirent *d,

@@ -40,6 +40,8 @@ struct walk {
 
 /* Opens the start, a directory with links followed. -errno. */
 MUST_USE int walk_init(struct walk *w, const char *path);
+/* With a start that is open already, taken, and its path. */
+MUST_USE int walk_init_at(struct walk *w, int root, const char *path);
 /* -ENOMEM; a start that cannot be read is its errno. */
 MUST_USE int walk_run(struct walk *w);
 void walk_done(struct walk *w);
