@@ -129,10 +129,12 @@ static void freeze(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_COMMIT);
     sb->freezing = true;
     sb->freezing_to = sb->wanted == WANTED_PAUSE;
-    if (sb->freezing_to)
+    if (sb->freezing_to) {
+        files_gone(sb, false);
         place_pause(sb->place, on_frozen, NULL);
-    else
+    } else {
         place_resume(sb->place, on_frozen, NULL);
+    }
     sandbox_failpoint(sb, OP_SEND);
 }
 
@@ -166,6 +168,7 @@ static void end_place(struct sandbox *sb) {
     if (sb->presence != PRESENCE_UP || sb->asked_to_end || sb->freezing)
         return;
     sandbox_failpoint(sb, OP_COMMIT);
+    files_gone(sb, true);
     bool gently = sb->wanted == WANTED_STOP && sb->grace_ms >= 0 && sb->n_running > 0;
     if (gently && sb->frozen) {
         sb->freezing = true;
