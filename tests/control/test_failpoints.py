@@ -12,7 +12,9 @@ from test_exec import PIPE, up
 NAMES = subprocess.run([BERMD, "--list-failpoints"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
                        timeout=20).stdout.split()
 RAN = "echo ran >>/workspace/ran; echo out; exit 3"
-COUNT = "n=0; trap 'n=$((n+1)); echo $n' USR1; echo up; while :; do sleep 0.05; done"
+RAN_WITH_INPUT = "echo ran >>/workspace/ran; cat; exit 3"
+INPUT = b"input\n" * 20000
+COUNT = "n=0; trap 'n=$((n+1)); echo $n' USR1; trap 'echo sync' USR2; echo up; while :; do sleep 0.05; done"
 
 
 class Operation:
@@ -87,10 +89,10 @@ class Exec(Operation):
 
 class Run(Exec):
     def act(self, client, request_id):
-        return client.run(self.box, "sh", "-c", RAN, request_id=request_id)
+        return client.run(self.box, "sh", "-c", RAN_WITH_INPUT, stdin=INPUT, request_id=request_id)
 
     def check(self, client, answer):
-        assert answer.stdout_data == b"out\n" and answer.exec.exit.code == 3
+        assert answer.stdout_data == INPUT and answer.exec.exit.code == 3
         self.ran_once(client)
 
 
@@ -104,10 +106,11 @@ class Signal(Operation):
         return client.signal(self.held, 10, request_id=request_id)
 
     def check(self, client, answer):
-        assert len([e for e in client.events() if e.HasField("exec_signal")]) == 1
-        up(client, self.held, b"1\n")                # it was sent …
+        assert len([e for e in client.events() if e.request_id == "the-one"]) == 1
+        client.signal(self.held, 12)
+        up(client, self.held, b"sync\n")
         client.signal(self.held, 9)
-        assert client.read(self.held).stdout == b"up\n1\n"   # … and not twice
+        assert client.read(self.held).stdout == b"up\n1\nsync\n"    # it was sent, and not twice
 
 
 OPERATIONS = {
@@ -131,12 +134,19 @@ def test_an_unknown_failpoint_stops_the_start(make):
     daemon.process = None
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_an_operation_that_was_cut_off(make, name):
+def cases():
+    for name in NAMES:
+        yield name, OPERATIONS[name.partition(".")[0]]
+        if name.startswith("exec."):
+            yield name, Run
+
+
+@pytest.mark.parametrize("name, operation", cases(), ids=lambda v: v if isinstance(v, str) else getattr(v, "__name__", ""))
+def test_an_operation_that_was_cut_off(make, name, operation):
     """covers: STORE-1, STORE-2, STORE-3, STORE-4, IDEMP-4, IDEMP-6, EVT-1, EVT-2, IDS-3"""
     daemon = make().start(BERM_FAILPOINT=name)
     client = daemon.client()
-    operation = OPERATIONS[name.partition(".")[0]]()
+    operation = operation()
     operation.prepare(client)
     told = client.events()
     with pytest.raises(Lost):

@@ -12,7 +12,7 @@ def test_out_of_memory_is_told_and_the_guest_lives(client):
     """covers: EXEC-11, SBX-12"""
     box = client.create(limits=pb.Limits(memory_bytes=64 * MIB)).sandbox_id
     bystander = client.sh(box, "read line; echo $line", stdin_mode=pb.STDIN_MODE_PIPE)
-    done = client.run(box, "sh", "-c", f"exec python3 -c 'x = bytearray(500 << 20); print(len(x))' || exec sh -c \"{EAT}\"")
+    done = client.run(box, "sh", "-c", EAT)
     assert done.exec.exit.WhichOneof("how") == "out_of_memory", done
     assert done.exec.exit.out_of_memory.limit_bytes == 64 * MIB
     assert client.get(box).state == READY
@@ -25,6 +25,14 @@ def test_a_kill_from_inside_is_not_out_of_memory(client, box):
     """covers: EXEC-6, EXEC-11"""
     done = client.run(box, "sh", "-c", "kill -9 $$").exec
     assert done.exit.signal.signal_number == 9 and done.exit.signal.source == pb.SIGNAL_SOURCE_SANDBOX
+
+
+def test_out_of_memory_of_a_child_is_not_told_of_another_program(client):
+    """covers: EXEC-6, EXEC-11"""
+    box = client.create(limits=pb.Limits(memory_bytes=64 * MIB)).sandbox_id
+    parent = client.run(box, "sh", "-c", f"sh -c \"{EAT}\"; exit 5").exec
+    assert parent.exit.code == 5, parent.exit           # the parent saw its child die and went on
+    assert client.run(box, "sh", "-c", "kill -9 $$").exec.exit.WhichOneof("how") == "signal"
 
 
 def test_processes_are_bounded(client):
