@@ -1,7 +1,7 @@
 /* context — what every handler shares; api.user points here. */
 #pragma once
 
-#include "api/call.h"
+#include "api/api.h"
 #include "api/request.h"
 #include "api/system.h"
 #include "core/registry.h"
@@ -17,5 +17,7 @@ struct context {
 static inline struct context *context_of(const struct call *c) {
     return c->api->user;
 }
+/* False, and the call is finished, where no sandboxes are served. */
+MUST_USE bool context_serves(struct call *c);
 /* Who makes this call. */
 void context_caller(const struct call *c, struct caller *ret_caller);

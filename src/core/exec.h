@@ -81,5 +81,5 @@ MUST_USE int exec_signal(struct exec *x, int number, bool leader_only, const str
                          struct exec_ask *a, struct err *e);
 MUST_USE int exec_resize(struct exec *x, uint32_t cols, uint32_t rows, struct exec_ask *a,
                          struct err *e);
-/* Brings the usage of a running program up to date; nothing to do for one that has ended. */
-MUST_USE int exec_measure(struct exec *x, struct exec_ask *a, struct err *e);
+/* Brings the usage of a running program up to date, from its cgroup; asks nobody. */
+void exec_measure(struct exec *x);

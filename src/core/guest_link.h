@@ -3,10 +3,15 @@
  * Owner:   its sandbox, which also connects again after a loss.
  * States:  open → hello asked → on_exec for each program the guest knows → on_ready → …
  *          → on_lost, last; or guest_link_close, after which nothing comes.
- * Bounds:  GUEST_WAITING_MAX requests wait for their answer; messages as spec/guest.md says. A guest that
- *          breaks the protocol, or leaves 256 requests or 4 MiB unread, is lost to this link.
+ * Bounds:  GUEST_WAITING_MAX requests without an answer, cancelled ones too, and 4 MiB that the guest has
+ *          not read. A request over them is refused with LIMIT_REACHED and nothing happened; one that
+ *          nobody waits for ends the link instead, so that none is missed in silence. Messages as
+ *          spec/guest.md says; a guest that breaks the protocol, or does not say hello within 10 s, is lost
+ *          to this link.
  * Errors:  what the guest answered, by its number; GUEST_LOST for all that wait when the stream ends,
- *          GUEST_PROTOCOL when the guest broke the protocol, GUEST_VERSION.     Spec: spec/guest.md
+ *          GUEST_PROTOCOL when the guest broke the protocol, GUEST_VERSION. Never sent: LIMIT_REACHED,
+ *          MESSAGE_TOO_LARGE, INVALID_ARGUMENT (no UTF-8), UNSUPPORTED (descriptors cannot travel);
+ *          GUEST_LOST after the loss.     Spec: spec/guest.md
  * Inside a callback you may call anything here; callbacks never come from inside a call. */
 #pragma once
 
@@ -24,7 +29,8 @@
 struct guest_link;
 
 struct guest_events {
-    /* A program the guest knows, in the shape of guest.schema.json's exec_state. */
+    /* A program the guest knows. Its exec_id is one; the rest of what guest.schema.json calls exec_state
+     * is as the guest sent it. */
     void (*on_exec)(struct guest_link *l, const struct json *exec_state);
     /* The versions agree; requests are answered from here on. */
     void (*on_ready)(struct guest_link *l);
@@ -45,7 +51,8 @@ struct guest_link_spec {
     void *user;
 };
 
-/* How a request ended. The result and the fds are borrowed: an fd that is kept is set to -1. */
+/* How a request ended. The result and the fds are borrowed: an fd that is kept is set to -1. Each fd is a
+ * regular file or a pipe, as fstat says; whether it can be read, and what reading it costs, is not known. */
 struct guest_answer {
     const struct err *e; /* NULL on success */
     int64_t next_offset; /* of a failure that says one; -1 = none */
@@ -65,7 +72,9 @@ struct guest_wait {
 struct guest_link *guest_link_open(const struct guest_link_spec *spec);
 void guest_link_close(struct guest_link *l);
 void *guest_link_user(const struct guest_link *l);
+/* What the guest said in its hello: nothing before on_ready. */
 bool guest_link_has(const struct guest_link *l, const char *capability);
+bool guest_link_passes_fds(const struct guest_link *l);
 
 /* Begins a request and lends its open `params` object; guest_link_send ends it. Nothing else may be
  * called in between. */

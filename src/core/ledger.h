@@ -29,7 +29,8 @@ struct entry;
 struct recorded {
     uint8_t *durable; /* its packed record as it is in the store; NULL: not there yet */
     size_t n_durable;
-    uint64_t entry;  /* the last entry that changed it; 0 = none of this run */
+    uint32_t durable_extra; /* a number kept beside it: where a sandbox is on its way to */
+    uint64_t entry; /* the last entry that changed it; 0 = none of this run */
     unsigned on_way; /* entries that hold it: it must not be freed while there are any */
     const struct recorded_ops *ops;
 };
@@ -52,12 +53,13 @@ struct request_key {
     const char *request_id; /* empty: nothing is remembered */
     const char *method;
     uint8_t digest[32];
+    int64_t keep_ms; /* how long it is remembered */
 };
 
 struct ledger *ledger_open(uv_loop_t *loop, struct db *db, const struct db_facts *facts);
 void ledger_free(struct ledger *l); /* after db_close has reported */
 
-/* NULL: out of memory, and nothing has changed. */
+/* NULL: out of memory, or the store is failing at this moment; nothing has changed. */
 struct entry *ledger_begin(struct ledger *l);
 /* Fills sequence and time; what the event tells is packed now. `labels` are the sandbox's. Returns its
  * sequence. */

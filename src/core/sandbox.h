@@ -58,11 +58,13 @@ struct registry *sandbox_registry(const struct sandbox *sb);
 /* 0 when a program or file call may go to its guest now, else the error of SBX-8. */
 MUST_USE int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct err *e);
 
-/* Waits until the sandbox stands where a call wants it: durable and no longer on its way. */
+/* Waits until the sandbox stands where a call wants it: durable and no longer on its way. Zeroed at
+ * first. */
 struct sandbox_wait {
     struct list in_sandbox;
     struct deadline deadline;
     struct deadlines *deadlines;
+    struct sandbox *sandbox;
     bool until_deleted; /* else: until its state is final for what is wanted */
     /* `record` as it stands then, also when the time is over; borrowed. */
     void (*on_done)(struct sandbox_wait *w, const Berm__V1__Sandbox *record);
