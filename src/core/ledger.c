@@ -286,18 +286,19 @@ static void entry_durable(struct ledger *l, struct entry *t) {
 
 /* Everything on its way fails together; an object is taken back once, when nothing holds it any more. */
 static void fail_all(struct ledger *l, const struct err *e) {
-    struct list waits;
+    struct list waits, entries;
     list_init(&waits);
+    list_init(&entries);
     l->head = l->durable;
-    LIST_FOR_EACH(node, &l->entries) {
+    for (struct list *node; (node = list_pop_front(&l->entries));) {
         struct entry *t = container_of(node, struct entry, in_ledger);
         t->failed = true;
         l->failing++;
+        list_push_back(&entries, node);
         for (struct list *wait; (wait = list_pop_front(&t->waits));)
             list_push_back(&waits, wait);
     }
-    answer_waits(&waits, e);
-    LIST_FOR_EACH(node, &l->entries) {
+    LIST_FOR_EACH(node, &entries) {
         struct entry *t = container_of(node, struct entry, in_ledger);
         list_remove(&t->in_ledger);
         for (size_t i = 0; i < t->n_held; i++) {
@@ -306,6 +307,7 @@ static void fail_all(struct ledger *l, const struct err *e) {
                 r->ops->on_reverted(r);
         }
     }
+    answer_waits(&waits, e); /* last: who hears it may look again, and wait again */
 }
 
 static void on_answer(void *user, const struct err *e) {
@@ -352,8 +354,11 @@ bool ledger_wait(struct ledger *l, const struct recorded *r, struct ledger_wait 
     if (list_is_empty(&l->entries) || (r && r->on_way == 0))
         return false;
     struct list *node = l->entries.prev;
-    while (r && container_of(node, struct entry, in_ledger)->number > r->entry)
+    while (r && node != &l->entries &&
+           container_of(node, struct entry, in_ledger)->number > r->entry)
         node = node->prev;
+    if (node == &l->entries) /* its last entry is durable, and telling so right now */
+        return false;
     list_push_back(&container_of(node, struct entry, in_ledger)->waits, &w->in_ledger);
     return true;
 }

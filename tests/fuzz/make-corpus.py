@@ -52,7 +52,7 @@ def h2_conversations():
     yield "bad-text", call(1, CHECK, message(field(1, b"a\xffb")))
     yield "twice", call(1, REFLECTION, message(field(5, b"") * 2), b"")
     yield "unknown", call(1, "/no.such/Method", message())
-    yield "unbuilt", call(1, "/berm.v1.SandboxService/ListSandboxes", message())
+    yield "unbuilt", call(1, "/berm.v1.SandboxService/ListSnapshots", message())
     yield "get", call(1, CHECK, method="GET")
     yield "type", call(1, CHECK, message(), content_type="text/plain")
     yield "padded", frame(HEADERS, END_HEADERS | PADDED, 1, b"\x04" + block + bytes(4)) + \
