@@ -27,6 +27,7 @@ BERMD = ROOT / os.environ.get("BERMD", "build/bin/bermd")
 PATIENCE = int(os.environ.get("BERM_TEST_PATIENCE", "60"))  # before a test says that something never came
 WAIT_MS = 60000   # the largest wait_ms: only ever waited for in a failure
 OTHER_UIDS = (61234, 61235)
+MARK = "BERM_TEST_DAEMON"   # in the environment of a daemon: whose it is
 
 PENDING, READY, PAUSED, STOPPING, STOPPED, FAILED, DELETING, DELETED = range(1, 9)
 STARTING, RUNNING, EXITED, LOST = range(1, 5)
@@ -376,7 +377,8 @@ class Daemon:
         command = [*prefix, BERMD, "--state", self.state, "--socket", self.socket, *self.arguments, *arguments]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            env={**os.environ, **self.env, **env}, start_new_session=True)
+                                            env={**os.environ, **self.env, **env, MARK: str(self.directory)},
+                                            start_new_session=True)
         return self
 
     def start(self, *arguments, prefix=(), **env):
@@ -425,7 +427,7 @@ class Daemon:
 
     @property
     def cgroup_name(self):
-        status = self.state.stat()
+        status = (self.state / "spawn").stat()
         return f"s-{status.st_dev:x}-{status.st_ino:x}"
 
     def cgroups(self):
@@ -456,9 +458,7 @@ class Daemon:
 
     def processes(self):
         """Pids of programs that were started for this state directory, berm-spawn among them."""
-        state = str(self.state).encode()
-        return {pid for pid, words in command_lines()
-                if state in words and words[0].endswith((b"berm-spawn", b"bermd"))}
+        return set(pids_with(f"{MARK}={self.directory}"))
 
     def leftovers(self):
         """What of it is on the host besides itself: cgroups, processes, mounts, loops, directories."""
@@ -504,7 +504,7 @@ class Daemon:
         if self.is_alive():
             self.process.kill()
             self.process.wait()
-        if self.state.exists():
+        if (self.state / "spawn").exists():
             self.sweep()
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -537,12 +537,12 @@ def cgroup_roots():
             yield pathlib.Path(left.split()[4])
 
 
-def command_lines():
+def pids_with(variable):
+    """Processes that were given this variable, as bermd hands it on to berm-spawn."""
     for path in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = (path / "cmdline").read_bytes().split(b"\0")
-            if words[0]:
-                yield int(path.name), words
+            if variable.encode() in (path / "environ").read_bytes().split(b"\0"):
+                yield int(path.name)
 
 
 def pids_in_cgroup(name):
