@@ -26,12 +26,13 @@ MAY = {
 # An outside library is met in one file, which turns its codes into ours.
 ONLY_IN = {
     "nghttp2/": "wire/h2.c",
-    "sqlite3.h": "store/db.c",
+    "sqlite3.h": "store/sql.c",
     "wslay/": "wire/ws.c",
     "curl/": "drivers/http.c",
     "archive": "drivers/rootfs.c",
     "zlib.h": "wire/gzip.c",
     "openssl/": "transport/tls.c",
+    "xxhash.h": "api/digest.c",
 }
 # Outside headers that count as a folder of ours: libuv is the loop, protobuf-c the messages.
 COUNTS_AS = {"uv.h": "loop", "protobuf-c/": "proto"}

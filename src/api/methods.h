@@ -10,3 +10,15 @@ extern const struct handler api_system_get_info;
 extern const struct handler api_health_check;
 extern const struct handler api_health_watch;
 extern const struct handler api_reflection;
+
+extern const struct handler api_sandbox_create;
+extern const struct handler api_sandbox_get;
+extern const struct handler api_sandbox_list;
+extern const struct handler api_sandbox_update;
+extern const struct handler api_sandbox_stop;
+extern const struct handler api_sandbox_start;
+extern const struct handler api_sandbox_pause;
+extern const struct handler api_sandbox_resume;
+extern const struct handler api_sandbox_delete;
+extern const struct handler api_sandbox_delete_many;
+extern const struct handler api_events_watch;

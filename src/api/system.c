@@ -1,8 +1,8 @@
 #include "api/system.h"
 
-#include <stdio.h>
 #include <time.h>
 
+#include "api/context.h"
 #include "api/methods.h"
 #include "base/clock.h"
 #include "berm/v1/berm.pb-c.h"
@@ -42,12 +42,11 @@ static Berm__V1__LimitInfo **limit_messages(struct call *c, const struct limits 
 
 static void on_get_info(struct call *c, const ProtobufCMessage *m) {
     (void)m;
-    const struct system_facts *facts = c->api->user;
+    const struct system_facts *facts = &context_of(c)->facts;
+    struct caller caller;
     Berm__V1__GetInfoResponse response = BERM__V1__GET_INFO_RESPONSE__INIT;
     struct err e;
-    char identity[32] = "token";
-    if (c->peer->is_unix)
-        snprintf(identity, sizeof identity, "uid:%u", (unsigned)c->peer->uid);
+    context_caller(c, &caller);
     response.limits = limit_messages(c, facts->limits);
     if (!response.limits) {
         err_set(&e, ERR_LIMIT_REACHED, "out of memory");
@@ -65,8 +64,8 @@ static void on_get_info(struct call *c, const ProtobufCMessage *m) {
     response.server_unix_ms = unix_ms();
     response.started_unix_ms = facts->started_unix_ms;
     response.uptime_ms = (int64_t)((clock_us() - facts->started_us) / 1000);
-    response.identity = identity;
-    response.admin = c->peer->is_unix && c->peer->uid == 0;
+    response.identity = caller.identity;
+    response.admin = caller.is_admin;
     call_reply(c, &response.base);
 }
 

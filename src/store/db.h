@@ -1,4 +1,4 @@
-/* db — records, events and request ids in one SQLite file; the only file that includes sqlite3.h.
+/* db — records, events and request ids in one SQLite file.
  *
  * Owner:   the registry.                Ends: db_close, then on_closed from the loop.
  * Writing: a txn gathers writes; db_commit hands it to the one writer thread, which takes all that
@@ -7,8 +7,11 @@
  * Failing: when a transaction fails, every txn handed over and not yet answered fails with it, in
  *          order, so that no later write stands on an earlier one that is not there.
  * Reading: on the loop's thread, by a second connection, short reads only; sees what is committed.
- * Bounds:  DB_QUEUE_BYTES of writes wait; beyond that db_commit answers LIMIT_REACHED through `done`.
- * Errors:  STORE_FULL, STORE_FAILED, STORE_CORRUPT (open).     Spec: spec/store.md */
+ * Bounds:  DB_QUEUE_BYTES of writes wait; beyond that db_commit answers LIMIT_REACHED through `done`,
+ *          in order, and what is handed over after it and before that answer fails with it too.
+ * Errors:  STORE_FULL, STORE_FAILED, STORE_CORRUPT; INTERNAL when a write breaks a rule of the
+ *          schema (a number, id or sequence given twice).     Spec: spec/store.md
+ * Inside `done` you may call anything here. Inside a read's callback: everything but the same read. */
 #pragma once
 
 #include <stdbool.h>
@@ -72,31 +75,41 @@ struct db_facts {
 };
 
 /* Opens, checks and migrates DIR/berm.db, and starts the writer. STORE_CORRUPT leaves the file as it
- * is; a newer version is STORE_FAILED. */
+ * is; a newer version is STORE_FAILED, as is a DIR that another process holds. */
 MUST_USE int db_open(uv_loop_t *loop, const char *dir, struct db **ret_db,
                      struct db_facts *ret_facts, struct err *e);
-/* Commits what waits, then reports. */
+/* Commits what waits, and what is handed over from inside those answers; then reports. A txn that is
+ * begun and not yet handed over has to be dropped before. */
 void db_close(struct db *db, void (*on_closed)(void *user), void *user);
 
 typedef void db_done(void *user, const struct err *e); /* NULL: it is durable */
 
-/* A failure to gather (out of memory) sticks and is answered by `done`, so puts need no check. */
-struct db_txn *db_begin(struct db *db);
+/* NULL: out of memory, and nothing was begun. A failure to gather afterwards sticks and is answered
+ * by `done`, so puts need no check. */
+MUST_USE struct db_txn *db_begin(struct db *db);
+/* Ends a txn that is not to be committed. */
+void db_drop(struct db_txn *t);
+/* New, or in place of what has its id; owner, number and sandbox_id stay as they were first given. */
 void db_put_sandbox(struct db_txn *t, const struct db_sandbox *row);
 void db_put_exec(struct db_txn *t, const struct db_exec *row);
 void db_put_event(struct db_txn *t, const struct db_event *row);
+/* New, or in place of the one with the same identity and request id. */
 void db_put_request(struct db_txn *t, const struct db_request *row);
 /* All programs of a deleted sandbox lose their records and keep their ids. */
 void db_forget_execs(struct db_txn *t, struct str sandbox_id);
 /* One ended program above the number kept: the same for it alone. */
 void db_forget_exec(struct db_txn *t, struct str exec_id);
-/* Drops requests past their time, events past both bounds, histories of sandboxes past theirs. */
+/* Drops requests past their time, events past both bounds (the oldest first, never leaving a hole,
+ * and never the newest, which keeps the sequence), histories of sandboxes past theirs. */
 void db_prune(struct db_txn *t, int64_t now_unix_ms, int64_t events_before_unix_ms,
               uint64_t events_least, int64_t deleted_before_unix_ms);
-/* Takes the txn. An empty one is a barrier: answered when all before it are. */
+/* Makes it fail as a whole: what it should have held could not be gathered. */
+void db_spoil(struct db_txn *t);
+/* Takes the txn. An empty one is a barrier: answered when all before it are. `done` may be NULL. */
 void db_commit(struct db_txn *t, db_done *done, void *user);
 
-/* Reads: 0 or STORE_FAILED. A callback that answers false ends the reading. */
+/* Reads: 0, STORE_FAILED or STORE_CORRUPT. A callback that answers false ends the reading. Slices are
+ * never NULL. */
 typedef bool db_on_sandbox(void *user, const struct db_sandbox *row);
 typedef bool db_on_exec(void *user, const struct db_exec *row);
 typedef bool db_on_event(void *user, const struct db_event *row);
@@ -104,7 +117,8 @@ typedef bool db_on_event(void *user, const struct db_event *row);
 MUST_USE int db_each_living(struct db *db, db_on_sandbox *on, void *user, struct err *e);
 /* All programs in a state that is not final, oldest first. */
 MUST_USE int db_each_running(struct db *db, db_on_exec *on, void *user, struct err *e);
-/* Newest first, below `before` (0 = from the newest); an empty owner means everyone's. */
+/* Newest first, below `before` (0 = from the newest), those that have a record; an empty owner means
+ * everyone's, an empty sandbox_id all sandboxes. */
 MUST_USE int db_list_sandboxes(struct db *db, struct str owner, uint64_t before, db_on_sandbox *on,
                                void *user, struct err *e);
 MUST_USE int db_list_execs(struct db *db, struct str owner, struct str sandbox_id, uint64_t before,
@@ -119,5 +133,5 @@ MUST_USE int db_find_exec(struct db *db, struct str id, db_on_exec *on, void *us
 typedef bool db_on_request(void *user, const struct db_request *row);
 MUST_USE int db_find_request(struct db *db, struct str identity, struct str request_id,
                              db_on_request *on, void *user, struct err *e);
-/* The oldest event kept; 0 = none. */
+/* The oldest event kept; 0 = none, or it cannot be read. */
 uint64_t db_oldest_sequence(struct db *db);
