@@ -43,8 +43,8 @@ def box(client):
 
 
 @pytest.fixture(scope="module")
-def shared(request):
-    """One daemon for a module whose tests leave nothing behind but sandboxes."""
+def shared():
+    """One daemon for a module that says so: see one_for_all."""
     daemon = Daemon("--set", "socket_mode=0666", "--set", f"allow_uids={','.join(map(str, OTHER_UIDS))}").start()
     yield daemon
     daemon.close()

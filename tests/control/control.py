@@ -477,6 +477,15 @@ class Daemon:
     def expect_nothing_left(self):
         eventually(lambda: not self.leftovers(), lambda: f"nothing left of it: {self.leftovers()}")
 
+    def empty(self):
+        """Deletes every sandbox; nothing of them may be left."""
+        client = self.client()
+        for sandbox in client.list():
+            client.delete(sandbox.sandbox_id, wait_ms=0)
+        for sandbox in client.list():
+            assert client.delete(sandbox.sandbox_id).state == DELETED
+        self.expect_nothing_left()
+
     def close(self):
         """Deletes everything, holds the events to the model, ends the daemon, looks at the host."""
         from model import audit
@@ -485,13 +494,8 @@ class Daemon:
                 if self.process is None:
                     return
                 self.start()
-            client = self.client()
-            for sandbox in client.list():
-                client.delete(sandbox.sandbox_id, wait_ms=0)
-            for sandbox in client.list():
-                assert client.delete(sandbox.sandbox_id).state == DELETED
-            audit(client)
-            self.expect_nothing_left()
+            self.empty()
+            audit(self.client())
             self.stop()
             eventually(lambda: not self.processes(), lambda: f"no process of it: {self.processes()}")
         finally:

@@ -7,9 +7,16 @@ import threading
 import grpc
 import pytest
 
-from control import EXITED, PATIENCE, RUNNING, Lost, Refused, pairs, pb, refused
+from control import EXITED, PATIENCE, RUNNING, Lost, Refused, fresh, pairs, pb, refused
 
 PIPE = pb.STDIN_MODE_PIPE
+
+
+@pytest.fixture
+def daemon(shared):
+    """One for all tests of this file, without a sandbox between them."""
+    yield shared
+    shared.empty()
 
 
 def up(client, exec_id, word=b"up\n"):
@@ -77,10 +84,11 @@ def test_bounds_of_what_is_run(client, box):
     ("USER_NOT_FOUND", ["true"], {"user": "nobody-has-this-name"})])
 def test_what_cannot_be_started(client, box, reason, argv, spec):
     """covers: EXEC-4"""
+    mine = fresh("mine")
     with refused(reason) as error:
-        client.exec(box, *argv, exec_id="mine", **spec)
-    assert error.metadata["exec_id"] == "mine"
-    record = client.get_exec("mine")
+        client.exec(box, *argv, exec_id=mine, **spec)
+    assert error.metadata["exec_id"] == mine
+    record = client.get_exec(mine)
     assert record.state == EXITED and record.exit.not_started.code == reason and record.started_unix_ms == 0
     with refused(reason):
         client.run(box, *argv, **spec)
@@ -186,18 +194,18 @@ def test_a_signal_reaches_the_tree_or_the_leader(client, box):
 
 def test_a_caller_that_goes_away_ends_nothing(daemon, client, box):
     """covers: EXEC-10, RPC-9"""
-    brief = daemon.client()
+    brief, mine, late, head = daemon.client(), fresh("mine"), fresh("late"), client.info().head_sequence
     call = brief.method("RunExec").future(pb.RunExecRequest(
-        sandbox_id=box, exec_id="mine", spec=pb.ExecSpec(argv=["sh", "-c", "echo up; read line; echo $line"]),
-        stdin_data=b""), timeout=PATIENCE)
-    started = next(m for m in client.watch(after_sequence=0) if m.event.HasField("exec_start"))
-    assert started.event.exec_start.exec_id == "mine"
+        sandbox_id=box, exec_id=mine, spec=pb.ExecSpec(argv=["sh", "-c", "echo up; sleep 1; echo on"])), timeout=PATIENCE)
+    started = next(m for m in client.watch(after_sequence=head) if m.event.HasField("exec_start"))
+    assert started.event.exec_start.exec_id == mine
     call.cancel()
     brief.close()
-    assert client.read("mine").ended.exit.WhichOneof("how") == "code"
+    got = client.read(mine)
+    assert got.stdout == b"up\non\n" and got.ended.exit.code == 0
     with pytest.raises((Lost, Refused)):
-        client.run(box, "sleep", "3", exec_id="late", timeout=0.5)
-    assert client.wait("late").exit.code == 0
+        client.run(box, "sleep", "3", exec_id=late, timeout=0.5)
+    assert client.wait(late).exit.code == 0
 
 
 def test_usage_counts_everything_and_is_final(client, box):
@@ -211,30 +219,31 @@ def test_usage_counts_everything_and_is_final(client, box):
     held = client.sh(box, "echo up; read line", stdin_mode=PIPE)
     up(client, held.exec_id)
     assert client.get_exec(held.exec_id).usage.wall_us > 0
-    exit_event = [e for e in client.events() if e.HasField("exec_exit")][0]
-    assert exit_event.exec_exit.usage == usage
+    exits = [e.exec_exit for e in client.events() if e.exec_exit.exec_id == busy.exec_id]
+    assert [e.usage for e in exits] == [usage]
 
 
 def test_programs_at_once(client):
     """covers: EXEC-13, SIZE-2"""
-    box = client.create(limits=pb.Limits(execs=3)).sandbox_id
+    box, more = client.create(limits=pb.Limits(execs=3)).sandbox_id, fresh("more")
     held = [client.exec(box, "cat", stdin_mode=PIPE).exec_id for _ in range(3)]
     with refused("LIMIT_REACHED", limit_value=3):
-        client.exec(box, "true", exec_id="one-more")
+        client.exec(box, "true", exec_id=more)
     assert client.get(box).running_execs == 3
     client.ask("CloseStdin", exec_id=held[0])
     client.wait(held[0])
-    assert client.run(box, "true", exec_id="one-more").exec.exit.code == 0
+    assert client.run(box, "true", exec_id=more).exec.exit.code == 0
 
 
 def test_a_terminal(client, box):
     """covers: EXEC-15, STDIN-4"""
     size = pb.TerminalSize(cols=100, rows=30)
-    held = client.sh(box, "tty; stty size; echo $TERM; trap 'stty size' WINCH; echo up; while read line; do echo got $line; done; echo eof",
-                     terminal=pb.Terminal(size=size))
+    held = client.sh(box, "tty; stty size; echo $TERM; trap 'stty size' WINCH; echo up; read resize; "
+                          "while read line; do echo got $line; done; echo eof", terminal=pb.Terminal(size=size))
     assert len(held.output) == 1
     up(client, held.exec_id, b"up\r\n")
     client.ask("ResizeExec", exec_id=held.exec_id, size=pb.TerminalSize(cols=90, rows=20))
+    up(client, held.exec_id, b"20 90\r\n")        # the signal ended the first read
     client.ask("WriteStdin", exec_id=held.exec_id, data=b"line\n")
     up(client, held.exec_id, b"got line\r\n")
     client.ask("CloseStdin", exec_id=held.exec_id, offset=5)
@@ -335,16 +344,17 @@ class Interactive:
 
 def test_interact(client, box):
     """covers: EXEC-19, STDIN-1"""
-    start = pb.StartExecRequest(sandbox_id=box, exec_id="talk", spec=pb.ExecSpec(argv=["cat"], stdin_mode=PIPE))
+    name = fresh("talk")
+    start = pb.StartExecRequest(sandbox_id=box, exec_id=name, spec=pb.ExecSpec(argv=["cat"], stdin_mode=PIPE))
     talk = Interactive(client, {"start": start})
     first = next(talk.messages)
-    assert first.attached.exec_id == "talk" and first.sequence == 1
+    assert first.attached.exec_id == name and first.sequence == 1
     talk.send(input=pb.StdinChunk(offset=0, data=b"hello\n"))
     seen = talk.until(lambda m: m.output.data.endswith(b"\n"))
     assert b"".join(m.output.data for m in seen) == b"hello\n"
     talk.close()
-    assert client.get_exec("talk").state == RUNNING            # the end of the stream ends no program
-    again = Interactive(client, {"attach": pb.AttachExecRequest(exec_id="talk")})
+    assert client.get_exec(name).state == RUNNING            # the end of the stream ends no program
+    again = Interactive(client, {"attach": pb.AttachExecRequest(exec_id=name)})
     assert next(again.messages).attached.input.next_offset == 6
     again.send(input=pb.StdinChunk(offset=0, data=b"hello\nmore\n"))      # what was taken is skipped
     again.send(input_end=pb.StdinEnd(offset=11))
@@ -381,12 +391,13 @@ def test_interact_begins_with_start_or_attach(client, first):
 
 def test_interact_begins_only_once(client, box):
     """covers: EXEC-19"""
-    start = pb.StartExecRequest(sandbox_id=box, exec_id="talk", spec=pb.ExecSpec(argv=["sleep", "1000"]))
-    talk = Interactive(client, {"start": start}, {"attach": pb.AttachExecRequest(exec_id="talk")})
+    name = fresh("talk")
+    start = pb.StartExecRequest(sandbox_id=box, exec_id=name, spec=pb.ExecSpec(argv=["sleep", "1000"]))
+    talk = Interactive(client, {"start": start}, {"attach": pb.AttachExecRequest(exec_id=name)})
     with refused("INVALID_ARGUMENT"):
         talk.until(lambda m: False)
     talk.close()
-    assert client.get_exec("talk").state == RUNNING
+    assert client.get_exec(name).state == RUNNING
 
 
 def test_many_programs_at_once(client, box):

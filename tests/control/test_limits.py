@@ -8,6 +8,13 @@ MIB = 1 << 20
 EAT = ["tail", "/dev/zero"]   # it looks for the end of a line, and keeps what it has read
 
 
+@pytest.fixture
+def daemon(shared):
+    """One for all tests of this file, without a sandbox between them."""
+    yield shared
+    shared.empty()
+
+
 def test_out_of_memory_is_told_and_the_guest_lives(client):
     """covers: EXEC-11, SBX-12"""
     box = client.create(limits=pb.Limits(memory_bytes=64 * MIB)).sandbox_id

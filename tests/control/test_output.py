@@ -14,6 +14,13 @@ KIB, MIB = 1 << 10, 1 << 20
 DROP, BLOCK, KILL = pb.OUTPUT_POLICY_DROP_OLDEST, pb.OUTPUT_POLICY_BLOCK, pb.OUTPUT_POLICY_KILL
 
 
+@pytest.fixture
+def daemon(shared):
+    """One for all tests of this file, without a sandbox between them."""
+    yield shared
+    shared.empty()
+
+
 def numbers(count, width=8):
     """`count` lines, each with its number: a byte that is missing or doubled shows."""
     return b"".join(b"%0*d\n" % (width - 1, i) for i in range(count))
@@ -150,7 +157,7 @@ def test_drop_oldest(client, box):
     assert client.read(done.exec_id, stdout_offset=extent[0]).gaps == []
     with refused("OUTPUT_TRIMMED", exec_id=done.exec_id):
         client.read(done.exec_id, fail_on_gap=True)
-    caps = [e.output_cap for e in client.events() if e.HasField("output_cap")]
+    caps = [e.output_cap for e in client.events() if e.output_cap.exec_id == done.exec_id]
     assert [(c.exec_id, c.policy, c.limit_bytes) for c in caps] == [(done.exec_id, DROP, cap)]
 
 

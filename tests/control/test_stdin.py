@@ -11,6 +11,13 @@ from test_exec import PIPE, up
 
 
 @pytest.fixture
+def daemon(shared):
+    """One for all tests of this file, without a sandbox between them."""
+    yield shared
+    shared.empty()
+
+
+@pytest.fixture
 def cat(client, box):
     return client.exec(box, "cat", stdin_mode=PIPE).exec_id
 
