@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from control import (DELETED, EXITED, PAUSED, READY, STOPPED, WAIT_MS, Lost, Refused, at_once, fresh, pairs, pb,
+from control import (DELETED, EXITED, PAUSED, READY, STDOUT, STOPPED, WAIT_MS, Lost, Refused, at_once, fresh, pairs, pb,
                      refused)
 
 APPEND = "echo ran >>/workspace/ran; echo out"
@@ -178,11 +178,10 @@ def test_delete_by_labels_is_remembered_with_its_answer(client):
 def test_a_signal_is_sent_once(client, box):
     """covers: IDEMP-1, EVT-14"""
     held = client.sh(box, "n=0; trap 'n=$((n+1)); echo $n' USR1; echo up; while :; do sleep 0.05; done")
-    got = client.attach(held.exec_id)
+    got = client.attach(held.exec_id, streams=[STDOUT])     # a shell says on stderr what ended its child
     seen = b""
     while seen != b"up\n":
-        message = next(got)
-        seen += message.output.data
+        seen += next(got).output.data
     client.signal(held.exec_id, 10, request_id="once")
     while b"1\n" not in seen:
         seen += next(got).output.data

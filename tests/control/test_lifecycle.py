@@ -483,22 +483,12 @@ def test_what_is_not_there(client):
         list(client.attach("nobody"))
 
 
-def test_a_lifetime_ends_by_itself(client):
-    """covers: SBX-15"""
-    brief = client.create(lifetime=pb.Lifetime(ttl_ms=1500))
-    assert brief.expires_unix_ms > brief.created_unix_ms
-    client.wait_state(brief.sandbox_id, DELETING, DELETED)
-    events = [e for e in client.events() if e.sandbox_state.state == DELETING]
-    assert [e.sandbox_state.reason.cause for e in events] == [pb.STATE_CAUSE_TTL]
-    assert events[0].actor.kind == pb.ACTOR_KIND_DAEMON
-
-
-def test_idleness_stops_and_a_running_program_is_no_idleness(client):
-    """covers: SBX-15"""
-    box = client.create(lifetime=pb.Lifetime(idle_ttl_ms=1500)).sandbox_id
-    held = client.sh(box, "sleep 3; echo done")
-    assert client.read(held.exec_id).stdout == b"done\n"      # it was not cut off
-    asleep = client.wait_state(box, STOPPED)
-    assert asleep.reason.cause in (pb.STATE_CAUSE_IDLE_TTL, pb.STATE_CAUSE_COMPLETED)
-    causes = [e.sandbox_state.reason.cause for e in client.events() if e.sandbox_state.state == STOPPING]
-    assert causes == [pb.STATE_CAUSE_IDLE_TTL]
+@pytest.mark.parametrize("field", ["idle_ttl_ms", "ttl_ms"])
+def test_a_lifetime_that_is_not_built_is_refused_by_name(client, box, field):
+    """covers: RPC-17, SBX-16"""
+    lifetime = pb.Lifetime(**{field: 1500})
+    with refused("UNSUPPORTED", field=f"spec.lifetime.{field}"):
+        client.create(lifetime=lifetime)
+    with refused("UNSUPPORTED"):
+        client.update(box, labels=pb.LabelsUpdate(set=pairs({"a": "b"})), lifetime=lifetime)
+    assert not client.get(box).spec.labels and client.get(box).spec.lifetime.ttl_ms == -1

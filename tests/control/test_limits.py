@@ -113,14 +113,3 @@ def test_a_flood_of_output_does_not_harm_the_daemon(client):
     for exec_id in held:
         client.signal(exec_id, 9)
         client.wait(exec_id)
-
-
-def test_usage_is_told(client, box):
-    """covers: EXEC-12"""
-    client.exec(box, "sleep", "1000")
-    stream = client.stream("WatchUsage", sandbox_id=box, interval_ms=100)
-    samples = [next(stream).sample for _ in range(3)]
-    assert all(s.memory_bytes > 0 and s.pids >= 2 and s.running_execs == 1 for s in samples), samples
-    for bad in (99, 60001, -1):
-        with refused("INVALID_ARGUMENT", field="interval_ms"):
-            next(client.stream("WatchUsage", sandbox_id=box, interval_ms=bad))

@@ -223,7 +223,9 @@ def test_a_blocked_program_is_let_go_by_release(client, box):
 
 def test_acknowledgements_are_checked(client, box):
     """covers: OUT-8, IDEMP-8"""
-    held = client.exec(box, "sleep", "1000").exec_id
+    held = client.exec(box, "sleep", "1000", output_policy=BLOCK).exec_id
+    reader = client.attach(held, reader_id="r")
+    next(reader)
     for bad in ("", "A", "-a", "x" * 65):
         with refused("INVALID_ARGUMENT", field="reader_id"):
             client.ask("AckOutput", exec_id=held, reader_id=bad)
