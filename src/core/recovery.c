@@ -119,7 +119,7 @@ static void recover(struct sandbox *sb) {
     sb->recovering = true;
     if (!sandbox_is(sb, SB_STOPPED) && !sandbox_is(sb, SB_FAILED))
         sandbox_adopt(sb);
-    if (sb->presence == PRESENCE_NONE)
+    else
         exec_all_gone(sb);
     sandbox_converge(sb);
 }

@@ -39,7 +39,7 @@ struct sandbox {
     bool configured; /* the guest has its environment */
     bool removing;   /* its files are being removed */
     bool recovering;
-    bool asked_to_end; /* the guest was asked to shut down */
+    enum sandbox_wanted asked_to_end; /* for what the guest was asked to shut down; 0 = not */
     struct guest_link *link;
     bool linked;
     unsigned n_relinks; /* within the last ten seconds */
