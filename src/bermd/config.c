@@ -57,7 +57,7 @@ static int set_BOOL(bool *out, struct str value) {
     return 0;
 }
 
-static int set_UIDS(struct config *c, struct str value) {
+static int set_UIDS(struct config_uids *out, struct str value) {
     uid_t uids[CONFIG_MAX_UIDS];
     size_t n = 0;
     struct str part;
@@ -67,8 +67,8 @@ static int set_UIDS(struct config *c, struct str value) {
             return -EINVAL;
         uids[n++] = (uid_t)uid;
     }
-    memcpy(c->allow_uids, uids, n * sizeof *uids);
-    c->n_allow_uids = n;
+    memcpy(out->uids, uids, n * sizeof *uids);
+    out->n = n;
     return 0;
 }
 
@@ -79,7 +79,7 @@ static int set_UIDS(struct config *c, struct str value) {
 #define SET_MODE(c, member, value) set_MODE(&(c)->member, value)
 #define SET_LEVEL(c, member, value) set_LEVEL(&(c)->member, value)
 #define SET_BOOL(c, member, value) set_BOOL(&(c)->member, value)
-#define SET_UIDS(c, member, value) set_UIDS(c, value)
+#define SET_UIDS(c, member, value) set_UIDS(&(c)->member, value)
 
 static int set_limit(struct config *c, struct str name, struct str value, struct err *e) {
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
@@ -197,9 +197,9 @@ int config_read(struct config *c, const char *path, struct err *e) {
 
 /* --- printing --- */
 
-static void print_uids(const struct config *c) {
-    for (size_t i = 0; i < c->n_allow_uids; i++)
-        printf("%s%u", i > 0 ? "," : "", (unsigned)c->allow_uids[i]);
+static void print_uids(const struct config_uids *list) {
+    for (size_t i = 0; i < list->n; i++)
+        printf("%s%u", i > 0 ? "," : "", (unsigned)list->uids[i]);
 }
 
 #define PRINT_PATH(c, member) printf("%s", (c)->member)
@@ -207,7 +207,7 @@ static void print_uids(const struct config *c) {
 #define PRINT_MODE(c, member) printf("%04o", (unsigned)(c)->member)
 #define PRINT_LEVEL(c, member) printf("%s", level_names[(c)->member])
 #define PRINT_BOOL(c, member) printf("%s", (c)->member ? "true" : "false")
-#define PRINT_UIDS(c, member) print_uids(c)
+#define PRINT_UIDS(c, member) print_uids(&(c)->member)
 
 void config_print(const struct config *c) {
 #define KNOB(knob, type, member, range, what)       \

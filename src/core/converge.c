@@ -16,7 +16,8 @@
 
 #define STOP_GRACE_MS 5000
 #define STOP_MARGIN_MS 2000
-#define FILE_MAX_BYTES (UINT64_C(1) << 40) /* a log's offsets grow for ever; what is kept of it does not */
+#define FILE_MAX_BYTES \
+    (UINT64_C(1) << 40) /* a log's offsets grow for ever; what is kept of it does not */
 
 #define CAUSE(name) BERM__V1__STATE_CAUSE__STATE_CAUSE_##name
 
@@ -95,9 +96,10 @@ static void make_place(struct sandbox *sb) {
 
 void sandbox_adopt(struct sandbox *sb) {
     struct err e;
-    sb->place = sb->registry->spec.driver ? place_adopt(sb->registry->spec.driver,
-                                                        sb->record->sandbox_id, &place_events, sb, &e)
-                                          : NULL;
+    sb->place =
+        sb->registry->spec.driver
+            ? place_adopt(sb->registry->spec.driver, sb->record->sandbox_id, &place_events, sb, &e)
+            : NULL;
     if (!sb->place)
         return;
     sb->presence = PRESENCE_UP;
@@ -260,7 +262,8 @@ static void to_stop(struct sandbox *sb) {
     if (sb->presence != PRESENCE_NONE)
         end_place(sb);
     else if (sandbox_is(sb, SB_STOPPING))
-        sandbox_outcome(sb, SB_STOPPED, sb->wanted, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+        sandbox_outcome(sb, SB_STOPPED, sb->wanted,
+                        &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
 }
 
 /* Nobody asked for its end: the files are kept and it can be started again. */
@@ -269,10 +272,11 @@ static void was_lost(struct sandbox *sb) {
     struct err e = sb->failure;
     if (e.code == ERR_NONE)
         err_set(&e, ERR_GUEST_LOST, by_reboot ? "the host was rebooted" : "the guest has ended");
-    sandbox_outcome(sb, SB_STOPPED, WANTED_STOP,
-                    &(struct sandbox_why){.cause = by_reboot ? CAUSE(HOST_REBOOT) : CAUSE(GUEST_LOST),
-                                          .e = &e,
-                                          .by_sandbox = true});
+    sandbox_outcome(
+        sb, SB_STOPPED, WANTED_STOP,
+        &(struct sandbox_why){.cause = by_reboot ? CAUSE(HOST_REBOOT) : CAUSE(GUEST_LOST),
+                              .e = &e,
+                              .by_sandbox = true});
 }
 
 static void to_first_run(struct sandbox *sb) {
@@ -302,7 +306,8 @@ static void to_run(struct sandbox *sb) {
     else if (wants_frozen != sb->frozen)
         freeze(sb);
     else if (sandbox_is(sb, SB_READY) && wants_frozen)
-        sandbox_outcome(sb, SB_PAUSED, sb->wanted, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+        sandbox_outcome(sb, SB_PAUSED, sb->wanted,
+                        &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
     else if (sandbox_is(sb, SB_PAUSED) && !wants_frozen)
         sandbox_outcome(sb, SB_READY, sb->wanted, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
     else if (!sb->link && !sb->frozen)

@@ -334,8 +334,7 @@ int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
         check_id_free(r, id, e) < 0)
         return -(int)e->code;
     Berm__V1__Exec *record = record_new(sb, id, spec);
-    struct exec *x =
-        record ? exec_new(r, record, sb->record->owner, r->exec_number + 1) : NULL;
+    struct exec *x = record ? exec_new(r, record, sb->record->owner, r->exec_number + 1) : NULL;
     uint8_t *input = x && stdin_data.n > 0 ? malloc(stdin_data.n) : NULL;
     struct entry *t = x && (input || stdin_data.n == 0) ? ledger_begin(r->ledger) : NULL;
     if (!t) {

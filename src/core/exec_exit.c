@@ -27,7 +27,6 @@ static char *copy_text(const char *text) {
     return copy ? copy : (char *)protobuf_c_empty_string;
 }
 
-
 static bool set_signal(Berm__V1__ExitStatus *s, int number, int source) {
     Berm__V1__ExitSignal *part = malloc(sizeof *part);
     if (!part)
@@ -140,7 +139,8 @@ static bool read_exit(const struct exec *x, Berm__V1__ExitStatus *s, const struc
     if (timed_out && number_in(json_get(timed_out, "signal"), 1, 64, &number))
         return set_timed_out(s, number, spec->timeout_ms);
     if (json_get(exit, "out_of_memory"))
-        return set_out_of_memory(s, x->sandbox ? x->sandbox->record->spec->limits->memory_bytes : 0);
+        return set_out_of_memory(s,
+                                 x->sandbox ? x->sandbox->record->spec->limits->memory_bytes : 0);
     if (json_get(exit, "output_limit"))
         return set_output_limit(s, spec->output_limit_bytes);
     if (json_get(exit, "not_started"))
@@ -247,7 +247,8 @@ static void on_usage(struct place *p, const struct place_answer *a, void *user) 
 
 static bool may_be_out_of_memory(const struct exec *x) {
     const Berm__V1__ExitStatus *s = x->record->exit;
-    return s->how_case == BERM__V1__EXIT_STATUS__HOW_SIGNAL && s->signal->signal_number == SIGKILL &&
+    return s->how_case == BERM__V1__EXIT_STATUS__HOW_SIGNAL &&
+           s->signal->signal_number == SIGKILL &&
            s->signal->source == BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_SANDBOX && x->sandbox->place;
 }
 
@@ -256,8 +257,7 @@ static void ended(struct exec *x, Berm__V1__ExitStatus *s) {
     guest_wait_cancel(&x->start_wait);
     x->record->exit = s;
     if (may_be_out_of_memory(x))
-        place_measure(x->sandbox->place, on_usage,
-                                              (void *)(uintptr_t)x->number);
+        place_measure(x->sandbox->place, on_usage, (void *)(uintptr_t)x->number);
     else
         finish(x);
 }
@@ -306,7 +306,8 @@ static void settle_from_file(struct exec *x) {
     struct json *state;
     if (arena_init(&a, 8192, 65536) < 0)
         return;
-    if (read_status(x, text, sizeof text) && json_parse(&a, text, strlen(text), &bounds, &state) == 0)
+    if (read_status(x, text, sizeof text) &&
+        json_parse(&a, text, strlen(text), &bounds, &state) == 0)
         exec_on_exited(x, state);
     arena_done(&a);
 }

@@ -94,8 +94,8 @@ static void on_written(struct guest_wait *w, const struct guest_answer *a) {
     struct guest_ask *ask = container_of(w, struct guest_ask, wait);
     took_input(ask->exec, a);
     if (ask->asker) {
-        ask->asker->next_offset = a->e ? (uint64_t)MAX(a->next_offset, 0)
-                                       : number_of(a->result, "next_offset");
+        ask->asker->next_offset =
+            a->e ? (uint64_t)MAX(a->next_offset, 0) : number_of(a->result, "next_offset");
         ask->asker->window_bytes = a->e ? 0 : number_of(a->result, "window_bytes");
     }
     ask_end(ask, a->e);
@@ -174,7 +174,8 @@ static void on_given(struct guest_wait *w, const struct guest_answer *a) {
 }
 
 void exec_give_input(struct exec *x) {
-    if (!x->input || x->over || x->ending || !x->sandbox->linked || guest_wait_is_on(&x->input_wait))
+    if (!x->input || x->over || x->ending || !x->sandbox->linked ||
+        guest_wait_is_on(&x->input_wait))
         return;
     uint64_t next = x->record->input->next_offset;
     guest_wait_init(&x->input_wait, on_given);

@@ -123,7 +123,8 @@ static int add_file(struct exec *x, struct files *f, int dir, int which, const c
                     struct err *e) {
     char name[80];
     exec_log_name(x, which, name, sizeof name);
-    int fd = openat(dir, name, O_CREAT | O_TRUNC | O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd =
+        openat(dir, name, O_CREAT | O_TRUNC | O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_sys(e, errno == ENOSPC ? ERR_STORE_FULL : ERR_STORE_FAILED, errno,
                        "make the output files");

@@ -273,7 +273,9 @@ int registry_open(const struct registry_spec *spec, struct registry **ret_r, str
     r->spec = *spec;
     list_init(&r->all);
     list_init(&r->idle_execs);
-    int failed = db_open(spec->loop, spec->state_dir, &r->db, &facts, e);
+    char state_dir[32];
+    snprintf(state_dir, sizeof state_dir, "/proc/self/fd/%d", spec->state_dir_fd);
+    int failed = db_open(spec->loop, state_dir, &r->db, &facts, e);
     if (failed < 0) {
         map_done(&r->sandboxes);
         map_done(&r->execs);

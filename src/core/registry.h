@@ -22,7 +22,7 @@ struct registry_spec {
     uv_loop_t *loop;
     struct deadlines *deadlines;
     const struct limits *limits;
-    const char *state_dir;
+    int state_dir_fd; /* borrowed */
     int sandboxes_fd; /* STATE/sandboxes, borrowed: a folder per sandbox with output and guest.log */
     const char *run_id;
     const char *version;

@@ -96,7 +96,7 @@ void sandbox_event_init(const struct sandbox *sb, Berm__V1__Event *event, Berm__
                         const struct caller *who, bool by_sandbox, const char *request_id) {
     berm__v1__event__init(event);
     berm__v1__actor__init(actor);
-    actor->kind = who ? BERM__V1__ACTOR_KIND__ACTOR_KIND_CALLER
+    actor->kind = who          ? BERM__V1__ACTOR_KIND__ACTOR_KIND_CALLER
                   : by_sandbox ? BERM__V1__ACTOR_KIND__ACTOR_KIND_SANDBOX
                                : BERM__V1__ACTOR_KIND__ACTOR_KIND_DAEMON;
     if (who)
@@ -391,8 +391,8 @@ static int nothing_to_do(struct sandbox *sb, const struct change *c, struct err 
     return 0;
 }
 
-int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms,
-                 const struct change *c, struct err *e) {
+int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms, const struct change *c,
+                 struct err *e) {
     int r = check_incarnation(sb, incarnation, e);
     if (r < 0)
         return r;
@@ -404,8 +404,7 @@ int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms,
     return intend(sb, OP_STOP, WANTED_STOP, SB_STOPPING, c, e);
 }
 
-int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change *c,
-                  struct err *e) {
+int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change *c, struct err *e) {
     int r = check_incarnation(sb, incarnation, e);
     if (r < 0)
         return r;
@@ -420,8 +419,7 @@ int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change 
     return intend(sb, OP_START, WANTED_RUN, SB_PENDING, c, e);
 }
 
-int sandbox_pause(struct sandbox *sb, uint64_t incarnation, const struct change *c,
-                  struct err *e) {
+int sandbox_pause(struct sandbox *sb, uint64_t incarnation, const struct change *c, struct err *e) {
     int r = check_incarnation(sb, incarnation, e);
     if (r < 0)
         return r;

@@ -112,9 +112,8 @@ static int open_parts(struct db *db, uv_loop_t *loop, const char *dir, struct db
                       struct err *e) {
     char path[PATH_MAX];
     unsigned was;
-    if (snprintf(path, sizeof path, "%s/" FILE_NAME, dir) >= (int)sizeof path)
-        return err_set(e, ERR_STORE_FAILED, "the path is too long");
     int r = lock_dir(db, dir, e);
+    snprintf(path, sizeof path, "/proc/self/fd/%d/" FILE_NAME, db->dir_fd);
     if (r == 0)
         r = make_file(db->dir_fd, e);
     if (r == 0)

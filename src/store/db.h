@@ -78,7 +78,8 @@ struct db_facts {
  * is; a newer version is STORE_FAILED, as is a DIR that another process holds. */
 MUST_USE int db_open(uv_loop_t *loop, const char *dir, struct db **ret_db,
                      struct db_facts *ret_facts, struct err *e);
-/* Commits what waits, and what is handed over from inside those answers; then reports. */
+/* Commits what waits, and what is handed over from inside those answers; then reports. A txn that is
+ * begun and not yet handed over has to be dropped before. */
 void db_close(struct db *db, void (*on_closed)(void *user), void *user);
 
 typedef void db_done(void *user, const struct err *e); /* NULL: it is durable */

@@ -51,6 +51,29 @@ static int on_log(void *user, sqlite3 *db, const char *name, int pages) {
     return SQLITE_OK;
 }
 
+/* SQLite resolves every link of a path, and then opens what that text names. Ours goes through the
+ * descriptor of the state folder, whose parents the daemon may not pass any more. */
+static int keep_path(sqlite3_vfs *vfs, const char *name, int cap, char *out) {
+    (void)vfs;
+    sqlite3_snprintf(cap, out, "%s", name);
+    return SQLITE_OK;
+}
+
+static const char *path_keeper(void) {
+    static const char name[] = "berm";
+    if (sqlite3_vfs_find(name))
+        return name;
+    const sqlite3_vfs *usual = sqlite3_vfs_find(NULL);
+    sqlite3_vfs *own =
+        usual ? malloc(sizeof *own) : NULL; /* SQLite keeps it until the process ends */
+    if (!own)
+        return NULL;
+    *own = *usual;
+    own->zName = name;
+    own->xFullPathname = keep_path;
+    return sqlite3_vfs_register(own, 0) == SQLITE_OK ? name : NULL;
+}
+
 int sql_open(const char *path, const char *const *statements, size_t n_statements,
              struct sql **ret_sql, struct err *e) {
     struct sql *s = calloc(1, sizeof *s + n_statements * sizeof s->prepared[0]);
@@ -60,7 +83,7 @@ int sql_open(const char *path, const char *const *statements, size_t n_statement
     s->n_statements = n_statements;
     /* No SQLITE_OPEN_CREATE: a file that went away must not come back empty. */
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-    if (sqlite3_open_v2(path, &s->db, flags, NULL) != SQLITE_OK) {
+    if (sqlite3_open_v2(path, &s->db, flags, path_keeper()) != SQLITE_OK) {
         int r = s->db ? fail(s, path, e) : err_set(e, ERR_LIMIT_REACHED, "out of memory");
         sql_close(s);
         return r;
@@ -163,9 +186,6 @@ int sql_log_pages(const struct sql *s) {
 }
 
 void sql_checkpoint(struct sql *s) {
-    int all, done;
-    if (sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, &all, &done) ==
-            SQLITE_OK &&
-        all == done)
-        s->log_pages = 0; /* the next commit begins at the log's start again */
+    sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    s->log_pages = 0;
 }

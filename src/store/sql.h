@@ -53,7 +53,8 @@ void sql_rollback(struct sql *s);
 int64_t sql_get_int(struct sql_row *row, int column);
 struct str sql_get_bytes(struct sql_row *row, int column); /* text or blob; never a NULL pointer */
 
-/* Pages in the write-ahead log after this connection's last commit. */
+/* Pages in the write-ahead log after this connection's last commit; 0 since sql_checkpoint. */
 int sql_log_pages(const struct sql *s);
-/* Writes back what no reader holds up; waits for nobody. A failure leaves it for the next time. */
+/* Writes back what no reader holds up; waits for nobody. What it could not do is left to the next
+ * time, and the next commit tells the log's true length again. */
 void sql_checkpoint(struct sql *s);

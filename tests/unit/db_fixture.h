@@ -15,7 +15,8 @@ struct db_fixture {
     struct db_facts facts;
     unsigned answered; /* by on_done */
     unsigned failed;
-    struct err e; /* of the last failure */
+    unsigned first_failed; /* which answer it was, from 1 */
+    struct err e;          /* of the last failure */
     bool closed;
 };
 
@@ -64,7 +65,8 @@ static inline void db_on_done(void *user, const struct err *e) {
     struct db_fixture *f = user;
     f->answered++;
     if (e) {
-        f->failed++;
+        if (f->failed++ == 0)
+            f->first_failed = f->answered;
         f->e = *e;
     }
 }

@@ -23,8 +23,8 @@ TEST(config_takes_good_values) {
     CHECK_INT(set("access_log", "false", &e), 0);
     CHECK(!config.access_log);
     CHECK_INT(set("allow_uids", "1, 22,333", &e), 0);
-    CHECK_INT(config.n_allow_uids, 3);
-    CHECK_INT(config.allow_uids[2], 333);
+    CHECK_INT(config.allow_uids.n, 3);
+    CHECK_INT(config.allow_uids.uids[2], 333);
     CHECK_INT(set("limits.message.inbound", "2048", &e), 0);
     CHECK_INT(config.limits.of[LIMIT_MESSAGE_INBOUND], 2048);
     CHECK_INT(set("listen", "", &e), 0);

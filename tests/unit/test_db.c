@@ -163,7 +163,7 @@ static void check_all_are_there(void) {
     CHECK_INT(seen, 4);
 }
 
-TEST(db_gives_back_what_it_was_given_also_after_a_restart) { /* covers: STORE-1 */
+TEST(db_gives_back_what_it_was_given_also_after_a_restart) {
     struct stat st;
     fresh();
     CHECK(f.facts.is_new);

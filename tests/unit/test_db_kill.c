@@ -72,7 +72,7 @@ static bool see_next(void *user, const struct db_event *row) {
     return ++*(uint64_t *)user == row->sequence;
 }
 
-TEST(db_keeps_what_it_answered_through_kill_9) { /* covers: STORE-1 */
+TEST(db_keeps_what_it_answered_through_kill_9) {
     uint64_t last = 0;
     unsigned random = (unsigned)uv_hrtime();
     printf("# random moments from %u\n", random);
