@@ -16,7 +16,7 @@
 
 static struct world {
     char dir[64];
-    int sandboxes_fd;
+    int dir_fd, sandboxes_fd;
     uv_loop_t loop;
     uv_timer_t tick; /* a turn that ran a timer would else wait for one more thing to happen */
     struct deadlines deadlines;
@@ -75,6 +75,7 @@ static void world_begin(void) {
     CHECK(mkdtemp(w.dir) != NULL);
     snprintf(path, sizeof path, "%s/sandboxes", w.dir);
     CHECK_INT(mkdir(path, 0700), 0);
+    w.dir_fd = open(w.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     w.sandboxes_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     uv_loop_init(&w.loop);
     uv_timer_init(&w.loop, &w.tick);
@@ -84,7 +85,7 @@ static void world_begin(void) {
     struct registry_spec spec = {.loop = &w.loop,
                                  .deadlines = &w.deadlines,
                                  .limits = &w.limits,
-                                 .state_dir = w.dir,
+                                 .state_dir_fd = w.dir_fd,
                                  .sandboxes_fd = w.sandboxes_fd,
                                  .run_id = "run",
                                  .version = "0",
@@ -111,6 +112,7 @@ static void world_end(void) {
     CHECK_INT(uv_loop_close(&w.loop), 0);
     api_done(&w.api);
     close(w.sandboxes_fd);
+    close(w.dir_fd);
     snprintf(command, sizeof command, "rm -r '%s'", w.dir);
     CHECK_INT(system(command), 0);
 }
