@@ -94,6 +94,12 @@ static void make_place(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_SEND);
 }
 
+static void on_adopted_usage(struct place *p, const struct place_answer *a, void *user) {
+    (void)user;
+    if (!a->e)
+        ((struct sandbox *)p->user)->oom_kills_seen = a->usage.oom_kills;
+}
+
 void sandbox_adopt(struct sandbox *sb) {
     struct err e;
     sb->place =
@@ -105,6 +111,7 @@ void sandbox_adopt(struct sandbox *sb) {
     sb->presence = PRESENCE_UP;
     sb->frozen = sandbox_is(sb, SB_PAUSED);
     sb->configured = !sandbox_is(sb, SB_PENDING);
+    place_measure(sb->place, on_adopted_usage, NULL);
 }
 
 /* --- freeze and thaw --- */
@@ -295,6 +302,9 @@ static void to_first_run(struct sandbox *sb) {
 
 static void to_run(struct sandbox *sb) {
     bool wants_frozen = sb->wanted == WANTED_PAUSE;
+    struct sandbox_why as_asked = {.cause = CAUSE(COMPLETED),
+                                   .who = sb->asked_by.identity[0] ? &sb->asked_by : NULL,
+                                   .request_id = sb->asked_under};
     if (sandbox_is(sb, SB_PENDING))
         to_first_run(sb);
     else if (sb->presence == PRESENCE_NONE)
@@ -306,10 +316,9 @@ static void to_run(struct sandbox *sb) {
     else if (wants_frozen != sb->frozen)
         freeze(sb);
     else if (sandbox_is(sb, SB_READY) && wants_frozen)
-        sandbox_outcome(sb, SB_PAUSED, sb->wanted,
-                        &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+        sandbox_outcome(sb, SB_PAUSED, sb->wanted, &as_asked);
     else if (sandbox_is(sb, SB_PAUSED) && !wants_frozen)
-        sandbox_outcome(sb, SB_READY, sb->wanted, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+        sandbox_outcome(sb, SB_READY, sb->wanted, &as_asked);
     else if (!sb->link && !sb->frozen)
         sandbox_connect(sb);
 }

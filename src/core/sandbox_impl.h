@@ -29,6 +29,8 @@ struct sandbox {
     enum sandbox_wanted wanted;
     enum sandbox_op op;
     int64_t grace_ms;
+    struct caller asked_by; /* of the last pause or resume, for the event of its outcome */
+    char asked_under[132];  /* its request id */
     struct place *place;
     enum sandbox_presence presence;
     bool frozen;
