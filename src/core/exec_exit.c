@@ -281,7 +281,8 @@ void exec_on_exited(struct exec *x, const struct json *state) {
         free(s); /* out of memory: the guest tells it again on the next link */
         return;
     }
-    if (began && began->type == JSON_INT && x->record->started_unix_ms == 0)
+    bool has_run = s->how_case != BERM__V1__EXIT_STATUS__HOW_NOT_STARTED;
+    if (has_run && began && began->type == JSON_INT && x->record->started_unix_ms == 0)
         x->record->started_unix_ms = began->integer;
     if (at && at->type == JSON_INT)
         x->record->exited_unix_ms = at->integer;

@@ -40,7 +40,9 @@ static struct place *drv_adopt(struct driver *d, const char *id, const struct pl
                                void *user, struct err *e) {
     return drv_create(d, &(struct place_spec){.id = id}, events, user, e);
 }
-static void drv_discard(struct driver *d, const char *id, driver_done *done, void *user) {
+static void drv_discard(struct driver *d, const char *id, bool with_files, driver_done *done,
+                        void *user) {
+    (void)with_files;
     (void)d, (void)id;
     done(user, NULL);
 }
