@@ -40,7 +40,9 @@ struct native_place {
     int pid_fd;
     bool polling;
     bool closing;
-    bool stopping;
+    bool ended;    /* the guest has */
+    bool clearing; /* berm-spawn was asked to end it and clear it away */
+    bool is_clear;
 };
 
 struct request {
@@ -142,14 +144,43 @@ static void forget_socket(struct native_place *p) {
     unlinkat(p->native->run_dir_fd, p->place.id, 0);
 }
 
+static void report_gone(struct native_place *p) {
+    if (!p->ended || (p->clearing && !p->native->lost))
+        return;
+    forget_socket(p);
+    p->place.events->on_gone(&p->place);
+    place_end(p);
+}
+
+static struct request *destroy(struct native *n, const char *id, uint32_t flags);
+
+/* What is left of it goes, so that its id can be used again at once. */
+static void clear(struct native_place *p) {
+    if (p->clearing)
+        return;
+    struct request *r = destroy(p->native, p->place.id, 0);
+    if (!r)
+        return;
+    r->place = p;
+    p->clearing = true;
+}
+
+static void cleared(struct native_place *p) {
+    p->clearing = false;
+    p->is_clear = true;
+    report_gone(p);
+}
+
+/* That it has ended is the pidfd's word, not berm-spawn's; that nothing is left of it is berm-spawn's. */
 static void on_pid(uv_poll_t *handle, int status, int events) {
     (void)status;
     (void)events;
     struct native_place *p = handle->data;
     uv_poll_stop(handle);
-    forget_socket(p);
-    p->place.events->on_gone(&p->place);
-    place_end(p);
+    p->ended = true;
+    if (!p->is_clear)
+        clear(p);
+    report_gone(p);
 }
 
 /* From here on the pidfd tells when the guest ends. */
@@ -196,6 +227,10 @@ static void answered(const struct native *n, struct request *r, const struct spa
                                         u->oom_kills};
     if (r->discarded)
         r->discarded(r->user, answer.e);
+    if (p && r->message->head.kind == SPAWN_DESTROY) {
+        cleared(p);
+        return;
+    }
     if (p && r->done) {
         r->done(&p->place, &answer, r->user);
         if (reply->error == 0 && r->message->head.kind == SPAWN_EXEC_LEAF)
@@ -568,35 +603,37 @@ static void native_kill_leaf(struct place *place, uint32_t leaf, place_done *don
     ask(p, r, done, user);
 }
 
-static bool destroy(struct native *n, const char *id, uint32_t flags, driver_done *done,
-                    void *user) {
+/* NULL: berm-spawn is gone, and the sweep at the next start finds what is left. */
+static struct request *destroy(struct native *n, const char *id, uint32_t flags) {
     struct request *r = n->lost ? NULL : request_new(SPAWN_DESTROY, sizeof(struct spawn_destroy));
     if (!r)
-        return false; /* the sweep at the next start finds what is left */
+        return NULL;
     snprintf(r->message->destroy.id, SPAWN_ID_MAX, "%s", id);
     r->message->destroy.flags = flags;
-    r->discarded = done;
-    r->user = user;
     request_send(n, r);
-    return true;
+    return r;
 }
 
-/* on_gone comes from the pidfd, so that it is the guest's end and not berm-spawn's word for it. Without
- * berm-spawn the guest is ended by its pidfd; what is left of its cgroups is swept later. */
+/* Without berm-spawn the guest is ended by its pidfd; what is left of its cgroups is swept later. */
 static void native_stop(struct place *place) {
     struct native_place *p = of_place(place);
-    if (p->stopping || p->closing)
+    if (p->closing)
         return;
-    p->stopping = true;
     if (p->native->lost && p->pid_fd >= 0)
         pidfd_send_signal(p->pid_fd, SIGKILL, NULL, 0);
     else
-        destroy(p->native, p->place.id, 0, NULL, NULL);
+        clear(p);
 }
 
-static void native_discard(struct driver *d, const char *id, driver_done *done, void *user) {
+static void native_discard(struct driver *d, const char *id, bool with_files, driver_done *done,
+                           void *user) {
     struct err e;
-    if (destroy(of_driver(d), id, SPAWN_DESTROY_FILES, done, user) || !done)
+    struct request *r = destroy(of_driver(d), id, with_files ? SPAWN_DESTROY_FILES : 0);
+    if (r) {
+        r->discarded = done;
+        r->user = user;
+    }
+    if (r || !done)
         return;
     err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
     done(user, &e);
