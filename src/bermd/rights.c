@@ -10,6 +10,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -133,11 +134,21 @@ static int own_dir(const struct state *s, const struct rights *r, const char *na
     return fd;
 }
 
+/* A descriptor for each program's cgroup, link and reader: as many as the system lets us have. */
+static void raise_files(void) {
+    struct rlimit most;
+    if (getrlimit(RLIMIT_NOFILE, &most) == 0) {
+        most.rlim_cur = most.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &most);
+    }
+}
+
 int rights_open(struct rights *r, const struct config *c, const struct state *s, struct err *e) {
     *r = (struct rights){
         .is_root = geteuid() == 0, .spawn_fd = -1, .run_dir_fd = -1, .sandboxes_fd = -1};
     if (r->is_root && (find_user(c, r, e) < 0 || give_all(r, c->state, s, e) < 0))
         return -(int)e->code;
+    raise_files();
     r->run_dir_fd = own_dir(s, r, "run", 0700, e);
     if (r->run_dir_fd >= 0)
         r->sandboxes_fd = own_dir(s, r, "sandboxes", 0700, e);

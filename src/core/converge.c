@@ -43,7 +43,8 @@ static void on_gone(struct place *p) {
     struct sandbox *sb = p->user;
     sb->place = NULL;
     sb->presence = PRESENCE_NONE;
-    sb->frozen = sb->freezing = sb->configured = sb->asked_to_end = false;
+    sb->frozen = sb->freezing = sb->configured = false;
+    sb->asked_to_end = 0;
     deadline_clear(sb->registry->spec.deadlines, &sb->patience);
     sandbox_disconnect(sb);
     sandbox_failpoint(sb, OP_ACK);
@@ -94,17 +95,40 @@ static void make_place(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_SEND);
 }
 
+static void on_adopted_usage(struct place *p, const struct place_answer *a, void *user) {
+    (void)user;
+    if (!a->e)
+        ((struct sandbox *)p->user)->oom_kills_seen = a->usage.oom_kills;
+}
+
+/* What was left of a place that has ended is gone: the books can be closed on it. */
+static void on_cleared(void *user, const struct err *e) {
+    struct sandbox *sb = user;
+    if (e)
+        log_text(LOG_WARN, "clear", "%s: %s", sb->record->sandbox_id, e->text);
+    sb->presence = PRESENCE_NONE;
+    exec_all_gone(sb);
+    sandbox_converge(sb);
+}
+
 void sandbox_adopt(struct sandbox *sb) {
     struct err e;
-    sb->place =
-        sb->registry->spec.driver
-            ? place_adopt(sb->registry->spec.driver, sb->record->sandbox_id, &place_events, sb, &e)
-            : NULL;
-    if (!sb->place)
+    struct driver *d = sb->registry->spec.driver;
+    const char *id = sb->record->sandbox_id;
+    sb->place = d ? place_adopt(d, id, &place_events, sb, &e) : NULL;
+    if (!d) {
+        exec_all_gone(sb);
         return;
+    }
+    if (!sb->place) {
+        sb->presence = PRESENCE_ENDING;
+        driver_discard(d, id, false, on_cleared, sb);
+        return;
+    }
     sb->presence = PRESENCE_UP;
     sb->frozen = sandbox_is(sb, SB_PAUSED);
     sb->configured = !sandbox_is(sb, SB_PENDING);
+    place_measure(sb->place, on_adopted_usage, NULL);
 }
 
 /* --- freeze and thaw --- */
@@ -153,10 +177,13 @@ static void stop_now(struct sandbox *sb) {
     place_stop(sb->place);
 }
 
-/* Programs get SIGTERM and their grace time; a guest that does not end by itself is ended. */
+/* Programs get SIGTERM and their grace time, or SIGKILL when that is 0; a guest that does not end by
+ * itself is ended. */
 static void ask_to_end(struct sandbox *sb) {
-    int64_t grace_ms = sb->grace_ms == 0 ? STOP_GRACE_MS : sb->grace_ms;
-    sb->asked_to_end = true;
+    int64_t grace_ms = sb->grace_ms == 0 ? STOP_GRACE_MS : MAX(sb->grace_ms, 0);
+    if (sb->wanted == WANTED_DELETE)
+        grace_ms = 0;
+    sb->asked_to_end = sb->wanted;
     struct json_out *params = guest_link_ask(sb->link, "shutdown");
     json_put_i64(params, "grace_ms", grace_ms);
     guest_link_send(sb->link, NULL, 0, NULL);
@@ -165,12 +192,12 @@ static void ask_to_end(struct sandbox *sb) {
 }
 
 static void end_place(struct sandbox *sb) {
-    if (sb->presence != PRESENCE_UP || sb->asked_to_end || sb->freezing)
+    if (sb->presence != PRESENCE_UP || sb->freezing || sb->asked_to_end == sb->wanted)
         return;
     sandbox_failpoint(sb, OP_COMMIT);
     files_gone(sb, true);
-    bool gently = sb->wanted == WANTED_STOP && sb->grace_ms >= 0 && sb->n_running > 0;
-    if (gently && sb->frozen) {
+    bool gently = sb->n_running > 0; /* so that the guest sees how its programs end */
+    if (gently && sb->frozen && sb->wanted == WANTED_STOP) {
         sb->freezing = true;
         place_resume(sb->place, on_thawed_to_end, NULL);
         return;
@@ -229,7 +256,7 @@ static void on_removed(uv_work_t *work, int status) {
     if (sb->registry->closing)
         return;
     if (sb->registry->spec.driver)
-        driver_discard(sb->registry->spec.driver, sb->record->sandbox_id, on_discarded, sb);
+        driver_discard(sb->registry->spec.driver, sb->record->sandbox_id, true, on_discarded, sb);
     else
         on_discarded(sb, NULL);
     sandbox_failpoint(sb, OP_SEND);
@@ -298,6 +325,9 @@ static void to_first_run(struct sandbox *sb) {
 
 static void to_run(struct sandbox *sb) {
     bool wants_frozen = sb->wanted == WANTED_PAUSE;
+    struct sandbox_why as_asked = {.cause = CAUSE(COMPLETED),
+                                   .who = sb->asked_by.identity[0] ? &sb->asked_by : NULL,
+                                   .request_id = sb->asked_under};
     if (sandbox_is(sb, SB_PENDING))
         to_first_run(sb);
     else if (sb->presence == PRESENCE_NONE)
@@ -309,10 +339,9 @@ static void to_run(struct sandbox *sb) {
     else if (wants_frozen != sb->frozen)
         freeze(sb);
     else if (sandbox_is(sb, SB_READY) && wants_frozen)
-        sandbox_outcome(sb, SB_PAUSED, sb->wanted,
-                        &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+        sandbox_outcome(sb, SB_PAUSED, sb->wanted, &as_asked);
     else if (sandbox_is(sb, SB_PAUSED) && !wants_frozen)
-        sandbox_outcome(sb, SB_READY, sb->wanted, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+        sandbox_outcome(sb, SB_READY, sb->wanted, &as_asked);
     else if (!sb->link && !sb->frozen)
         sandbox_connect(sb);
 }
@@ -322,6 +351,7 @@ static void look_at_recovery(struct sandbox *sb) {
     bool waits_for_guest =
         sandbox_is(sb, SB_READY) && sb->presence == PRESENCE_UP && !sb->linked && !sb->frozen;
     if (!sb->recovering || waits_for_guest || sb->recorded.on_way > 0 ||
+        (sb->presence == PRESENCE_ENDING && !sb->place) ||
         (sandbox_is(sb, SB_READY) && sb->presence == PRESENCE_NONE))
         return;
     sb->recovering = false;

@@ -203,6 +203,14 @@ void exec_record_exit(struct exec *x) {
     ledger_commit(t, NULL);
 }
 
+/* Kills that the memory controller counted up to now belong to programs that have ended. */
+static void on_leaf_killed(struct place *p, const struct place_answer *a, void *user) {
+    (void)user;
+    struct sandbox *sb = p->user;
+    if (!a->e)
+        sb->oom_kills_seen = MAX(sb->oom_kills_seen, a->usage.oom_kills);
+}
+
 /* The exit may be told from here on: it is in the guest's status file, or there will be none. */
 static void finish(struct exec *x) {
     Berm__V1__Exec *record = x->record;
@@ -211,7 +219,7 @@ static void finish(struct exec *x) {
     exec_record(x);
     exec_read_usage(x);
     if (x->leaf && sb->place && !record->spec->keep_descendants)
-        place_kill_leaf(sb->place, x->leaf, NULL, NULL);
+        place_kill_leaf(sb->place, x->leaf, on_leaf_killed, NULL);
     record->state = is_lost ? EXEC_LOST : EXEC_EXITED;
     if (record->exited_unix_ms == 0)
         record->exited_unix_ms = registry_unix_ms();
@@ -220,7 +228,7 @@ static void finish(struct exec *x) {
     x->over = true;
     sb->n_running--;
     sb->record->last_activity_unix_ms = registry_unix_ms();
-    free(TAKE(x->input));
+    exec_forget_input(x);
     exec_record_exit(x);
     exec_wake(x);
 }
@@ -273,7 +281,8 @@ void exec_on_exited(struct exec *x, const struct json *state) {
         free(s); /* out of memory: the guest tells it again on the next link */
         return;
     }
-    if (began && began->type == JSON_INT && x->record->started_unix_ms == 0)
+    bool has_run = s->how_case != BERM__V1__EXIT_STATUS__HOW_NOT_STARTED;
+    if (has_run && began && began->type == JSON_INT && x->record->started_unix_ms == 0)
         x->record->started_unix_ms = began->integer;
     if (at && at->type == JSON_INT)
         x->record->exited_unix_ms = at->integer;
@@ -294,7 +303,7 @@ void exec_not_started(struct exec *x, const struct err *e) {
 static bool read_status(struct exec *x, char *text, size_t cap) {
     char name[80];
     int dir = sandbox_dir(x->sandbox);
-    exec_log_name(x, 2, name, sizeof name);
+    exec_log_name(x, EXEC_FILE_STATUS, name, sizeof name);
     ssize_t n = dir < 0 ? -1 : fd_read_text(dir, name, text, cap);
     return n > 0 && text[n - 1] == '\n';
 }

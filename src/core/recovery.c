@@ -111,6 +111,7 @@ void registry_recovered_one(struct registry *r) {
         r->n_adopted_execs += sb->presence == PRESENCE_UP ? sb->n_running : 0;
     }
     r->is_recovered = true;
+    registry_prune(r);
     sweep(r);
 }
 
@@ -118,7 +119,7 @@ static void recover(struct sandbox *sb) {
     sb->recovering = true;
     if (!sandbox_is(sb, SB_STOPPED) && !sandbox_is(sb, SB_FAILED))
         sandbox_adopt(sb);
-    if (sb->presence == PRESENCE_NONE)
+    else
         exec_all_gone(sb);
     sandbox_converge(sb);
 }

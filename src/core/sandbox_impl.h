@@ -29,6 +29,8 @@ struct sandbox {
     enum sandbox_wanted wanted;
     enum sandbox_op op;
     int64_t grace_ms;
+    struct caller asked_by; /* of the last pause or resume, for the event of its outcome */
+    char asked_under[132];  /* its request id */
     struct place *place;
     enum sandbox_presence presence;
     bool frozen;
@@ -37,7 +39,7 @@ struct sandbox {
     bool configured; /* the guest has its environment */
     bool removing;   /* its files are being removed */
     bool recovering;
-    bool asked_to_end; /* the guest was asked to shut down */
+    enum sandbox_wanted asked_to_end; /* for what the guest was asked to shut down; 0 = not */
     struct guest_link *link;
     bool linked;
     unsigned n_relinks; /* within the last ten seconds */
