@@ -68,8 +68,8 @@ int answer_texts(const struct json *object, const char *key, struct arena *a, si
     if (!*ret)
         return answer_no_room(e);
     JSON_FOR_EACH(it, list)
-        if (copy_text(it, key, a, &(*ret)[(*ret_n)++], e) < 0)
-            return -(int)e->code;
+    if (copy_text(it, key, a, &(*ret)[(*ret_n)++], e) < 0)
+        return -(int)e->code;
     return 0;
 }
 
@@ -177,8 +177,8 @@ int answer_infos(const struct json *object, const char *key, struct arena *a, si
     if (!*ret)
         return answer_no_room(e);
     JSON_FOR_EACH(it, list)
-        if (read_info(it, a, &(*ret)[(*ret_n)++], e) < 0)
-            return -(int)e->code;
+    if (read_info(it, a, &(*ret)[(*ret_n)++], e) < 0)
+        return -(int)e->code;
     return 0;
 }
 

@@ -57,8 +57,8 @@ static void record(struct file_op *op) {
         size_t n = protobuf_c_message_get_packed_size(op->response);
         uint8_t *packed = arena_alloc(&op->arena, n + 1);
         if (packed)
-            answer = (struct str){(const char *)packed,
-                                  protobuf_c_message_pack(op->response, packed)};
+            answer =
+                (struct str){(const char *)packed, protobuf_c_message_pack(op->response, packed)};
         change.key = &op->request.key;
         change.wait = &op->durable;
         op->step = FILE_RECORDING;
@@ -117,11 +117,12 @@ static void on_gone(void *user, const struct err *e, bool is_final) {
 
 static const struct file_events events = {.on_answer = on_answer, .on_gone = on_gone};
 
-/* A path that outlives the request. */
+/* A path as it was given, that outlives the request. */
 static int keep_path(struct file_op *op, const struct path_arg *path, struct str *ret,
                      struct err *e) {
-    const char *copy = arena_copy(&op->arena, path->path.p, path->path.n);
-    *ret = (struct str){copy, path->path.n};
+    size_t n = path->is_default ? 0 : path->path.n;
+    const char *copy = arena_copy(&op->arena, path->path.p, n);
+    *ret = (struct str){copy, n};
     return copy ? 0 : answer_no_room(e);
 }
 

@@ -50,8 +50,8 @@ static void reading_end(struct reading *rd) {
         struct file_audit audit = {.operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_READ,
                                    .path = rd->target.path.path,
                                    .bytes_moved = rd->total};
-        (void)!file_call_record(rd->file, &audit, &(struct change){.who = &who},
-                                (struct str){0}, &ignored);
+        (void)!file_call_record(rd->file, &audit, &(struct change){.who = &who}, (struct str){0},
+                                &ignored);
     }
     deadline_clear(registry_deadlines(exec_call_registry(rd->call)), &rd->beat);
     file_call_close(TAKE(rd->file));

@@ -73,8 +73,8 @@ static int read_grep(struct file_op *op, const struct json *result, struct err *
         answer_u64(result, "binary_files", &response->binary_files, e) < 0 ||
         answer_u64(result, "unreadable", &response->unreadable, e) < 0)
         return -(int)e->code;
-    response->matches = arena_alloc(
-        &op->arena, MAX(matches->items.count, (size_t)1) * sizeof *response->matches);
+    response->matches =
+        arena_alloc(&op->arena, MAX(matches->items.count, (size_t)1) * sizeof *response->matches);
     if (!response->matches)
         return answer_no_room(e);
     JSON_FOR_EACH(it, matches) {

@@ -36,6 +36,10 @@ extern const struct handler api_exec_list;
 extern const struct handler api_exec_interact;
 
 extern const struct handler api_file_read;
+extern const struct handler api_file_write;
+extern const struct handler api_file_watch;
+extern const struct handler api_file_upload_tree;
+extern const struct handler api_file_download_tree;
 extern const struct handler api_file_stat;
 extern const struct handler api_file_list;
 extern const struct handler api_file_make_dir;

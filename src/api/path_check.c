@@ -48,7 +48,7 @@ int path_check(const char *prefix, const char *name, const char *text, ProtobufC
         return err_field(e, given, "%s: it holds a NUL", given);
     if (check_names(given, path, e) < 0)
         return -(int)e->code;
-    *ret = (struct path_arg){path, is_raw};
+    *ret = (struct path_arg){.path = path, .is_raw = is_raw};
     return 0;
 }
 
@@ -56,7 +56,7 @@ int path_check_or_workspace(const char *name, const char *text, ProtobufCBinaryD
                             struct path_arg *ret, struct err *e) {
     if (text[0] != '\0' || raw.len > 0)
         return path_check("", name, text, raw, ret, e);
-    *ret = (struct path_arg){STR("."), false};
+    *ret = (struct path_arg){.path = STR("."), .is_default = true};
     return 0;
 }
 

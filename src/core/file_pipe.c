@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
+#include "core/registry_impl.h"
+
 struct file_pipe {
     uv_poll_t poll;
     int fd;
@@ -14,7 +16,7 @@ struct file_pipe {
     void *user;
 };
 
-struct file_pipe *file_pipe_open(uv_loop_t *loop, const struct guest_answer *a, int access,
+struct file_pipe *file_pipe_open(struct file_call *f, const struct guest_answer *a, int access,
                                  void (*on_ready)(void *user), void *user) {
     struct stat st;
     int fd = a->n_fds == 1 ? a->fds[0] : -1;
@@ -22,7 +24,7 @@ struct file_pipe *file_pipe_open(uv_loop_t *loop, const struct guest_answer *a, 
     if (flags < 0 || (flags & O_ACCMODE) != access || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
         return NULL;
     struct file_pipe *p = calloc(1, sizeof *p);
-    if (!p || uv_poll_init(loop, &p->poll, fd) < 0) {
+    if (!p || uv_poll_init(file_call_registry(f)->spec.loop, &p->poll, fd) < 0) {
         free(p);
         return NULL;
     }

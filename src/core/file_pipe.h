@@ -5,15 +5,12 @@
  * does not wait. */
 #pragma once
 
-#include <uv.h>
-
-#include "base/macros.h"
-#include "core/guest_link.h"
+#include "core/files.h"
 
 struct file_pipe;
 
 /* Takes the pipe out of an answer, to be read (O_RDONLY) or written (O_WRONLY). NULL: there is none. */
-struct file_pipe *file_pipe_open(uv_loop_t *loop, const struct guest_answer *a, int access,
+struct file_pipe *file_pipe_open(struct file_call *f, const struct guest_answer *a, int access,
                                  void (*on_ready)(void *user), void *user);
 void file_pipe_close(struct file_pipe *p);
 /* The count, 0 at the end (read), -EAGAIN: wait; -EPIPE: nobody reads any more (write). */

@@ -32,7 +32,8 @@ MARK = "BERM_TEST_DAEMON"   # in the environment of a daemon: whose it is
 PENDING, READY, PAUSED, STOPPING, STOPPED, FAILED, DELETING, DELETED = range(1, 9)
 STARTING, RUNNING, EXITED, LOST = range(1, 5)
 STDOUT, STDERR = 1, 2
-STUBS = (berm_pb2_grpc.SandboxServiceStub, berm_pb2_grpc.ExecServiceStub, berm_pb2_grpc.SystemServiceStub)
+STUBS = (berm_pb2_grpc.SandboxServiceStub, berm_pb2_grpc.ExecServiceStub, berm_pb2_grpc.FileServiceStub,
+         berm_pb2_grpc.SystemServiceStub)
 # Each client has connections of its own and comes back at once when a daemon does.
 CHANNEL = [("grpc.use_local_subchannel_pool", 1), ("grpc.initial_reconnect_backoff_ms", 50),
            ("grpc.min_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 100),
