@@ -149,7 +149,7 @@ static void on_notice(struct upload *u, const struct json *params) {
 
 static int finish(struct upload *u, struct err *e) {
     struct planting *t = of(u);
-    if (t->gzip && !t->at_end)
+    if (t->gzip && t->pipe && !t->at_end)
         return err_set(e, ERR_TREE_INVALID, "the compressed stream ends too early");
     file_pipe_close(TAKE(t->pipe));
     if (t->is_over)

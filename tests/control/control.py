@@ -472,7 +472,10 @@ class Daemon:
                 if str(self.state) in loop.read_text():
                     found.append(f"{loop.parent.parent.name} {loop.read_text().strip()}")
         for name in ("sandboxes", "layers", "trash", "run"):
-            found += [str(path) for path in self.state.glob(f"**/{name}/*") if name != "run" or path.is_socket()]
+            try:
+                found += [str(path) for path in self.state.glob(f"**/{name}/*") if name != "run" or path.is_socket()]
+            except FileNotFoundError as gone:   # it goes while we look
+                found.append(str(gone))
         return found
 
     def expect_nothing_left(self):

@@ -311,7 +311,7 @@ def test_list_pages(client, box, place):
 def test_a_directory_of_a_hundred_thousand(client):
     """covers: FILE-7, FILE-6"""
     box, place = client.create(root=pb.RootFilesystem(layer=pb.WRITABLE_LAYER_MEMORY),
-                               limits=pb.Limits(disk_inodes=200000)).sandbox_id, "many"
+                               limits=pb.Limits(disk_bytes=1 << 30, disk_inodes=200000)).sandbox_id, "many"
     client.ask("MakeDir", sandbox_id=box, path=place)
     client.output_of(box, f"cd {place} && seq -f %06g 0 99999 | xargs touch", timeout=300)
     names = [os.path.basename(e.path) for e in listed(client, box, place, page_size=10000)]
