@@ -63,6 +63,7 @@ static void on_edit(struct call *c, const ProtobufCMessage *m) {
         .method = "edit",
         .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_EDIT,
         .is_change = true,
+        .loss = FILE_LOSS_SAY,
         .check = check_edit,
         .put = put_edit,
         .read = read_edit,

@@ -58,7 +58,7 @@ const struct handler api_file_make_dir = {.on_message = on_make, .on_cancel = fi
 static void put_remove(struct file_op *op, struct json_out *o) {
     const Berm__V1__RemoveRequest *request = (const void *)op->m;
     json_put_bool(o, "recursive", request->recursive);
-    json_put_bool(o, "missing_ok", request->missing_ok);
+    json_put_bool(o, "missing_ok", request->missing_ok || op->is_again);
 }
 
 static int read_remove(struct file_op *op, const struct json *result, struct err *e) {
@@ -71,6 +71,7 @@ static void on_remove(struct call *c, const ProtobufCMessage *m) {
         .method = "remove",
         .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_REMOVE,
         .is_change = true,
+        .loss = FILE_LOSS_LOOK,
         .put = put_remove,
         .read = read_remove,
     };
@@ -93,6 +94,18 @@ static void put_rename(struct file_op *op, struct json_out *o) {
     json_put_bool(o, "make_parents", request->make_parents);
 }
 
+/* What is not there may have been renamed: then it has its new name, as the same answer says. */
+static bool look_rename(struct file_op *op, const struct err *e) {
+    if (e->code != ERR_FILE_NOT_FOUND)
+        return false;
+    op->is_again = false; /* once */
+    struct file_target there = op->target;
+    there.path = op->new_path;
+    file_target_ask(&there, op->file, "stat");
+    file_call_send(op->file);
+    return true;
+}
+
 static int read_rename(struct file_op *op, const struct json *result, struct err *e) {
     Berm__V1__RenameResponse *response = (void *)op->response;
     return answer_info(result, "info", &op->arena, &response->info, e);
@@ -103,8 +116,10 @@ static void on_rename(struct call *c, const ProtobufCMessage *m) {
         .method = "rename",
         .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_RENAME,
         .is_change = true,
+        .loss = FILE_LOSS_LOOK,
         .check = check_rename,
         .put = put_rename,
+        .look = look_rename,
         .read = read_rename,
     };
     file_op_begin(c, m, &kind);

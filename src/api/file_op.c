@@ -41,12 +41,34 @@ static void op_answer(struct file_op *op) {
 
 /* --- the record --- */
 
+static void op_work(struct file_op *op);
+static void op_refuse(struct file_op *op, const struct err *e);
+
 static void on_durable(struct ledger_wait *w, const struct err *e) {
     struct file_op *op = container_of(w, struct file_op, durable);
-    if (e)
+    struct err cancelled;
+    if (op->step == FILE_WITHDRAWING)
+        op_fail(op, &op->failure);
+    else if (e)
         op_fail(op, e);
-    else
+    else if (op->step == FILE_RECORDING)
         op_answer(op);
+    else if (op->call)
+        op_work(op);
+    else {
+        err_set(&cancelled, ERR_CANCELLED, "nobody waits for it");
+        op_refuse(op, &cancelled);
+    }
+}
+
+/* Nothing was done, and the guest says so. */
+static void op_refuse(struct file_op *op, const struct err *e) {
+    struct err ignored;
+    op->failure = *e;
+    op->step = FILE_WITHDRAWING;
+    if (!op->is_intended || e->code == ERR_GUEST_LOST || e->code == ERR_GUEST_PROTOCOL ||
+        file_call_intend(op->file, &op->request.key, true, &op->durable, &ignored) < 0)
+        op_fail(op, &op->failure);
 }
 
 static void record(struct file_op *op) {
@@ -76,7 +98,8 @@ static void on_answer(void *user, const struct guest_answer *a) {
     struct err e;
     if (a->e) {
         e = file_target_error("", op->sandbox_id, a->e);
-        op_fail(op, &e);
+        if (!op->is_again || !op->call || !op->kind->look || !op->kind->look(op, a->e))
+            op_refuse(op, &e);
         return;
     }
     if (op->kind->is_change)
@@ -103,7 +126,7 @@ static void on_answer(void *user, const struct guest_answer *a) {
 /* The call cannot wait for a frozen guest; the change can. */
 static void on_gone(void *user, const struct err *e, bool is_final) {
     struct file_op *op = user;
-    if (op->step == FILE_RECORDING) { /* it is done; only our own disk is waited for */
+    if (op->step > FILE_WORKING) { /* it is done, or not; only our own disk is waited for */
         if (is_final)
             file_call_close(TAKE(op->file));
     } else if (is_final || !op->kind->is_change) {
@@ -132,14 +155,23 @@ static int op_send(struct file_op *op, struct err *e) {
         (op->new_path.path.n > 0 && keep_path(op, &op->new_path, &op->audit.new_path, e) < 0) ||
         file_target_open(&op->target, op->call, false, &events, op, &op->file, e) < 0)
         return -(int)e->code;
+    if (op->kind->loss == FILE_LOSS_AGAIN || op->request.request_id[0] == '\0' || op->is_again) {
+        op_work(op);
+        return 0;
+    }
+    op->step = FILE_INTENDING;
+    return file_call_intend(op->file, &op->request.key, false, &op->durable, e);
+}
+
+static void op_work(struct file_op *op) {
+    op->is_intended = op->step == FILE_INTENDING || op->is_again;
+    op->step = FILE_WORKING;
     struct json_out *o = file_target_ask(&op->target, op->file, op->kind->method);
     if (op->kind->put)
         op->kind->put(op, o);
-    op->step = FILE_WORKING;
     file_call_send(op->file);
     if (op->kind->is_change)
         failpoint(FAIL_FILE_SEND);
-    return 0;
 }
 
 /* --- the request --- */
@@ -161,6 +193,15 @@ static void repeat(struct file_op *op) {
     op_free(op);
 }
 
+/* It was about to act, and nobody saw the end of it. */
+static int again(struct file_op *op, struct err *e) {
+    op->is_again = true;
+    if (op->kind->loss == FILE_LOSS_LOOK)
+        return op_send(op, e);
+    err_set(e, ERR_GUEST_LOST, "the first call was cut off while the guest was at it: look");
+    return err_about(e, "sandbox_id", op->sandbox_id);
+}
+
 static void ask(struct file_op *op);
 
 static void on_again(struct request *r) {
@@ -178,10 +219,12 @@ static void ask(struct file_op *op) {
         context_caller(op->call, &op->request.caller);
     if (r == 0 && turn == REQUEST_NEW)
         r = op_send(op, &e);
+    else if (r == 0 && turn == REQUEST_REPEAT && op->request.object_id.n == 0)
+        r = again(op, &e);
+    else if (r == 0 && turn == REQUEST_REPEAT)
+        repeat(op);
     if (r < 0)
         op_fail(op, &e);
-    else if (turn == REQUEST_REPEAT)
-        repeat(op);
 }
 
 void file_op_begin(struct call *c, const ProtobufCMessage *m, const struct file_kind *kind) {

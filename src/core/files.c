@@ -200,7 +200,20 @@ int file_take(const struct guest_answer *a, int access) {
     return TAKE_FD(a->fds[0]);
 }
 
-/* --- the event --- */
+/* --- the record --- */
+
+int file_call_intend(struct file_call *f, const struct request_key *key, bool is_over,
+                     struct ledger_wait *w, struct err *e) {
+    struct entry *t = ledger_begin(f->sandbox->registry->ledger);
+    struct request_key kept = *key;
+    if (!t)
+        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
+    if (is_over)
+        kept.keep_ms = 0;
+    entry_put_request(t, &kept, "", (struct str){0});
+    ledger_commit(t, w);
+    return 0;
+}
 
 static void set_path(struct str path, char **text, ProtobufCBinaryData *raw) {
     if (str_is_utf8(path.p, path.n))

@@ -51,6 +51,11 @@ void file_call_cut(struct file_call *f, const struct err *why);
  * to it. */
 int file_take(const struct guest_answer *a, int access);
 
+/* Remembers that a request id is about to act, before it does, with no object to its name; the record of
+ * the same key takes its place. `is_over`: it did not act, and may be used again. */
+MUST_USE int file_call_intend(struct file_call *f, const struct request_key *key, bool is_over,
+                              struct ledger_wait *w, struct err *e);
+
 /* What a call did, for the event. Texts end with NUL. */
 struct file_audit {
     int operation; /* FileOperation */
