@@ -162,7 +162,7 @@ static const char *signal_exec_id(const ProtobufCMessage *m) {
 
 static int send_signal(struct control *k, struct exec *x, struct err *e) {
     const Berm__V1__SignalExecRequest *request = (const void *)k->message;
-    struct change change = {&k->request.caller, &k->request.key, NULL};
+    struct change change = {.who = &k->request.caller, .key = &k->request.key, .wait = NULL};
     return exec_signal(x, request->signal_number, request->leader_only, &change, &k->ask, e);
 }
 

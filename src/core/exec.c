@@ -365,7 +365,7 @@ int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
     }
     r->exec_number++;
     count(x, 1);
-    sb->record->last_activity_unix_ms = registry_unix_ms();
+    sandbox_is_used(sb);
     exec_ask_leaf(x);
     put_start_event(x, t, c);
     entry_put_exec(t, &x->recorded, x->record, x->owner, x->number, x->leaf);

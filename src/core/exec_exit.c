@@ -134,6 +134,8 @@ static bool read_exit(const struct exec *x, Berm__V1__ExitStatus *s, const struc
         s->code = number;
         return true;
     }
+    if (number_in(json_get(exit, "signal"), 1, 64, &number) && x->hit_limit && number == SIGKILL)
+        return set_output_limit(s, x->sandbox->record->spec->limits->output_bytes);
     if (number_in(json_get(exit, "signal"), 1, 64, &number))
         return set_signal(s, number, source_of(x, number));
     if (timed_out && number_in(json_get(timed_out, "signal"), 1, 64, &number))
@@ -217,6 +219,7 @@ static void finish(struct exec *x) {
     struct sandbox *sb = x->sandbox;
     bool is_lost = record->exit->how_case == BERM__V1__EXIT_STATUS__HOW_LOST;
     exec_record(x);
+    exec_count_output(x);
     exec_read_usage(x);
     if (x->leaf && sb->place && !record->spec->keep_descendants)
         place_kill_leaf(sb->place, x->leaf, on_leaf_killed, NULL);
@@ -227,7 +230,7 @@ static void finish(struct exec *x) {
     x->registry->n_lost_execs += is_lost && !x->registry->is_recovered;
     x->over = true;
     sb->n_running--;
-    sb->record->last_activity_unix_ms = registry_unix_ms();
+    sandbox_is_used(sb);
     exec_forget_input(x);
     exec_record_exit(x);
     exec_wake(x);

@@ -45,6 +45,8 @@ struct exec {
     uint64_t granted_bytes;
     struct deadline reader_hold;
     bool cap_told;
+    bool hit_limit; /* killed because the sandbox is at its limit */
+    uint64_t kept;  /* bytes, when last counted */
     /* input that came with the start */
     uint8_t *input;
     size_t n_input;
@@ -101,6 +103,11 @@ enum exec_file {
 };
 void exec_log_name(const struct exec *x, enum exec_file which, char *out, size_t cap);
 void exec_fill_output(struct exec *x);
+
+/* output_cap.c */
+int64_t exec_cap(const struct exec *x); /* its own, or less where the sandbox has less left */
+void exec_count_output(struct exec *x);
+void sandbox_count_output(struct sandbox *sb);
 
 /* readers.c */
 void exec_readers_init(struct exec *x);
