@@ -142,7 +142,8 @@ static int drop_caps(struct enter *e) {
 
 static int filter_calls(struct enter *e) {
     return seccomp_apply((e->flags & SPAWN_CREATE_STRICT_PROC) != 0 ||
-                         (e->flags & SPAWN_CREATE_NO_PTRACE) != 0);
+                             (e->flags & SPAWN_CREATE_NO_PTRACE) != 0,
+                         e->no_marks);
 }
 
 /* 0, 1, 2 and the control socket at 3; the program at 4, gone with the exec; nothing else stays

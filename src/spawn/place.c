@@ -119,6 +119,13 @@ static int start(struct spawn *s, const struct spawn_create *req, const struct c
     return pid;
 }
 
+static bool has_writable_mount(const struct spawn_create *req) {
+    for (uint32_t i = 0; i < req->n_mounts; i++)
+        if (req->mounts[i].flags & SPAWN_MOUNT_WRITABLE)
+            return true;
+    return false;
+}
+
 static int create(struct spawn *s, const struct spawn_create *req, const int *fds, size_t n_fds,
                   struct spawn_reply *reply, int *ret_pidfd) {
     reply->step = STEP_REQUEST;
@@ -151,6 +158,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
         .caps = caps_for_profile(req->profile),
         .last_cap = s->last_cap,
         .landlock = (s->features & SPAWN_HAS_LANDLOCK_SCOPE) != 0,
+        .no_marks = has_writable_mount(req),
         .file_bytes = req->limits.file_bytes,
         .hostname = req->hostname[0] ? req->hostname : req->id,
         .argv = text->argv,
