@@ -25,7 +25,10 @@ MUST_USE int userns_creator(uint32_t uid);
 /* The user namespace that `pid` lives in. */
 MUST_USE int userns_open(int proc, pid_t pid);
 
-/* A user namespace for mapping a mount: `count` ids from disk_uid and disk_gid on disk show as
- * those from `outer` on. Nobody lives in it. */
-MUST_USE int userns_for_mount(int proc, uint32_t disk_uid, uint32_t disk_gid, uint32_t outer,
-                              uint32_t count);
+/* `count` ids from `uid` and `gid` on disk show as those from `outer` on. */
+struct userns_part {
+    uint32_t uid, gid, outer, count;
+};
+
+/* A user namespace for mapping a mount; what no part names is nobody's there. Nobody lives in it. */
+MUST_USE int userns_for_mount(int proc, const struct userns_part *parts, unsigned n);

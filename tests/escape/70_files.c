@@ -289,4 +289,4 @@ BIND(copy_range_into_bind, "EBADF|EACCES|EROFS") {
 /* Files of mode 0600 in a /usr made for this, of root and of the host's uid 1000. Root inside stands for
  * the owner of what lies beneath its layer: it reads what root may read there. */
 PROBE(usr_file_of_root, "private", "EACCES|EPERM", "ok", "host") { return try_read("/usr/of-root"); }
-PROBE(usr_file_of_1000, "private", "EACCES|EPERM", "ok", "host") { return try_read("/usr/of-1000"); }
+PROBE(usr_file_of_1000, "private", "EACCES|EPERM", "EACCES|EPERM", "host") { return try_read("/usr/of-1000"); }
