@@ -46,7 +46,7 @@ static int keep(struct mounts *m, int fd) {
 
 void mounts_done(struct mounts *m) {
     fd_close_all(m->fds, m->n_fds);
-    m->n_fds = 0;
+    *m = (struct mounts){.n_fds = 0};
 }
 
 bool mounts_allowed(const struct spawn *s, int dir) {
@@ -85,7 +85,7 @@ static bool wants_tree(const struct build *b, const struct spawn_tree *t) {
 
 /* Everything that has to be done among the host's mounts: open and clone, nothing else. */
 static int clone_from_host(struct build *b, uint32_t *ret_step) {
-    b->layer = keep(b->m, layer_open(b->s, b->req, ret_step));
+    b->layer = keep(b->m, layer_open(b->s, b->req, &b->m->made_layer, ret_step));
     if (b->layer < 0)
         return b->layer;
     for (unsigned i = 0; i < b->req->n_layers; i++) {

@@ -4,6 +4,7 @@
  * process of one sandbox never shares an id with another's or with the host's. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -12,6 +13,12 @@
 
 static inline uint32_t userns_base(uint32_t slot) {
     return SPAWN_UID_SPAN * (slot + 3);
+}
+
+/* The slot whose range begins at `base`; false when none does. */
+static inline bool userns_slot(uint32_t base, uint32_t *ret_slot) {
+    *ret_slot = base / SPAWN_UID_SPAN - 3;
+    return base % SPAWN_UID_SPAN == 0 && base >= userns_base(0) && *ret_slot < SPAWN_SLOTS;
 }
 
 /* Gives the user namespace of `pid` its ids, lines "inside outside count". `proc` is our own
