@@ -211,6 +211,8 @@ void exec_drop(struct exec *x) {
     if (x->leaf_fd >= 0)
         close(x->leaf_fd);
     free(x->input);
+    if (x->exit)
+        berm__v1__exit_status__free_unpacked(x->exit, NULL);
     free(x->owner);
     free(x->recorded.durable);
     berm__v1__exec__free_unpacked(x->record, NULL);

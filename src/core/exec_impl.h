@@ -26,13 +26,14 @@ struct exec {
     uint32_t leaf; /* 0 = none */
     int leaf_fd;   /* its cgroup, -1 = not at hand */
     bool leaf_is_dir;
-    bool leaf_waits;     /* the driver makes it */
-    bool sent;           /* the guest was asked to start it, on this link */
-    bool is_known;       /* the guest knows it */
-    bool ending;         /* its exit has come and is being completed */
-    bool over;           /* its exit may be told */
-    uint64_t started_us; /* clock_us(); 0 = before this run */
-    int caller_signal;   /* the last one a caller sent */
+    bool leaf_waits;            /* the driver makes it */
+    bool sent;                  /* the guest was asked to start it, on this link */
+    bool is_known;              /* the guest knows it */
+    Berm__V1__ExitStatus *exit; /* until it may be told */
+    bool ending;                /* its exit has come and is being completed */
+    bool over;                  /* its exit may be told */
+    uint64_t started_us;        /* clock_us(); 0 = before this run */
+    int caller_signal;          /* the last one a caller sent */
     struct guest_wait start_wait;
     struct list watches;
     struct list asks;

@@ -190,6 +190,7 @@ static void on_reverted(struct recorded *r) {
         map_add(&sb->registry->sandboxes, &sb->by_id, record->sandbox_id);
     }
     sb->wanted = (enum sandbox_wanted)r->durable_extra;
+    sb->removing = false; /* its files may have to be removed once more */
     deadline_set(sb->registry->spec.deadlines, &sb->again, clock_us() + AGAIN_US);
 }
 
