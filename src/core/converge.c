@@ -42,6 +42,8 @@ static void on_gone(struct place *p) {
     sb->presence = PRESENCE_NONE;
     sb->frozen = sb->freezing = sb->configured = false;
     sb->asked_to_end = 0;
+    sb->connecting_since_us = 0; /* the next guest has its own time, and its own losses */
+    sb->n_relinks = 0;
     deadline_clear(sb->registry->spec.deadlines, &sb->patience);
     sandbox_disconnect(sb);
     sandbox_failpoint(sb, OP_ACK);
