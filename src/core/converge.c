@@ -45,6 +45,8 @@ static void on_gone(struct place *p) {
     sb->connecting_since_us = 0; /* the next guest has its own time, and its own losses */
     sb->n_relinks = 0;
     deadline_clear(sb->registry->spec.deadlines, &sb->patience);
+    if (sandbox_is(sb, SB_PENDING) && sb->failure.code == ERR_NONE)
+        err_set(&sb->failure, ERR_GUEST_LOST, "the guest ended before it was ready");
     sandbox_disconnect(sb);
     sandbox_failpoint(sb, OP_ACK);
     sandbox_update_unplaced(sb);
