@@ -74,6 +74,7 @@ void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct place_limits *ret_
 
 static void make_place(struct sandbox *sb) {
     const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    struct driver *d = sb->registry->spec.driver;
     struct place_spec place = {
         .id = sb->record->sandbox_id,
         .slot = (uint32_t)sb->slot,
@@ -87,7 +88,10 @@ static void make_place(struct sandbox *sb) {
     };
     sandbox_limits(spec, &place.limits);
     sandbox_failpoint(sb, OP_COMMIT);
-    sb->place = place_create(sb->registry->spec.driver, &place, &place_events, sb, &sb->failure);
+    if (d)
+        sb->place = place_create(d, &place, &place_events, sb, &sb->failure);
+    else
+        err_set(&sb->failure, ERR_DRIVER_UNAVAILABLE, "%s", sb->registry->spec.no_driver);
     if (!sb->place) {
         sandbox_converge(sb);
         return;
