@@ -109,6 +109,8 @@ static void on_adopted_usage(struct place *p, const struct place_answer *a, void
 /* What was left of a place that has ended is gone: the books can be closed on it. */
 static void on_cleared(void *user, const struct err *e) {
     struct sandbox *sb = user;
+    if (registry_job_over(sb->registry))
+        return;
     if (e)
         log_text(LOG_WARN, "clear", "%s: %s", sb->record->sandbox_id, e->text);
     sb->presence = PRESENCE_NONE;
@@ -127,6 +129,7 @@ void sandbox_adopt(struct sandbox *sb) {
     }
     if (!sb->place) {
         sb->presence = PRESENCE_ENDING;
+        registry_job(sb->registry);
         driver_discard(d, id, false, on_cleared, sb);
         return;
     }
@@ -234,6 +237,8 @@ static void remove_folder(uv_work_t *work) {
 /* A driver that is lost leaves files for the sweep at the next start. */
 static void on_discarded(void *user, const struct err *e) {
     struct sandbox *sb = user;
+    if (registry_job_over(sb->registry))
+        return;
     if (e)
         log_text(LOG_WARN, "discard", "%s: %s", sb->record->sandbox_id, e->text);
     sandbox_failpoint(sb, OP_ACK);
@@ -253,8 +258,9 @@ static void on_removed(uv_work_t *work, int status) {
     struct removal *m = container_of(work, struct removal, work);
     struct sandbox *sb = m->sandbox;
     free(m);
-    if (sb->registry->closing)
+    if (registry_job_over(sb->registry))
         return;
+    registry_job(sb->registry);
     if (sb->registry->spec.driver)
         driver_discard(sb->registry->spec.driver, sb->record->sandbox_id, true, on_discarded, sb);
     else
@@ -276,6 +282,7 @@ static void remove_files(struct sandbox *sb) {
     snprintf(m->name, sizeof m->name, "%s", sb->record->sandbox_id);
     sb->removing = true;
     sandbox_failpoint(sb, OP_COMMIT);
+    registry_job(sb->registry);
     uv_queue_work(sb->registry->spec.loop, &m->work, remove_folder, on_removed);
 }
 

@@ -243,6 +243,17 @@ static void on_db_closed(void *user) {
     uv_close((uv_handle_t *)&r->turn, on_turn_closed);
 }
 
+void registry_job(struct registry *r) {
+    r->n_jobs++;
+}
+
+bool registry_job_over(struct registry *r) {
+    bool is_closing = r->closing;
+    if (--r->n_jobs == 0 && is_closing)
+        db_close(r->db, on_db_closed, r);
+    return is_closing;
+}
+
 void registry_close(struct registry *r, void (*on_closed)(void *user), void *user) {
     r->closing = true;
     r->on_closed = on_closed;
@@ -256,7 +267,8 @@ void registry_close(struct registry *r, void (*on_closed)(void *user), void *use
             place_close(TAKE(sb->place));
         sb->presence = PRESENCE_NONE;
     }
-    db_close(r->db, on_db_closed, r);
+    if (r->n_jobs == 0)
+        db_close(r->db, on_db_closed, r);
 }
 
 /* --- opening --- */
