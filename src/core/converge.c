@@ -202,7 +202,7 @@ static void end_place(struct sandbox *sb) {
         return;
     sandbox_failpoint(sb, OP_COMMIT);
     bool gently = sb->n_running > 0; /* so that the guest sees how its programs end */
-    if (gently && sb->frozen && sb->wanted == WANTED_STOP) {
+    if (gently && sb->frozen) {
         sb->freezing = true;
         place_resume(sb->place, on_thawed_to_end, NULL);
         return;
