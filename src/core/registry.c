@@ -136,7 +136,8 @@ int registry_find_exec(struct registry *r, const struct caller *who, const char 
         if (found < 0)
             return found;
     }
-    if (!l.exec || !caller_owns(who, l.exec->owner)) {
+    if (!l.exec || !caller_owns(who, l.exec->owner) ||
+        (l.exec->sandbox && l.exec->sandbox->removing)) { /* its output is going */
         err_set(e, ERR_EXEC_NOT_FOUND, "no program has the id %.64s", id);
         return err_about(e, "exec_id", id);
     }
