@@ -429,7 +429,10 @@ int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change 
         return err_set(e, ERR_DRIVER_UNAVAILABLE, "%s", sb->registry->spec.no_driver);
     sb->record->incarnation++;
     sb->failure = (struct err){0};
-    return intend(sb, OP_START, WANTED_RUN, SB_PENDING, c, e);
+    r = intend(sb, OP_START, WANTED_RUN, SB_PENDING, c, e);
+    if (r < 0)
+        sb->record->incarnation--;
+    return r;
 }
 
 int sandbox_pause(struct sandbox *sb, uint64_t incarnation, const struct change *c, struct err *e) {
