@@ -106,13 +106,15 @@ static void on_durable(struct recorded *r) {
     exec_settle_idle(x);
 }
 
-/* The exit has been told and is in the guest's status file: it is recorded when the store works again. */
+/* The caller of one that is not durable hears that there is none, also when its sandbox ended
+ * meanwhile. An exit has been told and is in the guest's status file: it is recorded when the store
+ * works again. */
 static void on_reverted(struct recorded *r) {
     struct exec *x = container_of(r, struct exec, recorded);
-    if (x->over)
-        deadline_set(x->registry->spec.deadlines, &x->again, clock_us() + AGAIN_US);
-    else if (!r->durable)
+    if (!r->durable)
         exec_drop(x);
+    else if (x->over)
+        deadline_set(x->registry->spec.deadlines, &x->again, clock_us() + AGAIN_US);
 }
 
 static void on_again(struct deadline *d) {
