@@ -42,7 +42,11 @@ static void on_gone(struct place *p) {
     sb->presence = PRESENCE_NONE;
     sb->frozen = sb->freezing = sb->configured = false;
     sb->asked_to_end = 0;
+    sb->connecting_since_us = 0; /* the next guest has its own time, and its own losses */
+    sb->n_relinks = 0;
     deadline_clear(sb->registry->spec.deadlines, &sb->patience);
+    if (sandbox_is(sb, SB_PENDING) && sb->failure.code == ERR_NONE)
+        err_set(&sb->failure, ERR_GUEST_LOST, "the guest ended before it was ready");
     sandbox_disconnect(sb);
     sandbox_failpoint(sb, OP_ACK);
     sandbox_update_unplaced(sb);
@@ -70,6 +74,7 @@ void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct place_limits *ret_
 
 static void make_place(struct sandbox *sb) {
     const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    struct driver *d = sb->registry->spec.driver;
     struct place_spec place = {
         .id = sb->record->sandbox_id,
         .slot = (uint32_t)sb->slot,
@@ -83,7 +88,10 @@ static void make_place(struct sandbox *sb) {
     };
     sandbox_limits(spec, &place.limits);
     sandbox_failpoint(sb, OP_COMMIT);
-    sb->place = place_create(sb->registry->spec.driver, &place, &place_events, sb, &sb->failure);
+    if (d)
+        sb->place = place_create(d, &place, &place_events, sb, &sb->failure);
+    else
+        err_set(&sb->failure, ERR_DRIVER_UNAVAILABLE, "%s", sb->registry->spec.no_driver);
     if (!sb->place) {
         sandbox_converge(sb);
         return;
