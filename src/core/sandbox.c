@@ -46,6 +46,11 @@ static int check_incarnation(const struct sandbox *sb, uint64_t asked, struct er
     return err_about(e, "sandbox_id", sb->record->sandbox_id);
 }
 
+/* Also while the record of its end is on its way to the store. */
+static bool is_going(const struct sandbox *sb) {
+    return sandbox_is(sb, SB_DELETING) || sandbox_is(sb, SB_DELETED);
+}
+
 /* The error of a call that needs the sandbox in another state. */
 static int wrong_state(const struct sandbox *sb, struct err *e) {
     static const struct {
@@ -81,7 +86,7 @@ int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct e
 
 int sandbox_check_change(const struct sandbox *sb, uint64_t incarnation, struct err *e) {
     int r = check_incarnation(sb, incarnation, e);
-    if (r == 0 && (sandbox_is(sb, SB_FAILED) || sandbox_is(sb, SB_DELETING)))
+    if (r == 0 && (sandbox_is(sb, SB_FAILED) || is_going(sb)))
         r = wrong_state(sb, e);
     return r;
 }
@@ -404,7 +409,7 @@ int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms, con
         return r;
     if (sandbox_is(sb, SB_STOPPING) || sandbox_is(sb, SB_STOPPED))
         return nothing_to_do(sb, c, e);
-    if (sandbox_is(sb, SB_FAILED) || sandbox_is(sb, SB_DELETING))
+    if (sandbox_is(sb, SB_FAILED) || is_going(sb))
         return wrong_state(sb, e);
     sb->grace_ms = grace_ms;
     return intend(sb, OP_STOP, WANTED_STOP, SB_STOPPING, c, e);
@@ -455,7 +460,7 @@ int sandbox_delete(struct sandbox *sb, uint64_t incarnation, const struct change
     int r = check_incarnation(sb, incarnation, e);
     if (r < 0)
         return r;
-    if (sandbox_is(sb, SB_DELETING))
+    if (is_going(sb))
         return nothing_to_do(sb, c, e);
     return intend(sb, OP_DELETE, WANTED_DELETE, SB_DELETING, c, e);
 }
