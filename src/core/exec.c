@@ -368,6 +368,7 @@ int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
                    : err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
     }
     r->exec_number++;
+    sb->n_started++;
     count(x, 1);
     sandbox_is_used(sb);
     exec_ask_leaf(x);

@@ -239,6 +239,7 @@ struct sandbox *sandbox_restore(struct registry *r, const struct db_sandbox *row
         return NULL;
     }
     sb->wanted = (enum sandbox_wanted)row->wanted;
+    sb->n_started = 1; /* how many there were is not known: look once */
     sb->recorded.durable_extra = row->wanted;
     sb->recorded.durable = malloc(row->record.n ? row->record.n : 1);
     if (sb->recorded.durable) {

@@ -51,6 +51,7 @@ struct sandbox {
     int dir_fd;         /* its folder, -1 = not open */
     struct err failure; /* why the place could not be made, or the guest not be reached */
     struct list execs;  /* all that are in memory */
+    unsigned n_started; /* programs, since their records were last pruned */
     unsigned n_running;
     uint64_t oom_kills_seen; /* of the sandbox, at the last program that might have been one */
     struct list waits;
