@@ -183,7 +183,7 @@ def test_sizes(link, tree):
     a.write_bytes(b"x" * (16 << 20))
     edit(link, a, (b"x" * 100_000, b"y" * 100_000, True))
     assert a.read_bytes()[:3] == b"yyy"
-    refused("FILE_TOO_LARGE", edit, link, a, (b"y", b"zz", True))
+    refused("FILE_TOO_LARGE", edit, link, a, (b"y" * 1000, b"z" * 1001, True))
     a.write_bytes(b"x" * ((16 << 20) + 1))
     refused("FILE_TOO_LARGE", edit, link, a, (b"x", b"", True))
     with open(tree / "giant", "wb") as file:

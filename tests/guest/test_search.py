@@ -193,9 +193,8 @@ def test_a_tree_deeper_than_descriptors_last(link, tree):
         answer = grep(link, tree, "hay")
         assert answer["files"] == (4095 - len(str(tree)) - 2) // 2 + 1 and answer["unreadable"] > 0
         assert answer["truncated"] == "" and answer["matches"] == []
-        answer = grep(link, tree, "needle", max_matches=10_000)
+        answer = link.call("glob", path=str(tree), pattern="f")
         assert answer["truncated"] == "size" and len(answer["matches"][0]["path"]) in (4094, 4095)
-        assert len(glob(link, tree, "f")) > 100
     finally:        # nobody else can
         link.call("remove", path=str(tree / "d"), recursive=True)
 
@@ -227,15 +226,6 @@ def test_an_expression_that_never_ends_is_ended(guest, link, tree):
     answer = link.answer(slow)
     assert [f for f, _, _ in lines(answer, tree)] == ["a"] and answer["truncated"] == "work"
     until(lambda: descendants(guest.pid()) == [], "the search goes on")
-
-
-def test_an_expression_that_wants_all_memory(link, tree):
-    (tree / "a").write_text("a\n")
-    try:
-        grep(link, tree, "((((a{1,200}){1,200}){1,200}){1,200})", regex=True)
-    except Exception as error:
-        assert error.code == "INVALID_ARGUMENT" and error.error["data"]["field"] == "pattern"
-    link.call("ping")
 
 
 def test_searches_have_a_bound_and_leave_room(link, tree):
