@@ -211,6 +211,8 @@ void exec_drop(struct exec *x) {
     if (x->leaf_fd >= 0)
         close(x->leaf_fd);
     free(x->input);
+    if (x->exit)
+        berm__v1__exit_status__free_unpacked(x->exit, NULL);
     free(x->owner);
     free(x->recorded.durable);
     berm__v1__exec__free_unpacked(x->record, NULL);
@@ -364,8 +366,9 @@ int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
                    : err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
     }
     r->exec_number++;
+    sb->n_started++;
     count(x, 1);
-    sb->record->last_activity_unix_ms = registry_unix_ms();
+    sandbox_is_used(sb);
     exec_ask_leaf(x);
     put_start_event(x, t, c);
     entry_put_exec(t, &x->recorded, x->record, x->owner, x->number, x->leaf);

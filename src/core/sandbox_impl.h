@@ -51,11 +51,15 @@ struct sandbox {
     int dir_fd;         /* its folder, -1 = not open */
     struct err failure; /* why the place could not be made, or the guest not be reached */
     struct list execs;  /* all that are in memory */
+    unsigned n_started; /* programs, since their records were last pruned */
     unsigned n_running;
     uint64_t oom_kills_seen; /* of the sandbox, at the last program that might have been one */
     struct list waits;
     struct deadline again;    /* the store failed, or the guest did not answer: try again */
     struct deadline patience; /* the guest was asked to end */
+    struct deadline due;      /* its time, or its idle time, is over */
+    int cause;                /* StateCause of what is wanted */
+    uint64_t output_kept;     /* of all its programs */
 };
 
 static inline bool sandbox_is(const struct sandbox *sb, int state) {
@@ -96,6 +100,15 @@ bool sandbox_settled(const struct sandbox *sb);
 void sandbox_look_at_waits(struct sandbox *sb);
 /* Its folder below the state directory, made on first use; -errno. */
 int sandbox_dir(struct sandbox *sb);
+
+/* lifetime.c */
+void sandbox_lifetime_init(struct sandbox *sb);
+/* Its whole time counts from now. */
+void sandbox_lifetime_begins(struct sandbox *sb);
+/* Something happened that its times depend on. */
+void sandbox_lifetime_look(struct sandbox *sb);
+/* A program or file call came, or a program ended. */
+void sandbox_is_used(struct sandbox *sb);
 
 /* converge.c */
 void sandbox_converge(struct sandbox *sb);
