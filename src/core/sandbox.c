@@ -170,6 +170,9 @@ static void on_again(struct deadline *d) {
 
 static void on_durable(struct recorded *r) {
     struct sandbox *sb = container_of(r, struct sandbox, recorded);
+    if (sb->updated)
+        failpoint(FAIL_UPDATE_COMMIT);
+    sb->updated = false;
     sandbox_look_at_waits(sb);
     sandbox_lifetime_look(sb);
     sandbox_converge(sb);

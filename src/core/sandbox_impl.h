@@ -45,6 +45,7 @@ struct sandbox {
     unsigned n_relinks; /* within the last ten seconds */
     uint64_t relinks_began_us;
     uint64_t connecting_since_us; /* 0 = the last try was answered */
+    bool updated;                 /* by the entry on its way */
     struct update *update;        /* waits for the driver to put limits in force */
     struct guest_wait configure_wait;
     struct transcript *transcript;
