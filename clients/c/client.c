@@ -97,6 +97,9 @@ static int deadline_passed(struct berm_error *e) {
 }
 
 static int unreachable(const struct berm_client *c, int r, struct berm_error *e) {
+    if (r == -EACCES || r == -EPERM)
+        return error_set(e, BERM_PERMISSION_DENIED, "this user may not connect to %s",
+                         c->target.name);
     return error_set(e, BERM_UNREACHABLE, "no daemon answers at %s: %s", c->target.name,
                      strerror(-r));
 }
@@ -124,7 +127,7 @@ static int connect_now(struct berm_client *c, uint64_t deadline_us, struct berm_
         if (r == 0)
             break;
         uint64_t next_us = clock_us() + MIN(backoff_us(attempt), (uint64_t)1000000);
-        if (next_us >= until_us || r == -ENAMETOOLONG)
+        if (next_us >= until_us || r == -ENAMETOOLONG || r == -EACCES)
             return unreachable(c, r, e);
         if (wait_until(next_us, &c->waker) < 0)
             return cancelled(e);

@@ -21,7 +21,7 @@ struct conn {
     int fd;
     unsigned refs;
     struct buf out;
-    uint64_t heard_us; /* when something came last */
+    uint64_t heard_us; /* when something came last, or when we began to listen */
     bool pinged;       /* since then */
     bool leaving;      /* the daemon takes no new call here */
     bool deaf;         /* nothing can be sent any more; what was sent to us can still be read */
@@ -365,8 +365,6 @@ int call_begin(struct call *k, struct conn *c, const char *path, const uint8_t *
         call_done(k);
         return -ECONNRESET;
     }
-    if (clock_us() - c->heard_us > PING_US) /* a pause between calls is not the daemon's silence */
-        c->heard_us = clock_us();
     return 0;
 }
 
@@ -375,6 +373,8 @@ int call_next(struct call *k, uint64_t until_us, const struct waker *w, const ui
     buf_consume(&k->in, k->lent_bytes);
     give_back(k, k->lent_bytes);
     k->lent_bytes = 0;
+    k->conn->heard_us = clock_us(); /* what the caller did meanwhile is not the daemon's silence */
+    k->conn->pinged = false;
     for (;;) {
         if (has_message(k, ret_n)) {
             *ret_bytes = buf_data(&k->in) + GRPC_PREFIX_BYTES;
