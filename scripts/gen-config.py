@@ -45,6 +45,7 @@ def main(out):
     text += LIMITS
     for name, value, least, most, unit, how, what in LIMIT.findall((src / "base/limits.def").read_text()):
         if how == "KNOB":
+            least = f"-1 or {least}" if value == "-1" else least
             text += f"| `limits.{name}` | {value} | {least} | {most} | {unit.lower()} | {what} |\n"
     target = pathlib.Path(out) / "docs/configuration.md"
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -77,6 +77,8 @@ void call_cancel(struct call *c, enum err_code why) {
     if (why == ERR_DEADLINE_EXCEEDED) {
         err_set(&e, why, "the deadline passed after %llu ms",
                 (unsigned long long)((clock_us() - c->began_us) / 1000));
+        if (c->about)
+            err_about(&e, c->about, c->about_id);
         call_fail(c, &e);
         return;
     }
@@ -106,6 +108,11 @@ void call_release(struct call *c) {
         return;
     c->held = false;
     c->wire->release(c);
+}
+
+void call_about(struct call *c, const char *key, const char *id) {
+    c->about = key;
+    c->about_id = id;
 }
 
 struct str call_header(const struct call *c, struct str name) {

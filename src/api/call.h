@@ -95,6 +95,9 @@ void call_reply(struct call *c, const ProtobufCMessage *m);
 /* No more on_message until call_release; the client is slowed down through its window. */
 void call_hold(struct call *c);
 void call_release(struct call *c);
+/* What the call is about, for the metadata of a deadline that passes: "exec_id" and an id that lives as
+ * long as the call. */
+void call_about(struct call *c, const char *key, const char *id);
 
 /* First value of a request header, or an empty slice with p == NULL. */
 struct str call_header(const struct call *c, struct str name);
@@ -130,8 +133,10 @@ struct call {
     uint64_t bytes_in;
     uint64_t bytes_out;
     const ProtobufCMessage *request; /* unary and server stream: waiting for the end of the body */
-    void *state;                     /* the handler's */
-    bool opened;                     /* the handler knows of it */
+    const char *about;               /* by call_about; NULL if nothing */
+    const char *about_id;
+    void *state; /* the handler's */
+    bool opened; /* the handler knows of it */
     bool held;
     bool finished; /* by call_finish or call_cancel */
 };

@@ -8,8 +8,30 @@
 #define HANDLER_api_system_ping &api_system_ping
 #define HANDLER_api_system_get_info &api_system_get_info
 #define HANDLER_api_health_check &api_health_check
+#define HANDLER_api_sandbox_create &api_sandbox_create
+#define HANDLER_api_sandbox_get &api_sandbox_get
+#define HANDLER_api_sandbox_list &api_sandbox_list
+#define HANDLER_api_sandbox_update &api_sandbox_update
+#define HANDLER_api_sandbox_stop &api_sandbox_stop
+#define HANDLER_api_sandbox_start &api_sandbox_start
+#define HANDLER_api_sandbox_pause &api_sandbox_pause
+#define HANDLER_api_sandbox_resume &api_sandbox_resume
+#define HANDLER_api_sandbox_delete &api_sandbox_delete
+#define HANDLER_api_sandbox_delete_many &api_sandbox_delete_many
+#define HANDLER_api_events_watch &api_events_watch
 #define HANDLER_api_health_watch &api_health_watch
 #define HANDLER_api_reflection &api_reflection
+#define HANDLER_api_exec_start &api_exec_start
+#define HANDLER_api_exec_run &api_exec_run
+#define HANDLER_api_exec_attach &api_exec_attach
+#define HANDLER_api_exec_ack &api_exec_ack
+#define HANDLER_api_exec_write_stdin &api_exec_write_stdin
+#define HANDLER_api_exec_close_stdin &api_exec_close_stdin
+#define HANDLER_api_exec_signal &api_exec_signal
+#define HANDLER_api_exec_resize &api_exec_resize
+#define HANDLER_api_exec_get &api_exec_get
+#define HANDLER_api_exec_list &api_exec_list
+#define HANDLER_api_exec_interact &api_exec_interact
 
 const struct api_methods *api_daemon_methods(void) {
     static const struct method rows[] = {

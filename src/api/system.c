@@ -1,8 +1,8 @@
 #include "api/system.h"
 
-#include <stdio.h>
 #include <time.h>
 
+#include "api/context.h"
 #include "api/methods.h"
 #include "base/clock.h"
 #include "berm/v1/berm.pb-c.h"
@@ -40,14 +40,61 @@ static Berm__V1__LimitInfo **limit_messages(struct call *c, const struct limits 
     return list;
 }
 
+/* What a driver has whatever its host can do. */
+static const char *const every_driver[] = {"root.host",    "layer.disk",   "layer.memory",
+                                           "profile.user", "profile.root", "network.none"};
+
+static const struct feature {
+    unsigned feature;
+    const char *name;
+} features[] = {
+    {DRIVER_HAS_PAUSE, "sandbox.pause"},   {DRIVER_HAS_LIMIT_MEMORY, "limit.memory"},
+    {DRIVER_HAS_LIMIT_CPU, "limit.cpu"},   {DRIVER_HAS_LIMIT_PIDS, "limit.pids"},
+    {DRIVER_HAS_LIMIT_DISK, "limit.disk"}, {DRIVER_HAS_LIMIT_DISK, "limit.inodes"},
+    {DRIVER_HAS_EGRESS, "network.egress"}, {DRIVER_HAS_OPEN, "network.open"},
+};
+
+struct driver_message {
+    Berm__V1__DriverInfo info;
+    Berm__V1__DriverInfo *list[1];
+    char *capabilities[COUNT_OF(every_driver) + COUNT_OF(features)];
+};
+
+static void fill_driver(struct driver_message *m, struct registry *r) {
+    const struct driver *d = registry_driver(r);
+    berm__v1__driver_info__init(&m->info);
+    m->list[0] = &m->info;
+    m->info.name = (char *)(d ? d->ops->name : "native");
+    m->info.available = d != NULL;
+    m->info.capabilities = m->capabilities;
+    if (!d) {
+        m->info.unavailable_reason = (char *)registry_no_driver(r);
+        return;
+    }
+    for (size_t i = 0; i < COUNT_OF(every_driver); i++)
+        m->capabilities[m->info.n_capabilities++] = (char *)every_driver[i];
+    for (size_t i = 0; i < COUNT_OF(features); i++)
+        if (d->features & features[i].feature)
+            m->capabilities[m->info.n_capabilities++] = (char *)features[i].name;
+}
+
+static void fill_sandboxes(struct registry *r, struct driver_message *driver,
+                           Berm__V1__GetInfoResponse *response) {
+    fill_driver(driver, r);
+    response->n_drivers = 1;
+    response->drivers = driver->list;
+    response->head_sequence = ledger_head(registry_ledger(r));
+    response->oldest_sequence = ledger_oldest(registry_ledger(r));
+}
+
 static void on_get_info(struct call *c, const ProtobufCMessage *m) {
     (void)m;
-    const struct system_facts *facts = c->api->user;
+    const struct system_facts *facts = &context_of(c)->facts;
+    struct driver_message driver;
+    struct caller caller;
     Berm__V1__GetInfoResponse response = BERM__V1__GET_INFO_RESPONSE__INIT;
     struct err e;
-    char identity[32] = "token";
-    if (c->peer->is_unix)
-        snprintf(identity, sizeof identity, "uid:%u", (unsigned)c->peer->uid);
+    context_caller(c, &caller);
     response.limits = limit_messages(c, facts->limits);
     if (!response.limits) {
         err_set(&e, ERR_LIMIT_REACHED, "out of memory");
@@ -65,8 +112,10 @@ static void on_get_info(struct call *c, const ProtobufCMessage *m) {
     response.server_unix_ms = unix_ms();
     response.started_unix_ms = facts->started_unix_ms;
     response.uptime_ms = (int64_t)((clock_us() - facts->started_us) / 1000);
-    response.identity = identity;
-    response.admin = c->peer->is_unix && c->peer->uid == 0;
+    response.identity = caller.identity;
+    response.admin = caller.is_admin;
+    if (context_of(c)->registry)
+        fill_sandboxes(context_of(c)->registry, &driver, &response);
     call_reply(c, &response.base);
 }
 

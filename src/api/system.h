@@ -5,7 +5,7 @@
 
 #include "base/limits.h"
 
-/* Filled by main; api.user points here. */
+/* Filled by the daemon; a part of struct context. */
 struct system_facts {
     const char *version;
     const char *instance_id; /* of the state directory */

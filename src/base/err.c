@@ -70,6 +70,8 @@ static int fill(struct err *e, enum err_code code, int sys, const char *field, c
     e->code = code;
     e->sys = sys;
     e->limit = e->about = NULL;
+    for (size_t i = 0; i < ERR_NUMBERS; i++)
+        e->numbers[i].key = NULL;
     snprintf(e->field, sizeof e->field, "%s", field);
     int n = vsnprintf(e->text, sizeof e->text, fmt, args);
     if (sys != 0 && n >= 0 && (size_t)n < sizeof e->text)
@@ -116,6 +118,15 @@ int err_limit(struct err *e, enum err_code code, enum limit_id limit, int64_t va
 int err_about(struct err *e, const char *key, const char *id) {
     e->about = key;
     snprintf(e->about_id, sizeof e->about_id, "%s", id);
+    return -(int)e->code;
+}
+
+int err_number(struct err *e, const char *key, int64_t value) {
+    size_t i = 0;
+    while (i < ERR_NUMBERS && e->numbers[i].key)
+        i++;
+    assert(i < ERR_NUMBERS);
+    e->numbers[i] = (struct err_number){key, value};
     return -(int)e->code;
 }
 

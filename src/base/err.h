@@ -51,6 +51,14 @@ struct err_face {
     const char *meaning;
 };
 
+#define ERR_NUMBERS 2
+
+/* A number a program can act on, by its name in the metadata: "next_offset". */
+struct err_number {
+    const char *key; /* NULL: none */
+    int64_t value;
+};
+
 struct err {
     enum err_code code;
     int sys;           /* errno behind it, 0 if none */
@@ -58,7 +66,8 @@ struct err {
     int64_t limit_value;
     const char *about; /* "sandbox_id", "exec_id" or "snapshot_id"; NULL if none */
     char about_id[64]; /* whose it is */
-    char field[96];    /* the request field at fault, empty if none */
+    struct err_number numbers[ERR_NUMBERS];
+    char field[96]; /* the request field at fault, empty if none */
     char text[240];
 };
 
@@ -77,6 +86,9 @@ int err_limit(struct err *e, enum err_code code, enum limit_id limit, int64_t va
 
 /* Adds whose error it is. Returns -code. */
 int err_about(struct err *e, const char *key, const char *id);
+
+/* Adds a number to the metadata; at most ERR_NUMBERS. Returns -code. */
+int err_number(struct err *e, const char *key, int64_t value);
 
 /* Keeps the code and puts what we were doing in front of the text. Returns -code. */
 int err_wrap(struct err *e, const char *fmt, ...) PRINTF(2, 3);

@@ -74,6 +74,7 @@ MUST_USE int json_end(const struct json_out *o);
 void json_open(struct json_out *o, char bracket); /* '{' or '[' */
 void json_close(struct json_out *o, char bracket);
 void json_key(struct json_out *o, const char *key);
+void json_key_str(struct json_out *o, struct str key); /* UTF-8 already */
 void json_str(struct json_out *o, struct str value);
 void json_u64(struct json_out *o, uint64_t value);
 void json_i64(struct json_out *o, int64_t value);

@@ -68,11 +68,15 @@ static void put_text(struct json_out *o, struct str s) {
     put(o, "\"", 1);
 }
 
-void json_key(struct json_out *o, const char *key) {
+void json_key_str(struct json_out *o, struct str key) {
     item(o);
-    put_text(o, str_of(key));
+    put_text(o, key);
     put(o, ":", 1);
     o->after_key = true;
+}
+
+void json_key(struct json_out *o, const char *key) {
+    json_key_str(o, str_of(key));
 }
 
 void json_str(struct json_out *o, struct str value) {

@@ -57,7 +57,7 @@ static int set_BOOL(bool *out, struct str value) {
     return 0;
 }
 
-static int set_UIDS(struct config *c, struct str value) {
+static int set_UIDS(struct config_uids *out, struct str value) {
     uid_t uids[CONFIG_MAX_UIDS];
     size_t n = 0;
     struct str part;
@@ -67,8 +67,8 @@ static int set_UIDS(struct config *c, struct str value) {
             return -EINVAL;
         uids[n++] = (uid_t)uid;
     }
-    memcpy(c->allow_uids, uids, n * sizeof *uids);
-    c->n_allow_uids = n;
+    memcpy(out->uids, uids, n * sizeof *uids);
+    out->n = n;
     return 0;
 }
 
@@ -79,7 +79,7 @@ static int set_UIDS(struct config *c, struct str value) {
 #define SET_MODE(c, member, value) set_MODE(&(c)->member, value)
 #define SET_LEVEL(c, member, value) set_LEVEL(&(c)->member, value)
 #define SET_BOOL(c, member, value) set_BOOL(&(c)->member, value)
-#define SET_UIDS(c, member, value) set_UIDS(c, value)
+#define SET_UIDS(c, member, value) set_UIDS(&(c)->member, value)
 
 static int set_limit(struct config *c, struct str name, struct str value, struct err *e) {
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
@@ -91,11 +91,15 @@ static int set_limit(struct config *c, struct str name, struct str value, struct
             return err_set(e, ERR_INVALID_ARGUMENT, "%s%s cannot be set: %s", LIMIT_PREFIX, l->name,
                            l->how == LIMIT_HOW_FIXED ? "it is part of the contract"
                                                      : "what it limits is not built yet");
+        if (l->value == -1 && str_is(value, STR("-1"))) {
+            c->limits.of[i] = -1;
+            return 0;
+        }
         if (str_to_u64(value, (uint64_t)l->min, (uint64_t)l->max, &n) < 0)
             return err_set(e, ERR_INVALID_ARGUMENT,
-                           "%s%s = \"%.*s\": give a number from %lld to %lld", LIMIT_PREFIX,
+                           "%s%s = \"%.*s\": give a number from %lld to %lld%s", LIMIT_PREFIX,
                            l->name, (int)MIN(value.n, (size_t)40), value.p, (long long)l->min,
-                           (long long)l->max);
+                           (long long)l->max, l->value == -1 ? ", or -1 for none" : "");
         c->limits.of[i] = (int64_t)n;
         return 0;
     }
@@ -193,9 +197,9 @@ int config_read(struct config *c, const char *path, struct err *e) {
 
 /* --- printing --- */
 
-static void print_uids(const struct config *c) {
-    for (size_t i = 0; i < c->n_allow_uids; i++)
-        printf("%s%u", i > 0 ? "," : "", (unsigned)c->allow_uids[i]);
+static void print_uids(const struct config_uids *list) {
+    for (size_t i = 0; i < list->n; i++)
+        printf("%s%u", i > 0 ? "," : "", (unsigned)list->uids[i]);
 }
 
 #define PRINT_PATH(c, member) printf("%s", (c)->member)
@@ -203,7 +207,7 @@ static void print_uids(const struct config *c) {
 #define PRINT_MODE(c, member) printf("%04o", (unsigned)(c)->member)
 #define PRINT_LEVEL(c, member) printf("%s", level_names[(c)->member])
 #define PRINT_BOOL(c, member) printf("%s", (c)->member ? "true" : "false")
-#define PRINT_UIDS(c, member) print_uids(c)
+#define PRINT_UIDS(c, member) print_uids(&(c)->member)
 
 void config_print(const struct config *c) {
 #define KNOB(knob, type, member, range, what)       \

@@ -14,6 +14,11 @@
 
 #define CONFIG_MAX_UIDS 64
 
+struct config_uids {
+    uid_t uids[CONFIG_MAX_UIDS];
+    size_t n;
+};
+
 struct config {
     char state[256];
     char socket[108];
@@ -21,8 +26,11 @@ struct config {
     uint64_t socket_mode;
     uint64_t log_level; /* enum log_level */
     bool access_log;
-    uid_t allow_uids[CONFIG_MAX_UIDS];
-    size_t n_allow_uids;
+    struct config_uids allow_uids;
+    struct config_uids admins;
+    char user[64];   /* empty: berm when there is such a user, else a number of our own */
+    char spawn[256]; /* empty: beside bermd */
+    char guest[256]; /* empty: beside bermd */
     struct limits limits;
 };
 

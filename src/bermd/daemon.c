@@ -1,146 +1,99 @@
 #include "bermd/daemon.h"
 
 #include <fcntl.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <time.h>
 #include <uv.h>
 
+#include "api/context.h"
 #include "api/methods.h"
-#include "api/system.h"
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "base/log.h"
-#include "bermd/config.h"
+#include "bermd/options.h"
+#include "bermd/rights.h"
 #include "bermd/state.h"
+#include "core/registry.h"
+#include "drivers/native.h"
 #include "transport/listener.h"
 #include "transport/server.h"
 
-enum exit_status { EXIT_STOPPED = 0, EXIT_BROKEN = 1, EXIT_USAGE = 2, EXIT_HELD = 3 };
-
+/* The order things are built in; stopping goes back from wherever that has come to. */
 struct daemon {
     uv_loop_t loop;
-    struct config config;
+    struct options options;
     struct state state;
-    struct system_facts facts;
+    struct rights rights;
+    struct context context;
     struct api api;
     struct server server;
     struct listener listeners[2]; /* Unix, TCP */
     uv_signal_t signals[2];       /* SIGTERM, SIGINT */
     struct deadline drain_limit;
+    struct driver *driver;
+    struct registry *registry;
+    char no_driver[240]; /* why there is none */
+    struct err failure;  /* why the daemon ends, when nobody asked it to */
+    bool serving;
+    bool closing;
 };
 
-static const char help[] =
-    "bermd: gives every agent its own computer.\n"
-    "\n"
-    "usage: bermd [options]\n"
-    "  --state DIR       folder of everything the daemon keeps\n"
-    "  --socket PATH     Unix socket to listen on\n"
-    "  --listen ADDR     loopback HOST:PORT to listen on as well (token in DIR/token)\n"
-    "  --config FILE     read knobs from FILE; options given here come on top\n"
-    "  --set NAME=VALUE  set one knob\n"
-    "  --print-config    print every knob with its meaning, range and value, and exit\n"
-    "  --log-level LEVEL debug, info, warn or error\n"
-    "  --version         print the version and exit\n"
-    "  --help            print this and exit\n"
-    "\n"
-    "exit status: 0 stopped on request, 1 could not start or broke, 2 wrong usage or\n"
-    "configuration, 3 the state folder is held by another daemon.\n";
-
-/* --- the command line --- */
-
-enum { OPT_KNOB = 1, OPT_SET, OPT_CONFIG, OPT_PRINT, OPT_VERSION, OPT_HELP };
-
-/* An option with the name of a knob sets that knob. */
-static const struct option options[] = {
-    {"state", required_argument, NULL, OPT_KNOB},
-    {"socket", required_argument, NULL, OPT_KNOB},
-    {"listen", required_argument, NULL, OPT_KNOB},
-    {"log-level", required_argument, NULL, OPT_KNOB},
-    {"set", required_argument, NULL, OPT_SET},
-    {"config", required_argument, NULL, OPT_CONFIG},
-    {"print-config", no_argument, NULL, OPT_PRINT},
-    {"version", no_argument, NULL, OPT_VERSION},
-    {"help", no_argument, NULL, OPT_HELP},
-    {0},
-};
-
-static int set_pair(struct config *c, const char *pair, struct err *e) {
-    struct str rest = str_of(pair);
-    struct str name;
-    if (!strchr(pair, '=') || !str_split(&rest, '=', &name))
-        return err_set(e, ERR_INVALID_ARGUMENT, "--set %s: give NAME=VALUE", pair);
-    return config_set(c, name, rest, e);
-}
-
-static int set_option(struct config *c, int which, const char *name, const char *value,
-                      bool in_file, struct err *e) {
-    if (which == OPT_CONFIG)
-        return in_file ? config_read(c, value, e) : 0;
-    if (in_file)
-        return 0;
-    if (which == OPT_SET)
-        return set_pair(c, value, e);
-    if (strcmp(name, "log-level") == 0)
-        name = "log_level";
-    return config_set(c, str_of(name), str_of(value), e);
-}
-
-/* Twice over the arguments: files first, then what the command line says on top. Answers the exit
- * status when there is nothing to run, -1 to go on. */
-static int parse(struct config *c, int argc, char **argv) {
-    struct err e;
-    bool print = false;
-    config_init(c);
-    for (int pass = 0; pass < 2; pass++) {
-        int index = 0;
-        optind = 1;
-        opterr = pass == 0;
-        for (int which; (which = getopt_long(argc, argv, "", options, &index)) != -1;) {
-            if (which == OPT_HELP) {
-                fputs(help, stdout);
-                return EXIT_STOPPED;
-            }
-            if (which == OPT_VERSION) {
-                printf("bermd %s\n", BERM_VERSION);
-                return EXIT_STOPPED;
-            }
-            if (which == '?')
-                return EXIT_USAGE;
-            print = print || which == OPT_PRINT;
-            if (which != OPT_PRINT &&
-                set_option(c, which, options[index].name, optarg, pass == 0, &e) < 0) {
-                fprintf(stderr, "bermd: %s\n", e.text);
-                return EXIT_USAGE;
-            }
-        }
-    }
-    if (optind < argc) {
-        fprintf(stderr, "bermd: unexpected argument \"%s\"; see bermd --help\n", argv[optind]);
-        return EXIT_USAGE;
-    }
-    if (!print && (c->state[0] == '\0' || c->socket[0] == '\0')) {
-        fprintf(stderr, "bermd: there is no home folder: give --state and --socket\n");
-        return EXIT_USAGE;
-    }
-    if (print)
-        config_print(c);
-    return print ? EXIT_STOPPED : -1;
+static const struct config *config_of(const struct daemon *d) {
+    return &d->options.config;
 }
 
 /* --- stopping --- */
 
-static void close_all(struct daemon *d) {
-    deadline_clear(&d->server.deadlines, &d->drain_limit);
+static void on_driver_closed(struct driver *driver) {
+    struct daemon *d = driver->user;
+    d->driver = NULL;
     server_close(&d->server);
+}
+
+static void close_driver(struct daemon *d) {
+    if (!d->driver) {
+        server_close(&d->server);
+        return;
+    }
+    d->driver->user = d;
+    d->driver->on_closed = on_driver_closed;
+    driver_close(d->driver);
+}
+
+static void on_registry_closed(void *user) {
+    struct daemon *d = user;
+    d->context.registry = d->registry = NULL;
+    close_driver(d);
+}
+
+static void close_all(struct daemon *d) {
+    if (d->closing)
+        return;
+    d->closing = true;
+    deadline_clear(&d->server.deadlines, &d->drain_limit);
+    for (size_t i = 0; i < COUNT_OF(d->listeners); i++)
+        listener_close(&d->listeners[i]);
     for (size_t i = 0; i < COUNT_OF(d->signals); i++)
         uv_close((uv_handle_t *)&d->signals[i], NULL);
     signal(SIGTERM, SIG_IGN); /* one that comes now asks for what is done already */
     signal(SIGINT, SIG_IGN);
+    if (d->registry)
+        registry_close(d->registry, on_registry_closed, d);
+    else
+        close_driver(d);
+}
+
+static void on_sandboxes_stopped(struct registry *r) {
+    close_all(registry_user(r));
 }
 
 static void on_drained(struct server *s) {
-    close_all(s->user);
+    struct daemon *d = s->user;
+    if (d->options.stop_sandboxes && d->registry)
+        registry_stop_all(d->registry, on_sandboxes_stopped);
+    else
+        close_all(d);
 }
 
 static void on_drain_limit(struct deadline *deadline) {
@@ -160,29 +113,102 @@ static void on_signal(uv_signal_t *handle, int number) {
     d->api.draining = true;
     for (size_t i = 0; i < COUNT_OF(d->listeners); i++)
         listener_close(&d->listeners[i]);
-    uint64_t limit_us = (uint64_t)d->config.limits.of[LIMIT_DRAIN_MAX] * 1000;
+    uint64_t limit_us = (uint64_t)config_of(d)->limits.of[LIMIT_DRAIN_MAX] * 1000;
     deadline_set(&d->server.deadlines, &d->drain_limit, clock_us() + limit_us);
     server_drain(&d->server, on_drained);
 }
 
-/* --- starting --- */
+static void fail(struct daemon *d, const struct err *e) {
+    d->failure = *e;
+    close_all(d);
+}
+
+/* --- starting: berm-spawn, the records, what lives; only then the first caller --- */
+
+static void on_recovered(struct registry *r, const struct err *e) {
+    struct daemon *d = registry_user(r);
+    struct err failed;
+    if (e) {
+        fail(d, e);
+        return;
+    }
+    if (d->api.draining || d->closing)
+        return;
+    for (size_t i = 0; i < COUNT_OF(d->listeners); i++)
+        if (d->listeners[i].open && listener_start(&d->listeners[i], &failed) < 0) {
+            fail(d, &failed);
+            return;
+        }
+    d->serving = true;
+}
+
+static void open_registry(struct daemon *d) {
+    struct err e;
+    int r = registry_open(&(struct registry_spec){.loop = &d->loop,
+                                                  .deadlines = &d->server.deadlines,
+                                                  .limits = &config_of(d)->limits,
+                                                  .state_dir_fd = d->state.dir_fd,
+                                                  .sandboxes_fd = d->rights.sandboxes_fd,
+                                                  .run_id = d->state.run_id,
+                                                  .version = BERM_VERSION,
+                                                  .host_was_rebooted = d->state.host_was_rebooted,
+                                                  .driver = d->no_driver[0] ? NULL : d->driver,
+                                                  .no_driver = d->no_driver,
+                                                  .user = d},
+                          &d->registry, &e);
+    if (r < 0) {
+        fail(d, &e);
+        return;
+    }
+    d->context.registry = d->registry;
+    registry_recover(d->registry, on_recovered);
+}
+
+static void on_driver_open(struct driver *driver, const struct err *e) {
+    struct daemon *d = driver->user;
+    if (d->closing)
+        return;
+    if (e) {
+        snprintf(d->no_driver, sizeof d->no_driver, "%s", e->text);
+        log_text(LOG_ERROR, "driver", "%s", e->text);
+    }
+    open_registry(d);
+}
+
+static void open_driver(struct daemon *d) {
+    struct err e;
+    if (d->rights.spawn_fd >= 0) {
+        int spawn_fd = TAKE_FD(d->rights.spawn_fd), run_dir_fd = TAKE_FD(d->rights.run_dir_fd);
+        d->driver = native_open(&d->loop, spawn_fd, run_dir_fd, on_driver_open, d, &e);
+        if (!d->driver)
+            fail(d, &e);
+        return;
+    }
+    snprintf(d->no_driver, sizeof d->no_driver,
+             "the native driver needs bermd to be started by root");
+    log_text(LOG_WARN, "driver", "%s", d->no_driver);
+    open_registry(d);
+}
 
 static int open_api(struct daemon *d, const struct api_methods *extra, struct err *e) {
     struct api_methods tables[2] = {*api_daemon_methods()};
-    struct api_auth auth = {.uids = d->config.allow_uids, .n_uids = d->config.n_allow_uids};
+    const struct config *c = config_of(d);
+    struct api_auth auth = {.uids = c->allow_uids.uids, .n_uids = c->allow_uids.n};
     if (extra)
         tables[1] = *extra;
-    if (d->config.listen[0] != '\0' && state_token(&d->state, auth.token, e) < 0)
+    if (c->listen[0] != '\0' && state_token(&d->state, auth.token, e) < 0)
         return -(int)e->code;
     if (api_init(&d->api, tables, extra ? 2 : 1, &auth) < 0)
         return err_set(e, ERR_LIMIT_REACHED, "out of memory");
-    d->api.user = &d->facts;
-    d->api.access_log = d->config.access_log;
+    requests_init(&d->context.requests);
+    d->api.user = &d->context;
+    d->api.access_log = c->access_log;
     return 0;
 }
 
-static int listen_all(struct daemon *d, struct err *e) {
-    const struct config *c = &d->config;
+/* The addresses are taken while we may, and served when there is something to serve. */
+static int bind_all(struct daemon *d, struct err *e) {
+    const struct config *c = config_of(d);
     int r = state_make_parents(c->socket, 0755, e);
     if (r == 0)
         r = listener_unix(&d->listeners[0], &d->server, c->socket, (mode_t)c->socket_mode, e);
@@ -204,47 +230,53 @@ static void watch_signals(struct daemon *d) {
 static void learn_facts(struct daemon *d) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    d->facts = (struct system_facts){
+    d->context.facts = (struct system_facts){
         .version = BERM_VERSION,
         .instance_id = d->state.instance_id,
         .run_id = d->state.run_id,
         .started_us = clock_us(),
         .started_unix_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
-        .limits = &d->config.limits,
+        .limits = &config_of(d)->limits,
     };
+    d->context.admins = config_of(d)->admins.uids;
+    d->context.n_admins = config_of(d)->admins.n;
+    requests_init(&d->context.requests);
 }
 
 /* Everything from here on runs in the loop; what fails before it leaves nothing behind. */
 static int run(struct daemon *d, struct err *e) {
-    if (server_init(&d->server, &d->loop, &d->api, &d->config.limits) < 0)
+    if (server_init(&d->server, &d->loop, &d->api, &config_of(d)->limits) < 0)
         return err_set(e, ERR_LIMIT_REACHED, "out of memory");
     d->server.user = d;
     deadline_init(&d->drain_limit, on_drain_limit);
     watch_signals(d);
-    int r = listen_all(d, e);
-    if (r < 0) {
-        for (size_t i = 0; i < COUNT_OF(d->listeners); i++)
-            listener_close(&d->listeners[i]);
-        close_all(d);
-    }
+    if (bind_all(d, e) < 0 || rights_drop(&d->rights, &d->state, e) < 0)
+        fail(d, e);
+    else
+        open_driver(d);
     uv_run(&d->loop, UV_RUN_DEFAULT);
     server_done(&d->server);
-    return r;
+    *e = d->failure;
+    return e->code == ERR_NONE ? 0 : -(int)e->code;
 }
 
 static int open_and_run(struct daemon *d, const struct api_methods *extra, struct err *e) {
-    int r = state_open(&d->state, d->config.state, e);
+    int r = state_open(&d->state, config_of(d)->state, e);
     if (r < 0)
         return r;
+    d->rights = (struct rights){.spawn_fd = -1, .run_dir_fd = -1, .sandboxes_fd = -1};
     r = open_api(d, extra, e);
     if (r == 0) {
+        r = rights_open(&d->rights, config_of(d), &d->state, e);
         learn_facts(d);
         uv_loop_init(&d->loop);
-        r = run(d, e);
+        if (r == 0)
+            r = run(d, e);
         if (uv_loop_close(&d->loop) != 0)
             log_text(LOG_ERROR, "leak", "a handle was still open at the end");
         api_done(&d->api);
     }
+    rights_close(&d->rights);
     state_close(&d->state);
     return r;
 }
@@ -260,10 +292,14 @@ int daemon_main(int argc, char **argv, const struct api_methods *extra) {
     struct daemon d = {0};
     struct err e;
     hold_standard_fds();
-    int status = parse(&d.config, argc, argv);
+    int status = options_parse(&d.options, argc, argv);
     if (status >= 0)
         return status;
-    log_setup(STDERR_FILENO, (enum log_level)d.config.log_level);
+    log_setup(STDERR_FILENO, (enum log_level)d.options.config.log_level);
+    if (!failpoint_setup()) {
+        log_text(LOG_ERROR, "failed", "BERM_FAILPOINT names no failpoint");
+        return EXIT_USAGE;
+    }
     if (open_and_run(&d, extra, &e) == 0) {
         log_text(LOG_INFO, "stopped", "version %s", BERM_VERSION);
         log_flush();

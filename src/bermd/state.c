@@ -83,6 +83,17 @@ static int load_instance(struct state *s, struct err *e) {
     return r < 0 ? r : write_text(s->dir_fd, "instance", s->instance_id, e);
 }
 
+/* The kernel's own name for this run of the machine, compared with the last one we saw. */
+static int look_at_boot(struct state *s, struct err *e) {
+    char now[64], before[64];
+    ssize_t n = read_text(AT_FDCWD, "/proc/sys/kernel/random/boot_id", now, sizeof now);
+    if (n <= 0)
+        return 0;
+    n = read_text(s->dir_fd, "boot", before, sizeof before);
+    s->host_was_rebooted = n > 0 && strcmp(now, before) != 0;
+    return n > 0 && !s->host_was_rebooted ? 0 : write_text(s->dir_fd, "boot", now, e);
+}
+
 int state_open(struct state *s, const char *path, struct err *e) {
     *s = (struct state){.dir_fd = -1, .lock_fd = -1};
     int r = state_make_parents(path, 0755, e);
@@ -96,6 +107,8 @@ int state_open(struct state *s, const char *path, struct err *e) {
     r = lock(s, path, e);
     if (r == 0)
         r = load_instance(s, e);
+    if (r == 0)
+        r = look_at_boot(s, e);
     if (r == 0)
         r = random_hex(s->run_id, STATE_ID_CHARS, e);
     if (r < 0)

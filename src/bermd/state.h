@@ -14,6 +14,7 @@ struct state {
     int lock_fd;
     char instance_id[STATE_ID_CHARS + 1]; /* made once for the folder */
     char run_id[STATE_ID_CHARS + 1];      /* made at each start */
+    bool host_was_rebooted;               /* since the last daemon on this folder */
 };
 
 /* LIMIT_REACHED names the process that holds the folder. */

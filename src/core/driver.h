@@ -2,7 +2,8 @@
  * that guest, and can find both again after a restart.
  *
  * Owner:   the registry owns the driver, a sandbox its place.
- * States:  place_create or place_adopt → on_ready (or on_failed, and it is over) → on_gone, last.
+ * States:  place_create → on_ready (or on_failed, and it is over) → on_gone, last; an adopted place is
+ *          ready from the start.
  * Restart: nothing of a place is bermd's child. place_adopt finds it by its id alone.
  * Bounds:  every request to a driver is answered or fails; a driver that is lost fails them all.
  * Callbacks come from the loop, never from inside the function that asked, and never after
@@ -81,6 +82,8 @@ struct place_answer {
 };
 typedef void place_done(struct place *p, const struct place_answer *a, void *user);
 
+typedef void driver_done(void *user, const struct err *e); /* NULL on success */
+
 /* What a driver can do; DRIVER_HAS_x of what a place_spec asks for. */
 enum driver_feature {
     DRIVER_HAS_PAUSE = 1 << 0,
@@ -103,7 +106,7 @@ struct driver_ops {
     int (*link)(struct place *p, struct err *e);
     void (*stop)(struct place *p);
     void (*close_place)(struct place *p);
-    void (*discard)(struct driver *d, const char *id);
+    void (*discard)(struct driver *d, const char *id, driver_done *done, void *user);
     void (*sweep)(struct driver *d, const char *const *ids, size_t n);
     /* Each answers through `done`, which may be NULL. */
     void (*pause)(struct place *p, place_done *done, void *user);
@@ -138,6 +141,7 @@ static inline struct place *place_create(struct driver *d, const struct place_sp
                                          struct err *e) {
     return d->ops->create(d, spec, events, user, e);
 }
+/* Finds a living place; one that is returned is ready, and only on_gone follows. */
 static inline struct place *place_adopt(struct driver *d, const char *id,
                                         const struct place_events *events, void *user,
                                         struct err *e) {
@@ -151,13 +155,36 @@ static inline int place_link(struct place *p, struct err *e) {
 static inline void place_stop(struct place *p) {
     p->driver->ops->stop(p);
 }
+/* Each answers through `done`, which may be NULL. A driver that is lost answers at once. */
+static inline void place_pause(struct place *p, place_done *done, void *user) {
+    p->driver->ops->pause(p, done, user);
+}
+static inline void place_resume(struct place *p, place_done *done, void *user) {
+    p->driver->ops->resume(p, done, user);
+}
+static inline void place_set_limits(struct place *p, const struct place_limits *l,
+                                    place_done *done, void *user) {
+    p->driver->ops->set_limits(p, l, done, user);
+}
+static inline void place_measure(struct place *p, place_done *done, void *user) {
+    p->driver->ops->usage(p, done, user);
+}
+/* Cgroups for programs, by number; one that is there already is given again. */
+static inline void place_leaves(struct place *p, uint32_t first, uint32_t count, place_done *done,
+                                void *user) {
+    p->driver->ops->leaves(p, first, count, done, user);
+}
+static inline void place_kill_leaf(struct place *p, uint32_t leaf, place_done *done, void *user) {
+    p->driver->ops->kill_leaf(p, leaf, done, user);
+}
 /* Lets go of it: the place itself lives on, for the next bermd to adopt. */
 static inline void place_close(struct place *p) {
     p->driver->ops->close_place(p);
 }
-/* Removes the files of a place that is gone. */
-static inline void driver_discard(struct driver *d, const char *id) {
-    d->ops->discard(d, id);
+/* Removes the files of a place that is gone, and then says so. */
+static inline void driver_discard(struct driver *d, const char *id, driver_done *done,
+                                  void *user) {
+    d->ops->discard(d, id, done, user);
 }
 /* Ends and removes everything of this driver's that is none of these; on_swept follows. A new daemon
  * does it once, after it has read its records and before it listens. */

@@ -47,6 +47,7 @@ struct request {
     struct list in_native;
     struct native_place *place; /* NULL once nobody waits for the answer any more */
     place_done *done;
+    driver_done *discarded;
     void *user;
     size_t n_fds;
     int fds[SPAWN_MOUNTS_MAX + 2]; /* ours until they are sent */
@@ -193,6 +194,8 @@ static void answered(const struct native *n, struct request *r, const struct spa
     const struct spawn_usage *u = &reply->usage;
     answer.usage = (struct place_usage){u->memory_bytes, u->memory_peak_bytes, u->cpu_us, u->pids,
                                         u->oom_kills};
+    if (r->discarded)
+        r->discarded(r->user, answer.e);
     if (p && r->done) {
         r->done(&p->place, &answer, r->user);
         if (reply->error == 0 && r->message->head.kind == SPAWN_EXEC_LEAF)
@@ -565,13 +568,17 @@ static void native_kill_leaf(struct place *place, uint32_t leaf, place_done *don
     ask(p, r, done, user);
 }
 
-static void destroy(struct native *n, const char *id, uint32_t flags) {
+static bool destroy(struct native *n, const char *id, uint32_t flags, driver_done *done,
+                    void *user) {
     struct request *r = n->lost ? NULL : request_new(SPAWN_DESTROY, sizeof(struct spawn_destroy));
     if (!r)
-        return; /* the sweep at the next start finds what is left */
+        return false; /* the sweep at the next start finds what is left */
     snprintf(r->message->destroy.id, SPAWN_ID_MAX, "%s", id);
     r->message->destroy.flags = flags;
+    r->discarded = done;
+    r->user = user;
     request_send(n, r);
+    return true;
 }
 
 /* on_gone comes from the pidfd, so that it is the guest's end and not berm-spawn's word for it. Without
@@ -584,11 +591,15 @@ static void native_stop(struct place *place) {
     if (p->native->lost && p->pid_fd >= 0)
         pidfd_send_signal(p->pid_fd, SIGKILL, NULL, 0);
     else
-        destroy(p->native, p->place.id, 0);
+        destroy(p->native, p->place.id, 0, NULL, NULL);
 }
 
-static void native_discard(struct driver *d, const char *id) {
-    destroy(of_driver(d), id, SPAWN_DESTROY_FILES);
+static void native_discard(struct driver *d, const char *id, driver_done *done, void *user) {
+    struct err e;
+    if (destroy(of_driver(d), id, SPAWN_DESTROY_FILES, done, user) || !done)
+        return;
+    err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
+    done(user, &e);
 }
 
 /* In parts: berm-spawn acts on the last one. */

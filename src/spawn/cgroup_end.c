@@ -118,7 +118,7 @@ int cgroup_leaf_make(const struct cgroups *cg, const char *id, uint32_t leaf, ui
     AUTO_CLOSE int dir = open_dir(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], id);
     if (dir < 0)
         return dir;
-    if (mkdirat(dir, name, 0755) < 0)
+    if (mkdirat(dir, name, 0755) < 0 && errno != EEXIST) /* a new asker may need it again */
         return -errno;
     AUTO_CLOSE int fd = open_dir(dir, name);
     if (fd < 0)

@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "base/str.h"
 #include "spawn/layer.h"
@@ -19,6 +20,7 @@
 #include "spawn/spawn.h"
 
 #define DYING_POLL_MS 1
+#define LOCK_TURNS 10000 /* of 2 ms */
 #define RESERVE_DEFAULT_BYTES (UINT64_C(1) << 30)
 
 static const char usage[] =
@@ -163,6 +165,22 @@ static int loop(struct serve *v, int sock, int signals) {
     }
 }
 
+/* One berm-spawn per state at a time: what the last one was asked before its asker was killed has ended
+ * when the next begins. A record lock, because a fork does not inherit it. */
+static int hold_state(int state_fd) {
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = openat(state_fd, "spawn.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return -errno;
+    for (int turn = 0; fcntl(fd, F_SETLK, &whole) < 0; turn++) {
+        struct timespec pause = {.tv_nsec = 2000000};
+        if ((errno != EAGAIN && errno != EACCES) || turn == LOCK_TURNS)
+            return -errno;
+        nanosleep(&pause, NULL);
+    }
+    return 0; /* held until the process ends */
+}
+
 int main(int argc, char **argv) {
     struct settings x = {.o = {.state_fd = -1,
                                .guest_fd = -1,
@@ -179,8 +197,12 @@ int main(int argc, char **argv) {
     prctl(PR_SET_DUMPABLE, 0);
     struct spawn *s = malloc(sizeof *s);
     struct serve *v = malloc(sizeof *v);
-    const char *what = "memory";
-    int r = s == NULL || v == NULL ? -ENOMEM : spawn_start(s, &x.o, &what);
+    const char *what = "another berm-spawn holds the state";
+    int r = hold_state(x.o.state_fd);
+    if (r == 0) {
+        what = "memory";
+        r = s == NULL || v == NULL ? -ENOMEM : spawn_start(s, &x.o, &what);
+    }
     if (r == 0) {
         what = "deletion in the background";
         r = layer_start_trash(s);

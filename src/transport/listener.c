@@ -20,7 +20,7 @@ static void on_connection(uv_stream_t *handle, int status) {
         conn_accept(l->server, handle, l->is_unix);
 }
 
-static int start(struct listener *l, struct err *e) {
+int listener_start(struct listener *l, struct err *e) {
     int r = uv_listen(&l->uv.stream, BACKLOG, on_connection);
     if (r < 0) {
         listener_close(l);
@@ -90,7 +90,7 @@ int listener_unix(struct listener *l, struct server *s, const char *path, mode_t
         listener_close(l);
         return err_sys(e, ERR_INTERNAL, -r, "bind %s", l->address);
     }
-    return start(l, e);
+    return 0;
 }
 
 /* --- TCP --- */
@@ -155,5 +155,5 @@ int listener_tcp(struct listener *l, struct server *s, const char *address, stru
         return err_sys(e, ERR_INTERNAL, -r, "bind %s", address);
     }
     name_address(l);
-    return start(l, e);
+    return 0;
 }

@@ -26,4 +26,6 @@ MUST_USE int listener_unix(struct listener *l, struct server *s, const char *pat
                            struct err *e);
 /* "127.0.0.1:0", "[::1]:7777", "localhost:7777". An address other machines can reach is refused. */
 MUST_USE int listener_tcp(struct listener *l, struct server *s, const char *address, struct err *e);
+/* Accepts from here on; until then the address is only taken. */
+MUST_USE int listener_start(struct listener *l, struct err *e);
 void listener_close(struct listener *l);

@@ -190,6 +190,10 @@ static size_t error_info(const struct err *e, const struct err_face *face, struc
     }
     if (e->about)
         r |= put_metadata(&info, e->about, e->about_id);
+    for (size_t i = 0; i < ERR_NUMBERS && e->numbers[i].key; i++) {
+        snprintf(number, sizeof number, "%lld", (long long)e->numbers[i].value);
+        r |= put_metadata(&info, e->numbers[i].key, number);
+    }
     return detail_take(&info, r, STR("type.googleapis.com/google.rpc.ErrorInfo"), arena,
                        ret_detail);
 }

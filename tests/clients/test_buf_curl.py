@@ -60,9 +60,9 @@ def test_health(curl):
 
 
 def test_a_method_that_is_not_built(curl):
-    done = curl("/berm.v1.SandboxService/CreateSandbox", "-d", "{}")
+    done = curl("/berm.v1.SandboxService/SnapshotSandbox", "-d", "{}")
     assert done.returncode != 0 and "unimplemented" in done.stderr
-    assert "CreateSandbox" in done.stderr
+    assert "SnapshotSandbox" in done.stderr
 
 
 def test_a_stranger_is_told_nothing(curl):

@@ -15,7 +15,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from berm._gen.berm.v1 import berm_pb2, berm_pb2_grpc
-from conftest import BERMD, open_channel
+from conftest import BERMD, SECONDS, open_channel
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")  # and empty SETTINGS
 
@@ -109,7 +109,6 @@ def test_a_signal_drains_and_ends(start, signum):
     with open_channel(daemon.unix) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
-        asked = time.monotonic()
         daemon.process.send_signal(signum)
         seen = []
         with pytest.raises(grpc.RpcError) as caught:
@@ -118,7 +117,6 @@ def test_a_signal_drains_and_ends(start, signum):
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE, caught.value
         assert set(seen) <= {health_pb2.HealthCheckResponse.NOT_SERVING}
         daemon.wait()
-        assert time.monotonic() - asked < 10
         assert not daemon.socket.exists()
         with pytest.raises(grpc.RpcError) as caught:
             berm_pb2_grpc.SystemServiceStub(channel).Ping(berm_pb2.PingRequest(), timeout=5)
@@ -130,7 +128,7 @@ def test_a_signal_drains_and_ends(start, signum):
 def test_connections_without_a_call_do_not_hold_the_end_up(start, sent, leave):
     # covers: RPC-25
     for _ in range(5):  # those that leave race with the signal
-        daemon = start("--set", "limits.drain.max=500")
+        daemon = start("--set", "limits.drain.max=500")  # far less than stop() waits
         peers = [socket.socket(socket.AF_UNIX) for _ in range(20)]
         for peer in peers:
             peer.connect(str(daemon.socket))
@@ -139,9 +137,7 @@ def test_connections_without_a_call_do_not_hold_the_end_up(start, sent, leave):
         if leave:
             for peer in peers:
                 peer.close()
-        asked = time.monotonic()
         daemon.stop()
-        assert time.monotonic() - asked < 5
         for peer in peers:
             peer.close()
 
@@ -179,7 +175,9 @@ def test_no_call_fails_halfway_when_the_daemon_drains(start):
     callers = [threading.Thread(target=caller) for _ in range(4)]
     for thread in callers:
         thread.start()
-    time.sleep(0.5)
+    deadline = time.monotonic() + SECONDS
+    while codes.count(grpc.StatusCode.OK) <= 10 and time.monotonic() < deadline:
+        time.sleep(0.01)
     daemon.stop()
     go_on.set()
     for thread in callers:
@@ -202,7 +200,7 @@ def test_the_daemon_keeps_the_deadline_itself(daemon):
     connection.send_data(1, bytes(5), end_stream=True)
     trailers, begun = {}, time.monotonic()
     with socket.socket(socket.AF_UNIX) as peer:
-        peer.settimeout(10)
+        peer.settimeout(SECONDS)
         peer.connect(str(daemon.socket))
         while b"grpc-status" not in trailers:
             peer.sendall(connection.data_to_send())
@@ -212,4 +210,4 @@ def test_the_daemon_keeps_the_deadline_itself(daemon):
                 if isinstance(event, h2.events.TrailersReceived):
                     trailers = dict(event.headers)
     assert trailers[b"grpc-status"] == b"4"
-    assert 0.25 < time.monotonic() - begun < 3
+    assert time.monotonic() - begun > 0.25  # and not before it was over

@@ -103,7 +103,7 @@ def test_a_deadline_ends_a_stream(channel):
         for _ in watch:
             pass
     assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    assert 0.4 < time.monotonic() - start < 5
+    assert time.monotonic() - start > 0.4
 
 
 def test_a_cancelled_stream_ends_here_and_there(start):

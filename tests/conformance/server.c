@@ -385,7 +385,7 @@ int main(void) {
     api.user = &server;
     api.error_details = false; /* the suite compares details to the letter, and ours are our own */
     if (listener_tcp(&listener, &server, "127.0.0.1:0", &e) < 0 ||
-        !write_response(listener.address)) {
+        listener_start(&listener, &e) < 0 || !write_response(listener.address)) {
         fprintf(stderr, "conformance-server: %s\n", e.text);
         return 1;
     }

@@ -51,7 +51,7 @@ static void on_closed(struct driver *d) {
 
 /* Runs the loop until it is so. */
 #define RUN_UNTIL(w, cond)                                      \
-    for (int turns_ = 0; !(cond) && turns_ < 20000; turns_++) { \
+    for (int turns_ = 0; !(cond) && turns_ < 60000; turns_++) { \
         uv_run(&(w)->loop, UV_RUN_NOWAIT);                      \
         usleep(500);                                            \
     }                                                           \
@@ -174,7 +174,7 @@ static int start_in(int link, int leaf) {
 static int link_to(struct world *world, struct place *p) {
     struct err e;
     int link = -1;
-    for (int turns = 0; link < 0 && turns < 20000; turns++, usleep(500)) {
+    for (int turns = 0; link < 0 && turns < 60000; turns++, usleep(500)) {
         uv_run(&world->loop, UV_RUN_NOWAIT);
         link = place_link(p, &e);
     }
@@ -233,7 +233,7 @@ TEST(native_makes_a_place_links_to_it_and_ends_it) {
     RUN_UNTIL(&w, seen.gone == 1);
     CHECK_INT(seen.failed, 0);
     close(link);
-    driver_discard(w.driver, "sb-one");
+    driver_discard(w.driver, "sb-one", NULL, NULL);
     world_close(&w);
 }
 
@@ -351,7 +351,7 @@ TEST(native_places_may_be_let_go_inside_their_events) {
     CHECK(place_create(w.driver, &spec, &closers, &seen, &e) != NULL);
     RUN_UNTIL(&w, seen.ready == 1);
     struct place *p = NULL;
-    for (int turns = 0; !p && turns < 20000; turns++, usleep(500)) /* until it listens */
+    for (int turns = 0; !p && turns < 60000; turns++, usleep(500)) /* until it listens */
         p = place_adopt(w.driver, "sb-letgo", &events, &again, &e);
     CHECK(p != NULL);
     place_stop(p);

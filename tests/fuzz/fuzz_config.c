@@ -10,7 +10,7 @@ static void check_config(const struct config *c) {
     CHECK(c->state[0] == '/' && memchr(c->state, '\0', sizeof c->state));
     CHECK(c->socket[0] == '/' && memchr(c->socket, '\0', sizeof c->socket));
     CHECK(memchr(c->listen, '\0', sizeof c->listen));
-    CHECK(c->socket_mode <= 0777 && c->log_level <= 3 && c->n_allow_uids <= CONFIG_MAX_UIDS);
+    CHECK(c->socket_mode <= 0777 && c->log_level <= 3 && c->allow_uids.n <= CONFIG_MAX_UIDS);
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
         const struct limit *l = &limit_table[i];
         int64_t value = c->limits.of[i];

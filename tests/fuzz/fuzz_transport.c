@@ -7,8 +7,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "api/context.h"
 #include "api/methods.h"
-#include "api/system.h"
 #include "base/log.h"
 #include "transport/listener.h"
 #include "transport/server.h"
@@ -23,7 +23,7 @@ static struct world {
     char path[64];
     uv_loop_t loop;
     struct limits limits;
-    struct system_facts facts;
+    struct context context;
     struct api api;
     struct server server;
     struct listener listener;
@@ -48,13 +48,15 @@ static void world_begin(void) {
     world->limits.of[LIMIT_MESSAGE_DECODED] = 65536;
     world->limits.of[LIMIT_HEADERS_BLOCK] = 1024;
     world->limits.of[LIMIT_CONNECTION_STREAMS] = 8;
-    world->facts = (struct system_facts){
+    world->context.facts = (struct system_facts){
         .version = "0", .instance_id = "i", .run_id = "r", .limits = &world->limits};
     CHECK(uv_loop_init(&world->loop) == 0);
     CHECK(api_init(&world->api, api_daemon_methods(), 1, &auth) == 0);
-    world->api.user = &world->facts;
+    requests_init(&world->context.requests);
+    world->api.user = &world->context;
     CHECK(server_init(&world->server, &world->loop, &world->api, &world->limits) == 0);
     CHECK(listener_unix(&world->listener, &world->server, world->path, 0600, &e) == 0);
+    CHECK(listener_start(&world->listener, &e) == 0);
     atexit(world_end);
 }
 

@@ -5,6 +5,7 @@ Run it with .deps/venv/bin/python. Crashes that were found join the corpus under
 """
 
 import gzip
+import json
 import pathlib
 import random
 import struct
@@ -51,7 +52,7 @@ def h2_conversations():
     yield "bad-text", call(1, CHECK, message(field(1, b"a\xffb")))
     yield "twice", call(1, REFLECTION, message(field(5, b"") * 2), b"")
     yield "unknown", call(1, "/no.such/Method", message())
-    yield "unbuilt", call(1, "/berm.v1.SandboxService/ListSandboxes", message())
+    yield "unbuilt", call(1, "/berm.v1.SandboxService/ListSnapshots", message())
     yield "get", call(1, CHECK, method="GET")
     yield "type", call(1, CHECK, message(), content_type="text/plain")
     yield "padded", frame(HEADERS, END_HEADERS | PADDED, 1, b"\x04" + block + bytes(4)) + \
@@ -209,8 +210,51 @@ def config(_):
     yield "bytes", bytes(range(256))
 
 
+def guest_link(_):
+    """What a guest says after it was asked hello (1) and ping (2); see fuzz_guest_link.c for the pieces."""
+    def pieces(text, size=250):
+        return b"".join(bytes([len(text[i:i + size])]) + text[i:i + size] for i in range(0, len(text), size))
+
+    def line(**members):
+        return json.dumps({"jsonrpc": "2.0", **members}, separators=(",", ":")).encode() + b"\n"
+
+    def hello(**members):
+        return line(id=1, result={"version": 1, "guest": "g", "fd_passing": True, "capabilities": ["terminal"],
+                                  "execs": [], **members})
+
+    program = {"exec_id": "ex-1", "state": "running", "stdout_bytes": 0, "stderr_bytes": 0}
+    pong = line(id=2, result={})
+    cases = {
+        "hello": hello(), "answers": hello() + pong, "twice": hello() + pong + pong, "early": pong + hello(),
+        "execs": hello(execs=[program]), "pages": hello(execs=[program], more=True) + line(id=3, result={"execs": []}),
+        "endless": hello(execs=[program], more=True) + b"".join(
+            line(id=i, result={"execs": [program], "more": True}) for i in range(3, 25)),
+        "version": line(id=1, error={"code": 120, "message": "no", "data": {"code": "GUEST_VERSION"}}),
+        "failure": hello() + line(id=2, error={"code": 71, "message": "no", "data": {
+            "code": "STDIN_OFFSET", "field": "offset", "errno": 5, "next_offset": 7}}),
+        "number": hello() + line(id=2, error={"code": 998, "message": "?"}), "id-null": line(
+            id=None, error={"code": 14, "message": "?"}),
+        "notices": hello() + line(method="grew", params={"exec_id": "ex-1"}) + line(method="exited"),
+        "notice-early": line(method="grew"), "request": hello() + line(id=9, method="exec", params={}),
+        "fds-missing": hello() + line(id=2, result={"fds": 1}), "fds-many": hello() + line(id=2, result={"fds": 9}),
+        "secrets": hello() + line(method="x", params={"env": [{"key": "a", "value": "b"}], "data_b64": "YQ==",
+                                                      "matches": [{"text": "t", "after": ["u"]}], "n": 1.5}),
+        "garbage": b"(\n", "deep": b"[" * 70 + b"\n", "capabilities": hello(capabilities=["a"] * 65),
+    }
+    for name, text in cases.items():
+        yield name, pieces(text)
+    yield "bytes", pieces(hello() + pong, 1)
+    yield "length", pieces(b"Content-Length: %d\r\n\r\n%s" % (len(hello()), hello()) + pong)
+    yield "asks", pieces(hello()) + bytes(300)
+    yield "cancels", bytes(4) + b"\xfe\1\xfe\0" + pieces(hello() + pong + line(id=3, result={}))
+    with_fd = line(id=2, result={"fds": 1})
+    yield "fd", pieces(hello()) + b"\xff" + with_fd[:1] + pieces(with_fd[1:])
+    yield "fd-stray", pieces(hello()) + b"\xff" + pong[:1] + pieces(pong[1:])
+    yield "fd-flood", pieces(hello()) + b"\xff{" * 70
+
+
 def main():
-    for make in (config, grpc, gzip_, h2, pb, str_, transport):
+    for make in (config, grpc, guest_link, gzip_, h2, pb, str_, transport):
         folder = HERE / "corpus" / make.__name__.rstrip("_")
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("seed-*"):

@@ -192,9 +192,16 @@ class Exec:
     def status(self):
         return self.link.call("status", exec_id=self.id)["execs"][0]
 
+    def has_ended(self):
+        return any(n["method"] == "exited" and n["params"]["exec_id"] == self.id for n in self.link.notices)
+
     def wait_output(self, text, stream="stdout"):
+        """Until the text is there. What a program says last is told by `exited` alone, so any news is a reason to look."""
         while text not in self.output(stream):
-            self.link.notice("grew", lambda p: p["exec_id"] == self.id)
+            if self.has_ended():
+                assert text in self.output(stream), f"it ended without {text}"
+                return
+            assert self.link.pump(), f"no {text} in {self.output(stream)[-200:]}"
 
 
 class Guest:

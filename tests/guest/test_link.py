@@ -293,8 +293,8 @@ def test_killed_daemons_every_few_bytes(guest, tmp_path):
 def test_the_lease_ends_everything(make_guest, tmp_path):
     guest = make_guest()
     link = guest.connect(lease_ms=300)
-    x = Exec(link, tmp_path, "ex-a", ["sh", "-c", "trap '' TERM; sleep 1000 & wait"])
-    link.call("ping")
+    x = Exec(link, tmp_path, "ex-a", ["sh", "-c", "trap '' TERM; echo ready; sleep 1000 & wait"])
+    x.wait_output(b"ready")
     time.sleep(0.6)
     link.call("ping")                       # it does not run while somebody is there
     link.close()
@@ -303,7 +303,7 @@ def test_the_lease_ends_everything(make_guest, tmp_path):
 
 
 def test_a_guest_nobody_ever_greets_ends(make_guest):
-    guest = make_guest("--lease-ms", "200")
+    guest = make_guest("--lease-ms", "3000")
     guest.connect(hello=False)              # a connection alone is no daemon
     assert guest.wait() == 0
 
@@ -318,15 +318,13 @@ def test_a_daemon_that_returns_stops_the_lease(make_guest):
     link.call("ping")
 
 
-def test_shutdown(guest, tmp_path):
+@pytest.mark.parametrize("trap, grace_ms, ended", [("exit 4", 60000, {"code": 4}), ("", 300, {"signal": 9})])
+def test_shutdown(guest, tmp_path, trap, grace_ms, ended):
     link = guest.connect()
-    polite = Exec(link, tmp_path, "ex-polite", ["sh", "-c", "trap 'exit 4' TERM; echo ready; sleep 1000 & wait"])
-    rude = Exec(link, tmp_path, "ex-rude", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"])
-    polite.wait_output(b"ready")
-    rude.wait_output(b"ready")
-    link.call("shutdown", grace_ms=300)
-    assert polite.wait()["exit"] == {"code": 4}
-    assert rude.wait()["exit"] == {"signal": 9}
+    x = Exec(link, tmp_path, "ex-a", ["sh", "-c", f"trap '{trap}' TERM; echo ready; while :; do sleep 0.1; done"])
+    x.wait_output(b"ready")
+    link.call("shutdown", grace_ms=grace_ms)
+    assert x.wait()["exit"] == ended
     assert guest.wait() == 0
 
 

@@ -11,7 +11,7 @@ import urllib.parse
 import hpack
 from google.rpc import error_details_pb2, status_pb2
 
-SECONDS = 20  # for an answer to come: generous, and only ever waited for in a failure
+SECONDS = 30  # for an answer to come: generous, and only ever waited for in a failure
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RST, SETTINGS, PUSH, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)

@@ -136,7 +136,7 @@ def test_a_stream_without_an_end_is_not_cut(start):
 
 def test_an_idle_connection_is_said_goodbye(start):
     """covers: RPC-23"""
-    daemon = start("--set", "limits.connection.idle=100", "--set", "limits.keepalive.interval=1000")
+    daemon = start("--set", "limits.connection.idle=2000", "--set", "limits.keepalive.interval=1000")
     with Peer(daemon.socket) as peer:
         peer.still_works(1)
         assert peer.until_closed().goaway[1] == 0
@@ -144,7 +144,7 @@ def test_an_idle_connection_is_said_goodbye(start):
 
 def test_a_peer_that_does_not_answer_a_ping_is_closed(start):
     """covers: RPC-24"""
-    daemon = start("--set", "limits.keepalive.interval=1000", "--set", "limits.keepalive.timeout=1000")
+    daemon = start("--set", "limits.keepalive.interval=1000", "--set", "limits.keepalive.timeout=4000")
     with Peer(daemon.socket, polite=False) as dead, Peer(daemon.socket) as alive:
         dead.send(dead.headers(1, WATCH), frame(DATA, END_STREAM, 1, message()))
         alive.send(alive.headers(1, WATCH), frame(DATA, END_STREAM, 1, message()))

@@ -60,8 +60,8 @@ onBoth("what is not built says so, in every shape of method", async (transport) 
   const unimplemented = refusedWith(Code.Unimplemented);
   const sandboxes = createClient(SandboxService, transport());
   const execs = createClient(ExecService, transport());
-  await assert.rejects(sandboxes.createSandbox({}), unimplemented);
-  await assert.rejects(first(sandboxes.watchEvents({})), unimplemented);
+  await assert.rejects(sandboxes.snapshotSandbox({}), unimplemented);
+  await assert.rejects(first(sandboxes.watchUsage({})), unimplemented);
   await assert.rejects(first(execs.interact((async function* () {})())), unimplemented);
 });
 

@@ -97,13 +97,13 @@ onBoth("health Check and Watch, which a deadline and a cancel end", async (clien
 });
 
 onBoth("what is not built says so by name", async (client) => {
-  await assert.rejects(call(client(SandboxService), "CreateSandbox", {}), (error) => {
+  await assert.rejects(call(client(SandboxService), "SnapshotSandbox", {}), (error) => {
     assert.equal(error.code, grpc.status.UNIMPLEMENTED);
-    assert.match(error.details, /CreateSandbox/);
+    assert.match(error.details, /SnapshotSandbox/);
     assert.equal(error.metadata.get("grpc-status-details-bin").length, 1);
     return true;
   });
-  const stream = await drain(client(SandboxService).WatchEvents({}, deadline()));
+  const stream = await drain(client(SandboxService).WatchUsage({}, deadline()));
   assert.equal(stream.error.code, grpc.status.UNIMPLEMENTED);
 });
 

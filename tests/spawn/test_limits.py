@@ -213,7 +213,7 @@ def pid_1_starts_programs_in_leaves():
         leaves = spawn.ask(client.EXEC_LEAF, id_body("guest-a", struct.pack("=II", 0, 2)))
         same(leaves.error, 0, "EXEC_LEAF")
         link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        for _ in range(100):
+        for _ in range(1500):
             if link.connect_ex(f"{STATE}/ctl") == 0:
                 break
             time.sleep(0.02)

@@ -60,7 +60,7 @@ def host():
             "processes": processes(), "loops": loops()}
 
 
-def settled(what, want, seconds=20 + FILES / 5000):
+def settled(what, want, seconds=60 + FILES / 5000):
     """Deletion and namespaces' ends happen in the background: give them their time."""
     end = time.monotonic() + seconds
     while what() != want and time.monotonic() < end:
@@ -156,10 +156,13 @@ def frozen_means_frozen_until_thawed():
         path = pathlib.Path(f"{STATE}/layers/ice/upper/workspace/n")
         check(settled(path.exists, True), "runs")
         same(spawn.ask(client.FREEZE, id_body("ice")).error, 0, "FREEZE")
-        time.sleep(0.1)
+
+        def stands_still():
+            then = path.stat().st_mtime_ns
+            time.sleep(0.2)
+            return path.stat().st_mtime_ns == then
+        check(settled(stands_still, True), "nothing moves")     # the kernel freezes when each comes by
         then = path.stat().st_mtime_ns
-        time.sleep(0.2)
-        same(path.stat().st_mtime_ns, then, "nothing moves")
         same(spawn.ask(client.THAW, id_body("ice")).error, 0, "THAW")
         check(settled(lambda: path.stat().st_mtime_ns != then, True), "and moves again")
         same(spawn.destroy("ice").error, 0, "DESTROY")
@@ -216,10 +219,10 @@ def a_new_berm_spawn_finds_what_the_killed_one_left():
         same(spawn.ask(client.FREEZE, id_body("orphan-a")).error, 0, "FREEZE of an orphan")
         same(spawn.ask(client.THAW, id_body("orphan-a")).error, 0, "THAW of an orphan")
         same(spawn.destroy("orphan-a").error, 0, "DESTROY of an orphan")
-        check(spawn.wait(first, 5), "gone")
+        check(spawn.wait(first), "gone")
         reply = spawn.ask(client.SWEEP, struct.pack("=II", 1, 0) + bytes(256 * 64))
         same((reply.error, reply.swept), (0, 1), "SWEEP")
-        check(spawn.wait(second, 5), "swept")
+        check(spawn.wait(second), "swept")
         settled(cgroups, before["cgroups"])
     as_before(before)
 
@@ -233,7 +236,7 @@ def sweep_spares_owners():
         same(spawn.ask(client.SWEEP, struct.pack("=II", 0, 2) + ids).swept, 0, "a part does nothing yet")
         reply = spawn.ask(client.SWEEP, struct.pack("=II", 1, 0) + bytes(256 * 64))
         same((reply.error, reply.swept), (0, 1), "SWEEP")
-        check(spawn.wait(lost, 5), "lost is gone")
+        check(spawn.wait(lost), "lost is gone")
         check(not spawn.wait(mine, 0.1), "mine lives")
         same(spawn.destroy("mine").error, 0, "DESTROY")
 
@@ -248,6 +251,8 @@ def berm_spawn_killed_at_random_leaves_only_what_sweep_removes():
         data = client.message(client.CREATE, 1, client.create_body(
             id=f"cut-{turn}", slot=turn, argv=SLEEP, memory=64 << 20, disk=(8 << 20) * (turn % 5 == 0)))
         spawn.send(data)
+        if turn == 0:
+            os.close(spawn.receive().fds[0])    # where the machine is slow the others may never begin
         time.sleep(rng.random() * 0.012)
         spawn.kill()
     with Spawn(STATE) as spawn:

@@ -202,7 +202,7 @@ def capabilities_are_exactly_the_documented_ones():
                 same(int(first[name], 16), pid_1[profile], f"{name} of PID 1, profile {profile}")
             same((first["NoNewPrivs"], first["Seccomp"]), ("1", "2"), "PID 1")
             children = pathlib.Path(f"/proc/{reply.pid}/task/{reply.pid}/children")
-            for _ in range(200):
+            for _ in range(3000):
                 if children.read_text() and "python3" in status_of(children.read_text().split()[0])["Name"]:
                     break
                 time.sleep(0.01)

@@ -23,11 +23,15 @@ TEST(config_takes_good_values) {
     CHECK_INT(set("access_log", "false", &e), 0);
     CHECK(!config.access_log);
     CHECK_INT(set("allow_uids", "1, 22,333", &e), 0);
-    CHECK_INT(config.n_allow_uids, 3);
-    CHECK_INT(config.allow_uids[2], 333);
+    CHECK_INT(config.allow_uids.n, 3);
+    CHECK_INT(config.allow_uids.uids[2], 333);
     CHECK_INT(set("limits.message.inbound", "2048", &e), 0);
     CHECK_INT(config.limits.of[LIMIT_MESSAGE_INBOUND], 2048);
     CHECK_INT(set("listen", "", &e), 0);
+    CHECK_INT(set("limits.sandbox.disk", "8388608", &e), 0);
+    CHECK_INT(config.limits.of[LIMIT_SANDBOX_DISK], 8388608);
+    CHECK_INT(config_set(&config, STR("limits.sandbox.disk"), STR("-1"), &e), 0);
+    CHECK_INT(config.limits.of[LIMIT_SANDBOX_DISK], -1);
 }
 
 TEST(config_refuses_bad_values_by_name) {
@@ -44,6 +48,10 @@ TEST(config_refuses_bad_values_by_name) {
                                          {"limits.message.inbound", "4k"},
                                          {"limits.message.depth", "17"},
                                          {"limits.events.keep", "1"},
+                                         {"limits.events.keep", "-1"},
+                                         {"limits.sandbox.disk", "-2"},
+                                         {"limits.sandbox.disk", "1"},
+                                         {"limits.sandbox.ttl", "1000"},
                                          {"limits.nope", "1"},
                                          {"nope", "1"},
                                          {"", "1"}};
@@ -85,8 +93,8 @@ TEST(config_files_have_comments_and_line_numbers) {
 
 TEST(config_every_default_is_within_its_range) {
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
-        CHECK(limit_table[i].value >= limit_table[i].min &&
-              limit_table[i].value <= limit_table[i].max);
+        CHECK(limit_table[i].value == -1 || (limit_table[i].value >= limit_table[i].min &&
+                                             limit_table[i].value <= limit_table[i].max));
         CHECK(limit_table[i].how == LIMIT_HOW_KNOB || limit_table[i].min == limit_table[i].max);
     }
 }

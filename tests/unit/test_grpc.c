@@ -136,10 +136,15 @@ TEST(grpc_error_info_names_the_limit_and_the_object) { /* covers: SIZE-2, ERR-4 
                                "berm\x1a\x0e\x0a\x05retry\x12\x05never"
                                "\x1a\x18\x0a\x05limit\x12\x0fmessage.inbound"
                                "\x1a\x11\x0a\x0blimit_value\x12\x02"
-                               "42\x1a\x13\x0a\x0asandbox_id\x12\x05sb-77";
+                               "42\x1a\x13\x0a\x0asandbox_id\x12\x05sb-77"
+                               "\x1a\x10\x0a\x0bnext_offset\x12\x01"
+                               "7\x1a\x10\x0a\x0a"
+                               "end_offset\x12\x02-1";
     CHECK_INT(arena_init(&a, 4096, 1 << 16), 0);
     err_limit(&e, ERR_MESSAGE_TOO_LARGE, LIMIT_MESSAGE_INBOUND, 42, "too large");
     CHECK_INT(err_about(&e, "sandbox_id", "sb-77"), -ERR_MESSAGE_TOO_LARGE);
+    CHECK_INT(err_number(&e, "next_offset", 7), -ERR_MESSAGE_TOO_LARGE);
+    CHECK_INT(err_number(&e, "end_offset", -1), -ERR_MESSAGE_TOO_LARGE);
     CHECK_INT(grpc_error_details(&e, &a, details), 1);
     CHECK_BYTES(details[0].bytes, details[0].n, want, sizeof want - 1);
     arena_done(&a);

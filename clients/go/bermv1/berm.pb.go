@@ -2003,9 +2003,10 @@ type Limits struct {
 	CpuMillis int64 `protobuf:"varint,2,opt,name=cpu_millis,json=cpuMillis,proto3" json:"cpu_millis,omitempty"`
 	// Processes and threads alive at once; least 8.
 	Pids int64 `protobuf:"varint,3,opt,name=pids,proto3" json:"pids,omitempty"`
-	// Bytes of the writable layer; going over is ENOSPC inside; least 1 MiB.
+	// Bytes of the writable layer; going over is ENOSPC inside; least 4 MiB.
 	DiskBytes int64 `protobuf:"varint,4,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
-	// Files and directories of the writable layer; going over is ENOSPC inside; least 128.
+	// Files and directories of the writable layer, beside disk_bytes; going over is ENOSPC inside;
+	// least 128.
 	DiskInodes int64 `protobuf:"varint,5,opt,name=disk_inodes,json=diskInodes,proto3" json:"disk_inodes,omitempty"`
 	// Program output kept for the whole sandbox, outside disk_bytes; default 1 GiB.
 	OutputBytes int64 `protobuf:"varint,6,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`

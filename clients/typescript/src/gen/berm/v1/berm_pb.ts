@@ -388,14 +388,15 @@ export type Limits = Message<"berm.v1.Limits"> & {
   pids: bigint;
 
   /**
-   * Bytes of the writable layer; going over is ENOSPC inside; least 1 MiB.
+   * Bytes of the writable layer; going over is ENOSPC inside; least 4 MiB.
    *
    * @generated from field: int64 disk_bytes = 4;
    */
   diskBytes: bigint;
 
   /**
-   * Files and directories of the writable layer; going over is ENOSPC inside; least 128.
+   * Files and directories of the writable layer, beside disk_bytes; going over is ENOSPC inside;
+   * least 128.
    *
    * @generated from field: int64 disk_inodes = 5;
    */

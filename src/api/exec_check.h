@@ -1,0 +1,31 @@
+/* exec_check — a program to run, as a caller asks for it and as it is then recorded. */
+#pragma once
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "berm/v1/berm.pb-c.h"
+
+#define EXEC_LABELS_MAX 16
+#define READER_ID_MAX 64
+
+/* What the checks lean on. */
+struct exec_check {
+    const struct limits *limits;
+    const Berm__V1__Limits *sandbox; /* the sandbox's own, with defaults; NULL: none */
+    struct arena *arena;
+    const char *path;  /* of the spec in the request: "spec" or "start.spec" */
+    bool is_run;       /* RunExec: no terminal, and input is what the request brings */
+    bool has_run_data; /* … and there is some */
+};
+
+/* Fills *ret_spec with `asked` and every default; parts are borrowed from `asked`, new ones are in the
+ * arena. INVALID_ARGUMENT. */
+MUST_USE int exec_check_spec(const struct exec_check *c, const Berm__V1__ExecSpec *asked,
+                             Berm__V1__ExecSpec *ret_spec, struct err *e);
+/* 1 to READER_ID_MAX characters as in ids. */
+MUST_USE int exec_check_reader(const char *id, const char *field, struct err *e);
+MUST_USE int exec_check_size(const Berm__V1__TerminalSize *size, const char *field, struct err *e);
+MUST_USE int exec_check_signal(int32_t number, const char *field, struct err *e);
+/* A field too large by itself: INVALID_ARGUMENT with the limit's name and `value`. */
+int exec_check_over(struct err *e, const char *field, enum limit_id limit, int64_t value);

@@ -1,0 +1,44 @@
+#include "base/failpoint.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const names[] = {
+#define FAILPOINT(id, name) name,
+#include "base/failpoints.def"
+#undef FAILPOINT
+};
+
+/* Set once, before the loop runs: which one is armed, and how many passes are left. */
+static struct {
+    int id;
+    unsigned left;
+} armed = {-1, 0};
+
+const char *failpoint_name(enum failpoint_id id) {
+    return names[id];
+}
+
+_Bool failpoint_setup(void) {
+    const char *text = getenv("BERM_FAILPOINT");
+    if (!text || !*text)
+        return 1;
+    size_t n = strcspn(text, ":");
+    for (int i = 0; i < FAILPOINT_COUNT; i++)
+        if (strlen(names[i]) == n && memcmp(names[i], text, n) == 0) {
+            armed.id = i;
+            armed.left = text[n] ? (unsigned)strtoul(text + n + 1, NULL, 10) : 1;
+            return armed.left > 0;
+        }
+    return 0;
+}
+
+void failpoint(enum failpoint_id id) {
+    if (armed.id != (int)id || --armed.left > 0)
+        return;
+    kill(getpid(), SIGKILL);
+    for (;;)
+        pause();
+}

@@ -1,0 +1,164 @@
+#include "bermd/rights.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <grp.h>
+#include <limits.h>
+#include <pwd.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+
+#define OWN_UID 64738 /* nobody's on any distribution we know: above those given to users and packages */
+#define SPAWN_FD 3
+
+extern char **environ;
+
+/* --- who --- */
+
+static int find_user(const struct config *c, struct rights *r, struct err *e) {
+    uint64_t number;
+    const char *name = c->user[0] ? c->user : "berm";
+    const struct passwd *p = getpwnam(name);
+    r->uid = r->gid = OWN_UID;
+    if (p) {
+        r->uid = p->pw_uid;
+        r->gid = p->pw_gid;
+    } else if (str_to_u64(str_of(name), 1, UINT32_MAX - 1, &number) == 0) {
+        r->uid = r->gid = (uid_t)number;
+    } else if (c->user[0]) {
+        return err_set(e, ERR_INVALID_ARGUMENT, "user = \"%s\": there is no such user", name);
+    }
+    if (r->uid == 0)
+        return err_set(e, ERR_INVALID_ARGUMENT, "user = \"%s\": the daemon must not stay root", name);
+    return 0;
+}
+
+/* --- berm-spawn --- */
+
+/* The program of that name beside our own. */
+static void beside(const char *name, const char *given, char *out, size_t cap) {
+    ssize_t n = given[0] ? 0 : readlink("/proc/self/exe", out, cap);
+    if (n <= 0 || (size_t)n + strlen(name) >= cap) {
+        snprintf(out, cap, "%s", given[0] ? given : name);
+        return;
+    }
+    while (n > 0 && out[n - 1] != '/')
+        n--;
+    memcpy(out + n, name, strlen(name) + 1);
+}
+
+static int start_spawn(struct rights *r, const struct config *c, int state_fd, struct err *e) {
+    char spawn[PATH_MAX], guest[PATH_MAX], state[32];
+    int pair[2];
+    pid_t pid;
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    sigset_t all;
+    beside("berm-spawn", c->spawn, spawn, sizeof spawn);
+    beside("berm-guest", c->guest, guest, sizeof guest);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(e, ERR_INTERNAL, errno, "make a socket for berm-spawn");
+    snprintf(state, sizeof state, "%d", SPAWN_FD + 1);
+    char *argv[] = {spawn,   "--state-fd", state, "--guest", guest, "--socket-fd", "3", NULL};
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attr);
+    /* Parked above the two numbers first, so that neither is overwritten by the other. */
+    posix_spawn_file_actions_adddup2(&actions, pair[1], 100);
+    posix_spawn_file_actions_adddup2(&actions, state_fd, 101);
+    posix_spawn_file_actions_adddup2(&actions, 100, SPAWN_FD);
+    posix_spawn_file_actions_adddup2(&actions, 101, SPAWN_FD + 1);
+    posix_spawn_file_actions_addclose(&actions, 100);
+    posix_spawn_file_actions_addclose(&actions, 101);
+    sigfillset(&all);
+    posix_spawnattr_setsigdefault(&attr, &all);
+    posix_spawnattr_setpgroup(&attr, 0); /* a Ctrl-C at a terminal is for the daemon */
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    int failed = posix_spawn(&pid, spawn, &actions, &attr, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attr);
+    close(pair[1]);
+    if (failed != 0) {
+        close(pair[0]);
+        return err_sys(e, ERR_INTERNAL, failed, "start %s", spawn);
+    }
+    r->spawn_fd = pair[0];
+    signal(SIGCHLD, SIG_IGN); /* its end shows on the socket */
+    return 0;
+}
+
+/* --- the state folder --- */
+
+/* Everything but berm-spawn's own folder, when the daemon's user is a new one. */
+static int give_all(const struct rights *r, const char *path, const struct state *s, struct err *e) {
+    struct stat st;
+    char *const roots[] = {(char *)path, NULL};
+    if (fstat(s->dir_fd, &st) == 0 && st.st_uid == r->uid)
+        return 0;
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    int failed = walk ? 0 : errno;
+    for (FTSENT *at; failed == 0 && (at = fts_read(walk));) {
+        if (at->fts_level == 1 && strcmp(at->fts_name, "spawn") == 0)
+            fts_set(walk, at, FTS_SKIP);
+        else if (at->fts_info != FTS_D && lchown(at->fts_path, r->uid, r->gid) < 0 && errno != ENOENT)
+            failed = errno;
+    }
+    if (walk)
+        fts_close(walk);
+    return failed == 0 ? 0
+                       : err_sys(e, ERR_INTERNAL, failed, "give the state folder to uid %u",
+                                 (unsigned)r->uid);
+}
+
+static int own_dir(const struct state *s, const struct rights *r, const char *name, mode_t mode,
+                   struct err *e) {
+    int fd = fd_make_dir(s->dir_fd, name, mode);
+    if (fd < 0)
+        return err_sys(e, ERR_INTERNAL, -fd, "make the folder %s in the state folder", name);
+    if (r->is_root && fchown(fd, r->uid, r->gid) < 0) {
+        int failed = errno;
+        close(fd);
+        return err_sys(e, ERR_INTERNAL, failed, "give the folder %s to the daemon's user", name);
+    }
+    return fd;
+}
+
+int rights_open(struct rights *r, const struct config *c, const struct state *s, struct err *e) {
+    *r = (struct rights){.is_root = geteuid() == 0, .spawn_fd = -1, .run_dir_fd = -1, .sandboxes_fd = -1};
+    if (r->is_root && (find_user(c, r, e) < 0 || give_all(r, c->state, s, e) < 0))
+        return -(int)e->code;
+    r->run_dir_fd = own_dir(s, r, "run", 0700, e);
+    if (r->run_dir_fd >= 0)
+        r->sandboxes_fd = own_dir(s, r, "sandboxes", 0700, e);
+    if (r->sandboxes_fd < 0)
+        return -(int)e->code;
+    if (!r->is_root)
+        return 0;
+    AUTO_CLOSE int spawn_dir = fd_make_dir(s->dir_fd, "spawn", 0700);
+    if (spawn_dir < 0)
+        return err_sys(e, ERR_INTERNAL, -spawn_dir, "make the folder spawn in the state folder");
+    return start_spawn(r, c, spawn_dir, e);
+}
+
+int rights_drop(struct rights *r, const struct state *s, struct err *e) {
+    if (!r->is_root)
+        return 0;
+    if (fchown(s->lock_fd, r->uid, r->gid) < 0 || setgroups(0, NULL) < 0 ||
+        setresgid(r->gid, r->gid, r->gid) < 0 || setresuid(r->uid, r->uid, r->uid) < 0 ||
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return err_sys(e, ERR_INTERNAL, errno, "become uid %u", (unsigned)r->uid);
+    prctl(PR_SET_DUMPABLE, 1); /* nothing else runs under this uid; leak checkers and core dumps work */
+    return 0;
+}
+
+void rights_close(struct rights *r) {
+    close_fd_cleanup(&r->spawn_fd);
+    close_fd_cleanup(&r->run_dir_fd);
+    close_fd_cleanup(&r->sandboxes_fd);
+}

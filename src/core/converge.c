@@ -1,0 +1,344 @@
+/* converge — takes a sandbox one step nearer to where it is wanted.
+ *
+ * Called whenever anything happened. It acts only on what is durable: while an entry is on its way it
+ * returns, and the entry's own answer calls it again. Each step either asks somebody and waits for the
+ * answer, or records an outcome; so a daemon that was killed anywhere goes on from its records alone. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "core/exec_impl.h"
+#include "core/sandbox_impl.h"
+
+#define STOP_GRACE_MS 5000
+#define STOP_MARGIN_MS 2000
+#define FILE_MAX_BYTES (UINT64_C(1) << 40) /* a log's offsets grow for ever; what is kept of it does not */
+
+#define CAUSE(name) BERM__V1__STATE_CAUSE__STATE_CAUSE_##name
+
+/* --- the place --- */
+
+static void on_ready(struct place *p) {
+    struct sandbox *sb = p->user;
+    sandbox_failpoint(sb, OP_ACK);
+    sb->presence = PRESENCE_UP;
+    sandbox_converge(sb);
+}
+
+static void on_failed(struct place *p, const struct err *e) {
+    struct sandbox *sb = p->user;
+    sb->place = NULL;
+    sb->presence = PRESENCE_NONE;
+    sb->failure = *e;
+    sandbox_converge(sb);
+}
+
+/* Everything in it has ended: programs whose end nobody told are settled from what they left. */
+static void on_gone(struct place *p) {
+    struct sandbox *sb = p->user;
+    sb->place = NULL;
+    sb->presence = PRESENCE_NONE;
+    sb->frozen = sb->freezing = sb->configured = sb->asked_to_end = false;
+    deadline_clear(sb->registry->spec.deadlines, &sb->patience);
+    sandbox_disconnect(sb);
+    sandbox_failpoint(sb, OP_ACK);
+    sandbox_update_unplaced(sb);
+    exec_all_gone(sb);
+    sandbox_converge(sb);
+}
+
+static const struct place_events place_events = {on_ready, on_failed, on_gone};
+
+static uint64_t bound(int64_t limit) {
+    return limit > 0 ? (uint64_t)limit : 0;
+}
+
+void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct place_limits *ret_limits) {
+    const Berm__V1__Limits *l = spec->limits;
+    *ret_limits = (struct place_limits){.file_bytes = FILE_MAX_BYTES};
+    if (!l)
+        return;
+    ret_limits->memory_bytes = bound(l->memory_bytes);
+    ret_limits->cpu_milli = bound(l->cpu_millis);
+    ret_limits->pids = bound(l->pids);
+    ret_limits->disk_bytes = bound(l->disk_bytes);
+    ret_limits->disk_inodes = bound(l->disk_inodes);
+}
+
+static void make_place(struct sandbox *sb) {
+    const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    struct place_spec place = {
+        .id = sb->record->sandbox_id,
+        .slot = (uint32_t)sb->slot,
+        .profile = spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT ? PLACE_ROOT
+                                                                                    : PLACE_USER,
+        .layer = spec->root && spec->root->layer == BERM__V1__WRITABLE_LAYER__WRITABLE_LAYER_MEMORY
+                     ? PLACE_MEMORY
+                     : PLACE_DISK,
+        .network = PLACE_NETWORK_NONE,
+        .image_fd = -1,
+    };
+    sandbox_limits(spec, &place.limits);
+    sandbox_failpoint(sb, OP_COMMIT);
+    sb->place = place_create(sb->registry->spec.driver, &place, &place_events, sb, &sb->failure);
+    if (!sb->place) {
+        sandbox_converge(sb);
+        return;
+    }
+    sb->presence = PRESENCE_MAKING;
+    sandbox_failpoint(sb, OP_SEND);
+}
+
+void sandbox_adopt(struct sandbox *sb) {
+    struct err e;
+    sb->place = sb->registry->spec.driver ? place_adopt(sb->registry->spec.driver,
+                                                        sb->record->sandbox_id, &place_events, sb, &e)
+                                          : NULL;
+    if (!sb->place)
+        return;
+    sb->presence = PRESENCE_UP;
+    sb->frozen = sandbox_is(sb, SB_PAUSED);
+    sb->configured = !sandbox_is(sb, SB_PENDING);
+}
+
+/* --- freeze and thaw --- */
+
+static void on_frozen(struct place *p, const struct place_answer *a, void *user) {
+    (void)user;
+    struct sandbox *sb = p->user;
+    sandbox_failpoint(sb, OP_ACK);
+    sb->freezing = false;
+    if (!a->e)
+        sb->frozen = sb->freezing_to;
+    else {
+        log_text(LOG_WARN, "freeze", "%s: %s", sb->record->sandbox_id, a->e->text);
+        if (sb->wanted <= WANTED_PAUSE)
+            sb->wanted = sb->frozen ? WANTED_PAUSE : WANTED_RUN; /* it stays as it is */
+        sandbox_look_at_waits(sb);
+    }
+    sandbox_converge(sb);
+}
+
+static void freeze(struct sandbox *sb) {
+    sandbox_failpoint(sb, OP_COMMIT);
+    sb->freezing = true;
+    sb->freezing_to = sb->wanted == WANTED_PAUSE;
+    if (sb->freezing_to)
+        place_pause(sb->place, on_frozen, NULL);
+    else
+        place_resume(sb->place, on_frozen, NULL);
+    sandbox_failpoint(sb, OP_SEND);
+}
+
+/* --- ending --- */
+
+static void on_thawed_to_end(struct place *p, const struct place_answer *a, void *user) {
+    (void)a;
+    (void)user;
+    struct sandbox *sb = p->user;
+    sb->freezing = sb->frozen = false;
+    sandbox_converge(sb);
+}
+
+static void stop_now(struct sandbox *sb) {
+    sb->presence = PRESENCE_ENDING;
+    place_stop(sb->place);
+}
+
+/* Programs get SIGTERM and their grace time; a guest that does not end by itself is ended. */
+static void ask_to_end(struct sandbox *sb) {
+    int64_t grace_ms = sb->grace_ms == 0 ? STOP_GRACE_MS : sb->grace_ms;
+    sb->asked_to_end = true;
+    struct json_out *params = guest_link_ask(sb->link, "shutdown");
+    json_put_i64(params, "grace_ms", grace_ms);
+    guest_link_send(sb->link, NULL, 0, NULL);
+    deadline_set(sb->registry->spec.deadlines, &sb->patience,
+                 clock_us() + (uint64_t)(grace_ms + STOP_MARGIN_MS) * 1000);
+}
+
+static void end_place(struct sandbox *sb) {
+    if (sb->presence != PRESENCE_UP || sb->asked_to_end || sb->freezing)
+        return;
+    sandbox_failpoint(sb, OP_COMMIT);
+    bool gently = sb->wanted == WANTED_STOP && sb->grace_ms >= 0 && sb->n_running > 0;
+    if (gently && sb->frozen) {
+        sb->freezing = true;
+        place_resume(sb->place, on_thawed_to_end, NULL);
+        return;
+    }
+    if (gently && sb->linked)
+        ask_to_end(sb);
+    else
+        stop_now(sb);
+    sandbox_failpoint(sb, OP_SEND);
+}
+
+/* --- removal --- */
+
+struct removal {
+    uv_work_t work;
+    struct sandbox *sandbox;
+    int parent_fd;
+    char name[64];
+};
+
+/* A flat folder of our own files. */
+static void remove_folder(uv_work_t *work) {
+    struct removal *m = container_of(work, struct removal, work);
+    int dir = openat(m->parent_fd, m->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *list = dir < 0 ? NULL : fdopendir(dir);
+    for (struct dirent *d; list && (d = readdir(list));)
+        if (d->d_name[0] != '.')
+            unlinkat(dir, d->d_name, 0);
+    if (list)
+        closedir(list);
+    unlinkat(m->parent_fd, m->name, AT_REMOVEDIR);
+}
+
+/* A driver that is lost leaves files for the sweep at the next start. */
+static void on_discarded(void *user, const struct err *e) {
+    struct sandbox *sb = user;
+    if (e)
+        log_text(LOG_WARN, "discard", "%s: %s", sb->record->sandbox_id, e->text);
+    sandbox_failpoint(sb, OP_ACK);
+    struct entry *t = ledger_begin(sb->registry->ledger);
+    sb->removing = t != NULL;
+    if (!t) {
+        deadline_set(sb->registry->spec.deadlines, &sb->again, clock_us() + 1000000);
+        return;
+    }
+    sandbox_enter(sb, t, SB_DELETED, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+    db_forget_execs(entry_txn(t), str_of(sb->record->sandbox_id));
+    ledger_commit(t, NULL);
+}
+
+static void on_removed(uv_work_t *work, int status) {
+    (void)status;
+    struct removal *m = container_of(work, struct removal, work);
+    struct sandbox *sb = m->sandbox;
+    free(m);
+    if (sb->registry->closing)
+        return;
+    if (sb->registry->spec.driver)
+        driver_discard(sb->registry->spec.driver, sb->record->sandbox_id, on_discarded, sb);
+    else
+        on_discarded(sb, NULL);
+    sandbox_failpoint(sb, OP_SEND);
+}
+
+static void remove_files(struct sandbox *sb) {
+    struct removal *m = sb->removing ? NULL : calloc(1, sizeof *m);
+    if (!m)
+        return;
+    exec_drop_all(sb); /* readers hear that nothing more can come, before it is gone */
+    if (sb->transcript)
+        transcript_close(TAKE(sb->transcript));
+    if (sb->dir_fd >= 0)
+        close(TAKE_FD(sb->dir_fd));
+    m->sandbox = sb;
+    m->parent_fd = sb->registry->spec.sandboxes_fd;
+    snprintf(m->name, sizeof m->name, "%s", sb->record->sandbox_id);
+    sb->removing = true;
+    sandbox_failpoint(sb, OP_COMMIT);
+    uv_queue_work(sb->registry->spec.loop, &m->work, remove_folder, on_removed);
+}
+
+/* --- the steps --- */
+
+static void to_delete(struct sandbox *sb) {
+    if (sb->presence != PRESENCE_NONE)
+        end_place(sb);
+    else
+        remove_files(sb);
+}
+
+static void to_stop(struct sandbox *sb) {
+    if (sb->presence != PRESENCE_NONE)
+        end_place(sb);
+    else if (sandbox_is(sb, SB_STOPPING))
+        sandbox_outcome(sb, SB_STOPPED, sb->wanted, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+}
+
+/* Nobody asked for its end: the files are kept and it can be started again. */
+static void was_lost(struct sandbox *sb) {
+    bool by_reboot = sb->registry->spec.host_was_rebooted && !sb->registry->is_recovered;
+    struct err e = sb->failure;
+    if (e.code == ERR_NONE)
+        err_set(&e, ERR_GUEST_LOST, by_reboot ? "the host was rebooted" : "the guest has ended");
+    sandbox_outcome(sb, SB_STOPPED, WANTED_STOP,
+                    &(struct sandbox_why){.cause = by_reboot ? CAUSE(HOST_REBOOT) : CAUSE(GUEST_LOST),
+                                          .e = &e,
+                                          .by_sandbox = true});
+}
+
+static void to_first_run(struct sandbox *sb) {
+    if (sb->presence == PRESENCE_NONE && sb->failure.code != ERR_NONE)
+        sandbox_outcome(sb, SB_FAILED, sb->wanted,
+                        &(struct sandbox_why){.cause = CAUSE(ERROR), .e = &sb->failure});
+    else if (sb->presence == PRESENCE_NONE)
+        make_place(sb);
+    else if (sb->presence == PRESENCE_UP && sb->failure.code != ERR_NONE)
+        stop_now(sb); /* the guest cannot be talked to */
+    else if (sb->presence == PRESENCE_UP && !sb->link)
+        sandbox_connect(sb);
+    else if (sb->linked && sb->configured)
+        sandbox_outcome(sb, SB_READY, sb->wanted, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+}
+
+static void to_run(struct sandbox *sb) {
+    bool wants_frozen = sb->wanted == WANTED_PAUSE;
+    if (sandbox_is(sb, SB_PENDING))
+        to_first_run(sb);
+    else if (sb->presence == PRESENCE_NONE)
+        was_lost(sb);
+    else if (sb->presence != PRESENCE_UP || sb->freezing)
+        return;
+    else if (sb->failure.code != ERR_NONE && !sb->link && !sb->frozen)
+        stop_now(sb);
+    else if (wants_frozen != sb->frozen)
+        freeze(sb);
+    else if (sandbox_is(sb, SB_READY) && wants_frozen)
+        sandbox_outcome(sb, SB_PAUSED, sb->wanted, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+    else if (sandbox_is(sb, SB_PAUSED) && !wants_frozen)
+        sandbox_outcome(sb, SB_READY, sb->wanted, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+    else if (!sb->link && !sb->frozen)
+        sandbox_connect(sb);
+}
+
+/* Has a restart brought it as far as it goes before the daemon listens? */
+static void look_at_recovery(struct sandbox *sb) {
+    bool waits_for_guest =
+        sandbox_is(sb, SB_READY) && sb->presence == PRESENCE_UP && !sb->linked && !sb->frozen;
+    if (!sb->recovering || waits_for_guest || sb->recorded.on_way > 0 ||
+        (sandbox_is(sb, SB_READY) && sb->presence == PRESENCE_NONE))
+        return;
+    sb->recovering = false;
+    registry_recovered_one(sb->registry);
+}
+
+void sandbox_converge(struct sandbox *sb) {
+    if (sb->recorded.on_way > 0 || sb->registry->closing)
+        return;
+    if (sandbox_is(sb, SB_DELETED)) {
+        sandbox_failpoint(sb, OP_OUTCOME);
+        struct registry *r = sb->registry;
+        sandbox_free(sb);
+        registry_look(r);
+        return;
+    }
+    if (sandbox_settled(sb))
+        sandbox_failpoint(sb, OP_OUTCOME);
+    if (sb->wanted == WANTED_DELETE)
+        to_delete(sb);
+    else if (sandbox_is(sb, SB_FAILED) || sandbox_is(sb, SB_STOPPED))
+        registry_look(sb->registry);
+    else if (sb->wanted == WANTED_STOP)
+        to_stop(sb);
+    else
+        to_run(sb);
+    look_at_recovery(sb);
+}

@@ -1,0 +1,101 @@
+/* The exec's insides, for core alone. */
+#pragma once
+
+#include "base/outlog.h"
+#include "core/exec.h"
+#include "core/sandbox_impl.h"
+
+/* A reader under the BLOCK policy. */
+struct exec_reader {
+    char name[68];            /* empty: known by its watch */
+    struct exec_watch *watch; /* NULL: it went away */
+    uint64_t acked[EXEC_STREAMS];
+    uint64_t held_until_us; /* 0 = attached */
+};
+
+struct exec {
+    struct map_node by_id;
+    struct list in_sandbox;
+    struct list in_idle;
+    struct registry *registry;
+    struct sandbox *sandbox;
+    struct recorded recorded;
+    Berm__V1__Exec *record;
+    char *owner;
+    uint64_t number;
+    uint32_t leaf;      /* 0 = none */
+    int leaf_fd;        /* its cgroup, -1 = not at hand */
+    bool leaf_is_dir;
+    bool leaf_waits;    /* the driver makes it */
+    bool sent;          /* the guest was asked to start it, on this link */
+    bool is_known;      /* the guest knows it */
+    bool ending;        /* its exit has come and is being completed */
+    bool over;          /* its exit may be told */
+    uint64_t started_us; /* clock_us(); 0 = before this run */
+    int caller_signal;   /* the last one a caller sent */
+    struct guest_wait start_wait;
+    struct list watches;
+    struct list asks;
+    struct deadline again; /* the store failed */
+    /* output */
+    int log_fds[EXEC_STREAMS]; /* for reading; -1 = not open */
+    struct outlog_view views[EXEC_STREAMS];
+    struct exec_reader *readers;
+    size_t n_readers;
+    uint64_t granted_bytes;
+    struct deadline reader_hold;
+    bool cap_told;
+    /* input that came with the start */
+    uint8_t *input;
+    size_t n_input;
+    struct guest_wait input_wait;
+};
+
+#define EXEC_STARTING BERM__V1__EXEC_STATE__EXEC_STATE_STARTING
+#define EXEC_RUNNING BERM__V1__EXEC_STATE__EXEC_STATE_RUNNING
+#define EXEC_EXITED BERM__V1__EXEC_STATE__EXEC_STATE_EXITED
+#define EXEC_LOST BERM__V1__EXEC_STATE__EXEC_STATE_LOST
+
+/* exec.c */
+struct exec *exec_restore(struct registry *r, const struct db_exec *row);
+/* Out of memory and every list; watchers hear that nothing more can come. */
+void exec_drop(struct exec *x);
+void exec_drop_all(struct sandbox *sb);
+/* Ends its time in memory when it has ended and nobody looks. */
+void exec_settle_idle(struct exec *x);
+void exec_wake(struct exec *x);
+bool exec_is_running(const struct exec *x);
+void exec_put_env(struct json_out *o, size_t n, Berm__V1__KeyValue *const *env);
+
+/* exec_start.c: asks the guest, when intent, leaf and link are there. */
+void exec_go(struct exec *x);
+void exec_ask_leaf(struct exec *x);
+/* After the link is up: every program that the guest does not know is started. */
+void exec_resume_all(struct sandbox *sb);
+/* The guest knows this program. */
+void exec_is_known(struct exec *x, const struct json *state);
+/* The guest speaks of one that has ended in our books, or that never was: it may forget it. */
+void exec_forget_unknown(struct sandbox *sb, const struct json *state);
+
+/* exec_exit.c */
+void exec_on_exited(struct exec *x, const struct json *state);
+/* It never ran. */
+void exec_not_started(struct exec *x, const struct err *e);
+/* The place is gone: exits from status files, else lost. */
+void exec_all_gone(struct sandbox *sb);
+/* Usage from its cgroup, while that is there. */
+void exec_read_usage(struct exec *x);
+void exec_record_exit(struct exec *x);
+
+/* output.c */
+void exec_on_grew(struct exec *x, const struct json *params);
+void exec_close_logs(struct exec *x);
+int exec_log_name(const struct exec *x, int stream, char *out, size_t cap);
+void exec_fill_output(struct exec *x);
+void exec_readers_init(struct exec *x);
+void exec_readers_done(struct exec *x);
+
+/* exec_input.c */
+void exec_on_room(struct exec *x, const struct json *params);
+void exec_give_input(struct exec *x);
+void exec_asks_cancel(struct exec *x);

@@ -1,0 +1,466 @@
+#include "core/ledger.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define READ_AT_ONCE 512
+
+/* An event as watches see it: one block, text behind it. */
+struct recent {
+    uint64_t sequence;
+    uint32_t kind;
+    struct str owner;
+    struct str sandbox_id;
+    struct str labels;
+    struct str packed;
+};
+
+/* An object an entry changed, and what it is in the store once the entry is durable. */
+struct held {
+    struct recorded *object;
+    uint8_t *packed;
+    size_t n;
+    uint32_t extra;
+};
+
+struct entry {
+    struct list in_ledger; /* on its way, in order */
+    struct list waits;
+    struct ledger *ledger;
+    struct db_txn *txn;
+    uint64_t number;
+    uint64_t head; /* the newest event once it is durable */
+    struct held *held;
+    size_t n_held;
+    struct recent **events;
+    size_t n_events;
+    bool failed; /* and told so: only the store's own answer is awaited */
+    bool short_of_memory;
+};
+
+struct ledger {
+    struct db *db;
+    uint64_t head;    /* newest sequence given out */
+    uint64_t durable; /* newest sequence everyone may see */
+    uint64_t n_entries;
+    unsigned failing; /* failed entries the store has not answered yet */
+    struct list entries;
+    struct list watches;
+    struct recent *recent[LEDGER_RECENT]; /* by sequence modulo */
+};
+
+struct ledger *ledger_open(uv_loop_t *loop, struct db *db, const struct db_facts *facts) {
+    (void)loop;
+    struct ledger *l = calloc(1, sizeof *l);
+    if (!l)
+        return NULL;
+    l->db = db;
+    l->head = l->durable = facts->head_sequence;
+    list_init(&l->entries);
+    list_init(&l->watches);
+    return l;
+}
+
+void ledger_free(struct ledger *l) {
+    for (size_t i = 0; i < LEDGER_RECENT; i++)
+        free(l->recent[i]);
+    free(l);
+}
+
+uint64_t ledger_head(const struct ledger *l) {
+    return l->durable;
+}
+
+uint64_t ledger_oldest(const struct ledger *l) {
+    return db_oldest_sequence(l->db);
+}
+
+/* --- building an entry --- */
+
+struct entry *ledger_begin(struct ledger *l) {
+    struct entry *t = l->failing ? NULL : calloc(1, sizeof *t);
+    if (t)
+        t->txn = db_begin(l->db);
+    if (!t || !t->txn) {
+        free(t);
+        return NULL;
+    }
+    list_init(&t->in_ledger);
+    list_init(&t->waits);
+    t->ledger = l;
+    return t;
+}
+
+struct db_txn *entry_txn(struct entry *t) {
+    return t->txn;
+}
+
+static void *grown(void *array, size_t n, size_t size) {
+    return n % 8 == 0 ? realloc(array, (n + 8) * size) : array;
+}
+
+/* Copies `from` behind the block's text so far. */
+static struct str put_text(char **at, struct str from) {
+    struct str copy = {*at, from.n};
+    if (from.n > 0)
+        memcpy(*at, from.p, from.n);
+    *at += from.n;
+    return copy;
+}
+
+static size_t labels_size(size_t n, Berm__V1__KeyValue *const *labels) {
+    size_t size = 0;
+    for (size_t i = 0; i < n; i++)
+        size += strlen(labels[i]->key) + strlen(labels[i]->value) + 2;
+    return size;
+}
+
+static struct str put_labels(char **at, size_t n, Berm__V1__KeyValue *const *labels) {
+    struct str all = {*at, 0};
+    for (size_t i = 0; i < n; i++) {
+        put_text(at, (struct str){labels[i]->key, strlen(labels[i]->key) + 1});
+        put_text(at, (struct str){labels[i]->value, strlen(labels[i]->value) + 1});
+    }
+    all.n = (size_t)(*at - all.p);
+    return all;
+}
+
+static struct recent *recent_new(const Berm__V1__Event *event, size_t n_labels,
+                                 Berm__V1__KeyValue *const *labels) {
+    struct str owner = str_of(event->owner), sandbox_id = str_of(event->sandbox_id);
+    size_t n_packed = berm__v1__event__get_packed_size(event);
+    struct recent *r =
+        malloc(sizeof *r + owner.n + sandbox_id.n + labels_size(n_labels, labels) + n_packed);
+    if (!r)
+        return NULL;
+    char *at = (char *)(r + 1);
+    r->sequence = event->sequence;
+    r->kind = (uint32_t)event->kind;
+    r->owner = put_text(&at, owner);
+    r->sandbox_id = put_text(&at, sandbox_id);
+    r->labels = put_labels(&at, n_labels, labels);
+    berm__v1__event__pack(event, (uint8_t *)at);
+    r->packed = (struct str){at, n_packed};
+    return r;
+}
+
+static int64_t unix_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+uint64_t entry_event(struct entry *t, Berm__V1__Event *event, size_t n_labels,
+                     Berm__V1__KeyValue *const *labels) {
+    struct recent **events = grown(t->events, t->n_events, sizeof *events);
+    event->sequence = ++t->ledger->head;
+    event->time_unix_ms = unix_ms();
+    struct recent *r = events ? recent_new(event, n_labels, labels) : NULL;
+    t->events = events ? events : t->events;
+    if (!r) {
+        t->short_of_memory = true;
+        return event->sequence;
+    }
+    t->events[t->n_events++] = r;
+    db_put_event(t->txn, &(struct db_event){.sequence = r->sequence,
+                                            .time_unix_ms = event->time_unix_ms,
+                                            .owner = r->owner,
+                                            .sandbox_id = r->sandbox_id,
+                                            .kind = r->kind,
+                                            .labels = r->labels,
+                                            .record = r->packed});
+    return event->sequence;
+}
+
+/* Packs the record and remembers that this entry changed the object. */
+static struct str hold(struct entry *t, struct recorded *r, const ProtobufCMessage *record,
+                       uint32_t extra) {
+    size_t n = protobuf_c_message_get_packed_size(record);
+    struct held *held = grown(t->held, t->n_held, sizeof *held);
+    uint8_t *packed = held ? malloc(n ? n : 1) : NULL;
+    t->held = held ? held : t->held;
+    if (!packed) {
+        t->short_of_memory = true;
+        return (struct str){0};
+    }
+    protobuf_c_message_pack(record, packed);
+    t->held[t->n_held++] = (struct held){r, packed, n, extra};
+    r->on_way++;
+    return (struct str){(const char *)packed, n};
+}
+
+void entry_put_sandbox(struct entry *t, struct recorded *r, const Berm__V1__Sandbox *record,
+                       uint64_t number, uint32_t wanted, uint64_t slot) {
+    struct str packed = hold(t, r, &record->base, wanted);
+    bool is_deleted = record->state == BERM__V1__SANDBOX_STATE__SANDBOX_STATE_DELETED;
+    db_put_sandbox(t->txn, &(struct db_sandbox){.id = str_of(record->sandbox_id),
+                                                .owner = str_of(record->owner),
+                                                .number = number,
+                                                .state = (uint32_t)record->state,
+                                                .wanted = wanted,
+                                                .slot = slot,
+                                                .record = packed,
+                                                .deleted_unix_ms = is_deleted ? unix_ms() : 0});
+}
+
+void entry_put_exec(struct entry *t, struct recorded *r, const Berm__V1__Exec *record,
+                    const char *owner, uint64_t number, uint32_t leaf) {
+    struct str packed = hold(t, r, &record->base, 0);
+    db_put_exec(t->txn, &(struct db_exec){.id = str_of(record->exec_id),
+                                          .sandbox_id = str_of(record->sandbox_id),
+                                          .owner = str_of(owner),
+                                          .number = number,
+                                          .state = (uint32_t)record->state,
+                                          .leaf = leaf,
+                                          .record = packed});
+}
+
+void entry_put_request(struct entry *t, const struct request_key *key, const char *object_id,
+                       struct str answer) {
+    if (!key || !key->request_id[0])
+        return;
+    struct db_request row = {.identity = str_of(key->identity),
+                             .request_id = str_of(key->request_id),
+                             .method = str_of(key->method),
+                             .object_id = str_of(object_id),
+                             .answer = answer,
+                             .expires_unix_ms = unix_ms() + key->keep_ms};
+    memcpy(row.digest, key->digest, sizeof row.digest);
+    db_put_request(t->txn, &row);
+}
+
+/* --- the store's answer --- */
+
+static void entry_free(struct entry *t) {
+    for (size_t i = 0; i < t->n_held; i++)
+        free(t->held[i].packed);
+    for (size_t i = 0; i < t->n_events; i++)
+        free(t->events[i]);
+    free(t->held);
+    free(t->events);
+    free(t);
+}
+
+static void answer_waits(struct list *waits, const struct err *e) {
+    for (struct list *node; (node = list_pop_front(waits));) {
+        struct ledger_wait *w = container_of(node, struct ledger_wait, in_ledger);
+        w->on_done(w, e);
+    }
+}
+
+/* From here on everyone may see its events. */
+static void publish(struct ledger *l, struct entry *t) {
+    for (size_t i = 0; i < t->n_events; i++) {
+        struct recent **slot = &l->recent[t->events[i]->sequence % LEDGER_RECENT];
+        free(*slot);
+        *slot = t->events[i];
+    }
+    l->durable = t->head;
+    bool is_news = t->n_events > 0;
+    t->n_events = 0;
+    if (is_news)
+        LIST_FOR_EACH(node, &l->watches) {
+            struct event_watch *w = container_of(node, struct event_watch, in_ledger);
+            w->on_events(w);
+        }
+}
+
+static void entry_durable(struct ledger *l, struct entry *t) {
+    list_remove(&t->in_ledger);
+    for (size_t i = 0; i < t->n_held; i++) {
+        struct recorded *r = t->held[i].object;
+        free(r->durable);
+        r->durable = TAKE(t->held[i].packed);
+        r->n_durable = t->held[i].n;
+        r->durable_extra = t->held[i].extra;
+    }
+    publish(l, t);
+    answer_waits(&t->waits, NULL);
+    for (size_t i = 0; i < t->n_held; i++) {
+        struct recorded *r = t->held[i].object;
+        if (--r->on_way == 0)
+            r->ops->on_durable(r);
+    }
+}
+
+/* Everything on its way fails together; an object is taken back once, when nothing holds it any more. */
+static void fail_all(struct ledger *l, const struct err *e) {
+    struct list waits, entries;
+    list_init(&waits);
+    list_init(&entries);
+    l->head = l->durable;
+    for (struct list *node; (node = list_pop_front(&l->entries));) {
+        struct entry *t = container_of(node, struct entry, in_ledger);
+        t->failed = true;
+        l->failing++;
+        list_push_back(&entries, node);
+        for (struct list *wait; (wait = list_pop_front(&t->waits));)
+            list_push_back(&waits, wait);
+    }
+    LIST_FOR_EACH(node, &entries) {
+        struct entry *t = container_of(node, struct entry, in_ledger);
+        list_remove(&t->in_ledger);
+        for (size_t i = 0; i < t->n_held; i++) {
+            struct recorded *r = t->held[i].object;
+            if (--r->on_way == 0)
+                r->ops->on_reverted(r);
+        }
+    }
+    answer_waits(&waits, e); /* last: who hears it may look again, and wait again */
+}
+
+static void on_answer(void *user, const struct err *e) {
+    struct entry *t = user;
+    struct ledger *l = t->ledger;
+    if (!t->failed && !e)
+        entry_durable(l, t);
+    else if (!t->failed)
+        fail_all(l, e);
+    if (t->failed)
+        l->failing--;
+    entry_free(t);
+}
+
+void ledger_commit(struct entry *t, struct ledger_wait *w) {
+    struct ledger *l = t->ledger;
+    t->number = ++l->n_entries;
+    t->head = l->head;
+    for (size_t i = 0; i < t->n_held; i++)
+        t->held[i].object->entry = t->number;
+    list_push_back(&l->entries, &t->in_ledger);
+    if (w) {
+        list_remove(&w->in_ledger);
+        list_push_back(&t->waits, &w->in_ledger);
+    }
+    if (t->short_of_memory)
+        db_spoil(t->txn);
+    db_commit(TAKE(t->txn), on_answer, t);
+}
+
+/* --- waiting --- */
+
+void ledger_wait_init(struct ledger_wait *w,
+                      void (*on_done)(struct ledger_wait *w, const struct err *e)) {
+    list_init(&w->in_ledger);
+    w->on_done = on_done;
+}
+
+void ledger_wait_cancel(struct ledger_wait *w) {
+    list_remove(&w->in_ledger);
+}
+
+bool ledger_wait(struct ledger *l, const struct recorded *r, struct ledger_wait *w) {
+    if (list_is_empty(&l->entries) || (r && r->on_way == 0))
+        return false;
+    struct list *node = l->entries.prev;
+    while (r && node != &l->entries &&
+           container_of(node, struct entry, in_ledger)->number > r->entry)
+        node = node->prev;
+    if (node == &l->entries) /* its last entry is durable, and telling so right now */
+        return false;
+    list_push_back(&container_of(node, struct entry, in_ledger)->waits, &w->in_ledger);
+    return true;
+}
+
+/* --- reading events --- */
+
+static bool has_label(struct str labels, const Berm__V1__KeyValue *wanted) {
+    for (const char *at = labels.p, *end = labels.p + labels.n; at < end;) {
+        const char *value = at + strlen(at) + 1;
+        if (strcmp(at, wanted->key) == 0)
+            return strcmp(value, wanted->value) == 0;
+        at = value + strlen(value) + 1;
+    }
+    return false;
+}
+
+static bool has_id(const struct event_filter *f, struct str id) {
+    for (size_t i = 0; i < f->n_sandbox_ids; i++)
+        if (str_is(str_of(f->sandbox_ids[i]), id))
+            return true;
+    return f->n_sandbox_ids == 0;
+}
+
+static bool matches(const struct event_filter *f, struct str owner, struct str sandbox_id,
+                    uint32_t kind, struct str labels) {
+    if (f->owner.n > 0 && !str_is(f->owner, owner))
+        return false;
+    if (f->kinds != 0 && !(f->kinds & (UINT32_C(1) << kind)))
+        return false;
+    for (size_t i = 0; i < f->n_labels; i++)
+        if (!has_label(labels, f->labels[i]))
+            return false;
+    return has_id(f, sandbox_id);
+}
+
+struct reading {
+    const struct ledger *ledger;
+    const struct event_filter *filter;
+    uint64_t *cursor;
+    ledger_on_event *on;
+    void *user;
+    size_t left;
+    bool stopped;
+};
+
+static bool give(struct reading *g, uint64_t sequence, struct str packed) {
+    *g->cursor = sequence;
+    g->stopped = !g->on(g->user, sequence, packed);
+    return !g->stopped;
+}
+
+static bool on_row(void *user, const struct db_event *row) {
+    struct reading *g = user;
+    if (row->sequence > g->ledger->durable || g->left-- == 0) {
+        g->stopped = true;
+        return false;
+    }
+    if (matches(g->filter, row->owner, row->sandbox_id, row->kind, row->labels))
+        return give(g, row->sequence, row->record);
+    *g->cursor = row->sequence;
+    return true;
+}
+
+static bool is_recent(const struct ledger *l, uint64_t sequence) {
+    const struct recent *r = l->recent[sequence % LEDGER_RECENT];
+    return r && r->sequence == sequence;
+}
+
+static int read_store(struct ledger *l, struct reading *g, struct err *e) {
+    int r = db_list_events(l->db, g->filter->owner, *g->cursor, on_row, g, e);
+    if (r == 0 && !g->stopped)
+        *g->cursor = l->durable;
+    return r;
+}
+
+int ledger_read(struct ledger *l, const struct event_filter *f, uint64_t *cursor,
+                ledger_on_event *on, void *user, struct err *e) {
+    struct reading g = {l, f, cursor, on, user, READ_AT_ONCE, false};
+    uint64_t oldest = *cursor < l->durable && !is_recent(l, *cursor + 1) ? ledger_oldest(l) : 0;
+    if (oldest > *cursor + 1)
+        return err_set(e, ERR_EVENT_CURSOR_EXPIRED, "events after %llu are no longer kept",
+                       (unsigned long long)*cursor);
+    if (oldest > 0)
+        return read_store(l, &g, e);
+    while (*cursor < l->durable && g.left-- > 0 && !g.stopped) {
+        const struct recent *r = l->recent[(*cursor + 1) % LEDGER_RECENT];
+        if (!r || r->sequence != *cursor + 1)
+            break;
+        if (matches(f, r->owner, r->sandbox_id, r->kind, r->labels))
+            give(&g, r->sequence, r->packed);
+        else
+            *cursor = r->sequence;
+    }
+    return 0;
+}
+
+void ledger_watch(struct ledger *l, struct event_watch *w,
+                  void (*on_events)(struct event_watch *w)) {
+    w->on_events = on_events;
+    list_push_back(&l->watches, &w->in_ledger);
+}
+
+void ledger_unwatch(struct event_watch *w) {
+    list_remove(&w->in_ledger);
+}

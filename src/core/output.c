@@ -1,0 +1,269 @@
+/* output — reading a program's logs by offset, and the readers that the BLOCK policy waits for.
+ *
+ * The files are the truth. The guest's `grew` only says that there is something to look at. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "core/exec_impl.h"
+
+#define BLOCK_BYTES UINT64_C(4096)
+
+int exec_log_name(const struct exec *x, int which, char *out, size_t cap) {
+    static const char *const ends[] = {"out", "err", "exit"};
+    return snprintf(out, cap, "%s.%s", x->record->exec_id, ends[which]);
+}
+
+static int log_fd(struct exec *x, enum exec_stream s) {
+    char name[80];
+    if (x->log_fds[s] >= 0)
+        return x->log_fds[s];
+    if (!x->sandbox)
+        return -ENOENT;
+    int dir = sandbox_dir(x->sandbox);
+    exec_log_name(x, (int)s, name, sizeof name);
+    return dir < 0 ? dir : (x->log_fds[s] = fd_open_beneath(dir, name, O_RDONLY, 0));
+}
+
+void exec_close_logs(struct exec *x) {
+    for (int s = 0; s < EXEC_STREAMS; s++)
+        if (x->log_fds[s] >= 0)
+            close(TAKE_FD(x->log_fds[s]));
+}
+
+/* A hole at the front is what the cap dropped. */
+void exec_extent(struct exec *x, enum exec_stream s, uint64_t *ret_first, uint64_t *ret_end) {
+    struct stat st;
+    int fd = log_fd(x, s);
+    *ret_first = *ret_end = 0;
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return;
+    *ret_end = (uint64_t)st.st_size;
+    off_t first = lseek(fd, 0, SEEK_DATA);
+    *ret_first = first >= 0 ? (uint64_t)first : (uint64_t)st.st_size;
+    if (st.st_size == 0)
+        *ret_first = 0;
+}
+
+void exec_fill_output(struct exec *x) {
+    Berm__V1__ExecUsage *u = x->record->usage;
+    bool was_open = x->log_fds[0] >= 0;
+    for (size_t i = 0; i < x->record->n_output && i < EXEC_STREAMS; i++) {
+        Berm__V1__OutputState *o = x->record->output[i];
+        uint64_t first, end;
+        exec_extent(x, (enum exec_stream)i, &first, &end);
+        o->first_offset = MAX(o->first_offset, first);
+        o->end_offset = MAX(o->end_offset, end);
+        *(i == 0 ? &u->stdout_bytes : &u->stderr_bytes) = o->end_offset;
+    }
+    u->stdin_bytes = x->record->input->next_offset;
+    if (!was_open && list_is_empty(&x->watches))
+        exec_close_logs(x);
+}
+
+ssize_t exec_read(struct exec *x, enum exec_stream s, uint64_t offset, void *out, size_t n,
+                  uint64_t *ret_next, struct err *e) {
+    const char *id = x->record->exec_id;
+    int fd = log_fd(x, s);
+    uint64_t first = offset;
+    *ret_next = offset;
+    if (fd == -ENOENT && offset == 0)
+        return 0; /* it has not been made, or never was */
+    if (fd < 0)
+        return err_sys(e, ERR_INTERNAL, -fd, "open the output of %s", id);
+    ssize_t got = outlog_read(&x->views[s], fd, offset, out, n, &first);
+    if (got > 0) {
+        *ret_next = offset + (uint64_t)got;
+        return got;
+    }
+    if (got == -ENODATA) {
+        *ret_next = first;
+        return 0;
+    }
+    if (got == -EUCLEAN) {
+        err_set(e, ERR_OUTPUT_TAMPERED, "the output of %s shrank", id);
+        return err_about(e, "exec_id", id);
+    }
+    if (got < 0)
+        return err_sys(e, ERR_INTERNAL, (int)-got, "read the output of %s", id);
+    if (offset > x->views[s].seen) {
+        err_set(e, ERR_OFFSET_BEYOND_END, "the stream ends at %llu",
+                (unsigned long long)x->views[s].seen);
+        return err_about(e, "exec_id", id);
+    }
+    return 0;
+}
+
+/* --- the cap --- */
+
+static bool is_blocking(const struct exec *x) {
+    return x->record->spec->output_policy == BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_BLOCK;
+}
+
+/* Told once per program. */
+static void tell_cap(struct exec *x) {
+    Berm__V1__Event event;
+    Berm__V1__Actor actor;
+    Berm__V1__OutputCapEvent cap = BERM__V1__OUTPUT_CAP_EVENT__INIT;
+    const Berm__V1__SandboxSpec *spec = x->sandbox->record->spec;
+    struct entry *t = ledger_begin(x->registry->ledger);
+    if (!t)
+        return; /* the next growth tells it */
+    sandbox_event_init(x->sandbox, &event, &actor, NULL, true, NULL);
+    cap.exec_id = x->record->exec_id;
+    cap.policy = x->record->spec->output_policy;
+    cap.limit_bytes = x->record->spec->output_limit_bytes;
+    event.kind = BERM__V1__EVENT_KIND__EVENT_KIND_OUTPUT_CAP;
+    event.body_case = BERM__V1__EVENT__BODY_OUTPUT_CAP;
+    event.output_cap = &cap;
+    entry_event(t, &event, spec->n_labels, spec->labels);
+    x->cap_told = true;
+    ledger_commit(t, NULL);
+}
+
+static uint64_t told_size(const struct json *params, const char *key) {
+    const struct json *n = json_get(params, key);
+    return n && n->type == JSON_INT && n->integer > 0 ? (uint64_t)n->integer : 0;
+}
+
+void exec_on_grew(struct exec *x, const struct json *params) {
+    uint64_t total = told_size(params, "stdout_bytes") + told_size(params, "stderr_bytes");
+    if (x->over)
+        return;
+    if (!x->cap_told && total >= (uint64_t)x->record->spec->output_limit_bytes)
+        tell_cap(x);
+    exec_wake(x);
+}
+
+/* --- readers of the BLOCK policy --- */
+
+static struct exec_reader *find_reader(struct exec *x, const char *name,
+                                       const struct exec_watch *w) {
+    for (size_t i = 0; i < x->n_readers; i++)
+        if (name[0] ? strcmp(x->readers[i].name, name) == 0
+                    : !x->readers[i].name[0] && x->readers[i].watch == w)
+            return &x->readers[i];
+    return NULL;
+}
+
+static void remove_reader(struct exec *x, struct exec_reader *r) {
+    *r = x->readers[--x->n_readers];
+}
+
+/* What everyone has is dropped, and as much more may be written. */
+static void grant(struct exec *x) {
+    uint64_t floor[EXEC_STREAMS] = {0}, total = 0;
+    if (x->n_readers == 0 || x->over)
+        return;
+    for (unsigned s = 0; s < exec_n_streams(x); s++) {
+        floor[s] = UINT64_MAX;
+        for (size_t i = 0; i < x->n_readers; i++)
+            floor[s] = MIN(floor[s], x->readers[i].acked[s]);
+        total += floor[s];
+    }
+    uint64_t step = (uint64_t)x->record->spec->output_limit_bytes / 16;
+    if (total < x->granted_bytes + step || !x->sandbox || !x->sandbox->linked)
+        return;
+    char name[80];
+    int dir = sandbox_dir(x->sandbox);
+    for (unsigned s = 0; s < exec_n_streams(x) && dir >= 0; s++) {
+        exec_log_name(x, (int)s, name, sizeof name);
+        AUTO_CLOSE int fd = fd_open_beneath(dir, name, O_WRONLY, 0);
+        off_t upto = (off_t)(floor[s] - floor[s] % BLOCK_BYTES);
+        if (fd >= 0 && upto > 0 &&
+            fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, upto) < 0)
+            return; /* nothing was dropped, so nothing more may come */
+    }
+    x->granted_bytes = total;
+    struct json_out *o = guest_link_ask(x->sandbox->link, "grant");
+    json_put_str(o, "exec_id", str_of(x->record->exec_id));
+    json_put_u64(o, "total_bytes", total + (uint64_t)x->record->spec->output_limit_bytes);
+    guest_link_send(x->sandbox->link, NULL, 0, NULL);
+}
+
+static void on_hold_over(struct deadline *d) {
+    struct exec *x = container_of(d, struct exec, reader_hold);
+    uint64_t now = clock_us(), next = 0;
+    for (size_t i = x->n_readers; i-- > 0;) {
+        struct exec_reader *r = &x->readers[i];
+        if (r->held_until_us == 0)
+            continue;
+        if (r->held_until_us <= now)
+            remove_reader(x, r);
+        else if (next == 0 || r->held_until_us < next)
+            next = r->held_until_us;
+    }
+    if (next != 0)
+        deadline_set(x->registry->spec.deadlines, &x->reader_hold, next);
+    grant(x);
+}
+
+void exec_readers_init(struct exec *x) {
+    deadline_init(&x->reader_hold, on_hold_over);
+}
+
+void exec_readers_done(struct exec *x) {
+    deadline_clear(x->registry->spec.deadlines, &x->reader_hold);
+    free(x->readers);
+}
+
+int exec_reader_join(struct exec *x, const char *name, struct exec_watch *w,
+                     const uint64_t from[EXEC_STREAMS], struct err *e) {
+    if (!is_blocking(x) || x->over)
+        return 0;
+    struct exec_reader *r = find_reader(x, name, w);
+    if (!r) {
+        if (x->n_readers == EXEC_READERS_MAX)
+            return err_set(e, ERR_LIMIT_REACHED, "%d readers hold the output of %s",
+                           EXEC_READERS_MAX, x->record->exec_id);
+        if (!x->readers && !(x->readers = calloc(EXEC_READERS_MAX, sizeof *x->readers)))
+            return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        r = &x->readers[x->n_readers++];
+        *r = (struct exec_reader){0};
+        snprintf(r->name, sizeof r->name, "%s", name);
+        memcpy(r->acked, from, sizeof r->acked);
+    }
+    r->watch = w;
+    r->held_until_us = 0;
+    return 0;
+}
+
+void exec_reader_leave(struct exec *x, const char *name, struct exec_watch *w) {
+    struct exec_reader *r = find_reader(x, name, w);
+    if (!r || r->watch != w)
+        return;
+    r->watch = NULL;
+    if (!r->name[0]) {
+        remove_reader(x, r);
+        grant(x);
+        return;
+    }
+    r->held_until_us =
+        clock_us() + (uint64_t)x->registry->spec.limits->of[LIMIT_OUTPUT_READER_HOLD] * 1000;
+    if (!x->reader_hold.is_set)
+        deadline_set(x->registry->spec.deadlines, &x->reader_hold, r->held_until_us);
+}
+
+int exec_ack(struct exec *x, const char *name, struct exec_watch *w,
+             const uint64_t upto[EXEC_STREAMS], bool release, struct err *e) {
+    struct exec_reader *r = find_reader(x, name, w);
+    if (!r) /* a policy that waits for nobody, or an end that came first */
+        return 0;
+    for (unsigned s = 0; s < exec_n_streams(x); s++) {
+        uint64_t first, end;
+        exec_extent(x, (enum exec_stream)s, &first, &end);
+        if (upto[s] > end) {
+            err_set(e, ERR_OFFSET_BEYOND_END, "the stream ends at %llu", (unsigned long long)end);
+            return err_about(e, "exec_id", x->record->exec_id);
+        }
+        r->acked[s] = MAX(r->acked[s], upto[s]);
+    }
+    if (release)
+        remove_reader(x, r);
+    grant(x);
+    return 0;
+}

@@ -1,0 +1,135 @@
+#include "core/recovery.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "core/exec_impl.h"
+
+/* --- last: the event, and the way is free --- */
+
+struct report {
+    struct ledger_wait wait;
+    struct registry *registry;
+};
+
+static void on_reported(struct ledger_wait *w, const struct err *e) {
+    struct report *report = container_of(w, struct report, wait);
+    struct registry *r = report->registry;
+    free(report);
+    r->on_recovered(r, e);
+}
+
+static void report(struct registry *r) {
+    Berm__V1__Event event = BERM__V1__EVENT__INIT;
+    Berm__V1__Actor actor = BERM__V1__ACTOR__INIT;
+    Berm__V1__DaemonEvent started = BERM__V1__DAEMON_EVENT__INIT;
+    struct err e;
+    struct report *told = malloc(sizeof *told);
+    struct entry *t = told ? ledger_begin(r->ledger) : NULL;
+    if (!t) {
+        free(told);
+        err_set(&e, ERR_STORE_FAILED, "the store takes no change");
+        r->on_recovered(r, &e);
+        return;
+    }
+    told->registry = r;
+    ledger_wait_init(&told->wait, on_reported);
+    actor.kind = BERM__V1__ACTOR_KIND__ACTOR_KIND_DAEMON;
+    started.state = BERM__V1__DAEMON_STATE__DAEMON_STATE_SERVING;
+    started.version = (char *)r->spec.version;
+    started.run_id = (char *)r->spec.run_id;
+    started.adopted_sandboxes = r->n_adopted;
+    started.adopted_execs = r->n_adopted_execs;
+    started.lost_execs = r->n_lost_execs;
+    event.kind = BERM__V1__EVENT_KIND__EVENT_KIND_DAEMON;
+    event.actor = &actor;
+    event.body_case = BERM__V1__EVENT__BODY_DAEMON;
+    event.daemon = &started;
+    entry_event(t, &event, 0, NULL);
+    ledger_commit(t, &told->wait);
+}
+
+/* --- sweeping --- */
+
+/* Folders of sandboxes that no record names: a daemon ended between their removal and its record. */
+static void sweep_folders(struct registry *r) {
+    int copy = openat(r->spec.sandboxes_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = copy < 0 ? NULL : fdopendir(copy);
+    for (struct dirent *d; list && (d = readdir(list));) {
+        if (d->d_name[0] == '.' || map_find(&r->sandboxes, d->d_name))
+            continue;
+        AUTO_CLOSE int dir =
+            openat(copy, d->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int inner = dir < 0 ? -1 : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *files = inner < 0 ? NULL : fdopendir(inner);
+        for (struct dirent *f; files && (f = readdir(files));)
+            if (f->d_name[0] != '.')
+                unlinkat(dir, f->d_name, 0);
+        if (files)
+            closedir(files);
+        unlinkat(copy, d->d_name, AT_REMOVEDIR);
+    }
+    if (list)
+        closedir(list);
+}
+
+static void on_swept(struct driver *d, const struct err *e) {
+    struct registry *r = d->user;
+    if (e)
+        log_text(LOG_WARN, "sweep", "%s", e->text);
+    report(r);
+}
+
+static void sweep(struct registry *r) {
+    struct driver *d = r->spec.driver;
+    size_t n = 0;
+    sweep_folders(r);
+    const char **ids = calloc(r->sandboxes.count + 1, sizeof *ids);
+    if (!d || !ids) {
+        free(ids);
+        report(r);
+        return;
+    }
+    LIST_FOR_EACH(node, &r->all)
+        ids[n++] = container_of(node, struct sandbox, in_registry)->record->sandbox_id;
+    d->user = r;
+    d->on_swept = on_swept;
+    driver_sweep(d, ids, n);
+    free(ids);
+}
+
+/* --- adopting --- */
+
+void registry_recovered_one(struct registry *r) {
+    if (--r->n_recovering > 0)
+        return;
+    LIST_FOR_EACH(node, &r->all) {
+        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
+        r->n_adopted += sb->presence == PRESENCE_UP;
+        r->n_adopted_execs += sb->presence == PRESENCE_UP ? sb->n_running : 0;
+    }
+    r->is_recovered = true;
+    sweep(r);
+}
+
+static void recover(struct sandbox *sb) {
+    sb->recovering = true;
+    if (!sandbox_is(sb, SB_STOPPED) && !sandbox_is(sb, SB_FAILED))
+        sandbox_adopt(sb);
+    if (sb->presence == PRESENCE_NONE)
+        exec_all_gone(sb);
+    sandbox_converge(sb);
+}
+
+void registry_recover(struct registry *r,
+                      void (*on_recovered)(struct registry *r, const struct err *e)) {
+    r->on_recovered = on_recovered;
+    r->n_recovering = 1; /* ours, so that the last one is told when all have begun */
+    LIST_FOR_EACH(node, &r->all)
+        r->n_recovering++;
+    LIST_FOR_EACH(node, &r->all)
+        recover(container_of(node, struct sandbox, in_registry));
+    registry_recovered_one(r);
+}

@@ -1,0 +1,297 @@
+#include "core/registry.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/exec_impl.h"
+#include "core/recovery.h"
+
+#define SLOTS 65000
+#define PRUNE_EVERY_US UINT64_C(600000000)
+
+int64_t registry_unix_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void *registry_user(const struct registry *r) {
+    return r->spec.user;
+}
+struct ledger *registry_ledger(struct registry *r) {
+    return r->ledger;
+}
+struct db *registry_db(struct registry *r) {
+    return r->db;
+}
+struct deadlines *registry_deadlines(struct registry *r) {
+    return r->spec.deadlines;
+}
+const struct limits *registry_limits(const struct registry *r) {
+    return r->spec.limits;
+}
+struct driver *registry_driver(struct registry *r) {
+    return r->spec.driver;
+}
+const char *registry_no_driver(const struct registry *r) {
+    return r->spec.no_driver;
+}
+
+/* --- ids and slots --- */
+
+void registry_make_id(const char *prefix, char ret_id[64]) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
+    uint8_t bytes[20];
+    char text[21] = {0};
+    size_t got = 0;
+    while (got < sizeof bytes) {
+        ssize_t n = getrandom(bytes + got, sizeof bytes - got, 0);
+        got += n > 0 ? (size_t)n : 0;
+    }
+    for (size_t i = 0; i < sizeof bytes; i++)
+        text[i] = letters[bytes[i] % 32];
+    snprintf(ret_id, 64, "%s%s", prefix, text);
+}
+
+/* A range is not given again at once, so that nothing left over of the last one meets the next. */
+int64_t registry_take_slot(struct registry *r) {
+    for (uint64_t i = 0; i < SLOTS; i++) {
+        uint64_t slot = (r->sandbox_number + i) % SLOTS;
+        if (r->slots[slot / 8] & (1u << (slot % 8)))
+            continue;
+        r->slots[slot / 8] |= (uint8_t)(1u << (slot % 8));
+        return (int64_t)slot;
+    }
+    return -1;
+}
+
+void registry_give_slot(struct registry *r, uint64_t slot) {
+    r->slots[slot / 8] &= (uint8_t) ~(1u << (slot % 8));
+}
+
+/* --- finding --- */
+
+static int no_sandbox(const char *id, struct err *e) {
+    err_set(e, ERR_SANDBOX_NOT_FOUND, "no sandbox has the id %.64s", id);
+    return err_about(e, "sandbox_id", id);
+}
+
+int registry_find_sandbox(struct registry *r, const struct caller *who, const char *id,
+                          struct sandbox **ret_sb, struct err *e) {
+    struct map_node *node = map_find(&r->sandboxes, id);
+    struct sandbox *sb = node ? container_of(node, struct sandbox, by_id) : NULL;
+    if (!sb || !caller_owns(who, sb->record->owner))
+        return no_sandbox(id, e);
+    *ret_sb = sb;
+    return 0;
+}
+
+static bool unpack_sandbox(void *user, const struct db_sandbox *row) {
+    if (row->record.n > 0)
+        *(Berm__V1__Sandbox **)user =
+            berm__v1__sandbox__unpack(NULL, row->record.n, (const uint8_t *)row->record.p);
+    return false;
+}
+
+int registry_find_deleted(struct registry *r, const struct caller *who, const char *id,
+                          Berm__V1__Sandbox **ret_record, struct err *e) {
+    Berm__V1__Sandbox *record = NULL;
+    int found = db_find_sandbox(r->db, str_of(id), unpack_sandbox, &record, e);
+    if (found < 0)
+        return found;
+    if (record && caller_owns(who, record->owner)) {
+        *ret_record = record;
+        return 0;
+    }
+    if (record)
+        berm__v1__sandbox__free_unpacked(record, NULL);
+    return no_sandbox(id, e);
+}
+
+struct load {
+    struct registry *registry;
+    struct exec *exec;
+};
+
+static bool load_exec(void *user, const struct db_exec *row) {
+    struct load *l = user;
+    if (row->record.n > 0)
+        l->exec = exec_restore(l->registry, row);
+    return false;
+}
+
+int registry_find_exec(struct registry *r, const struct caller *who, const char *id,
+                       struct exec **ret_x, struct err *e) {
+    struct map_node *node = map_find(&r->execs, id);
+    struct load l = {r, node ? container_of(node, struct exec, by_id) : NULL};
+    if (!l.exec) {
+        int found = db_find_exec(r->db, str_of(id), load_exec, &l, e);
+        if (found < 0)
+            return found;
+    }
+    if (!l.exec || !caller_owns(who, l.exec->owner)) {
+        err_set(e, ERR_EXEC_NOT_FOUND, "no program has the id %.64s", id);
+        return err_about(e, "exec_id", id);
+    }
+    *ret_x = l.exec;
+    return 0;
+}
+
+void registry_each_sandbox(struct registry *r, bool (*on)(void *user, struct sandbox *sb),
+                           void *user) {
+    for (struct list *node = r->all.prev, *before; node != &r->all; node = before) {
+        before = node->prev;
+        if (!on(user, container_of(node, struct sandbox, in_registry)))
+            return;
+    }
+}
+
+/* --- housekeeping --- */
+
+/* Programs that have ended and that nobody watches leave memory at the end of a turn. */
+static void on_turn(uv_check_t *turn) {
+    struct registry *r = turn->data;
+    for (struct list *node; (node = list_pop_front(&r->idle_execs));)
+        exec_drop(container_of(node, struct exec, in_idle));
+}
+
+static void on_prune(struct deadline *d) {
+    struct registry *r = container_of(d, struct registry, prune);
+    const int64_t *limit = r->spec.limits->of;
+    int64_t now = registry_unix_ms();
+    struct entry *t = ledger_begin(r->ledger);
+    if (t) {
+        db_prune(entry_txn(t), now, now - limit[LIMIT_EVENTS_KEEP],
+                 (uint64_t)limit[LIMIT_EVENTS_LEAST], now - limit[LIMIT_EVENTS_KEEP]);
+        ledger_commit(t, NULL);
+    }
+    deadline_set(r->spec.deadlines, &r->prune, clock_us() + PRUNE_EVERY_US);
+}
+
+/* --- the end --- */
+
+static bool is_down(const struct sandbox *sb) {
+    return sb->presence == PRESENCE_NONE && sb->recorded.on_way == 0 && sb->wanted >= WANTED_STOP;
+}
+
+void registry_look(struct registry *r) {
+    if (!r->on_stopped)
+        return;
+    LIST_FOR_EACH(node, &r->all)
+        if (!is_down(container_of(node, struct sandbox, in_registry)) &&
+            !sandbox_is(container_of(node, struct sandbox, in_registry), SB_FAILED))
+            return;
+    void (*told)(struct registry * r) = TAKE(r->on_stopped);
+    told(r);
+}
+
+void registry_stop_all(struct registry *r, void (*on_stopped)(struct registry *r)) {
+    static const struct caller daemon = {.identity = "", .is_admin = true};
+    struct err e;
+    r->on_stopped = on_stopped;
+    LIST_FOR_EACH(node, &r->all) {
+        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
+        struct change c = {.who = &daemon};
+        if (sb->presence != PRESENCE_NONE && sandbox_stop(sb, 0, 0, &c, &e) < 0)
+            log_text(LOG_WARN, "stop", "%s: %s", sb->record->sandbox_id, e.text);
+    }
+    registry_look(r);
+}
+
+static void on_turn_closed(uv_handle_t *handle) {
+    struct registry *r = handle->data;
+    void (*told)(void *user) = r->on_closed;
+    void *user = r->close_user;
+    map_done(&r->sandboxes);
+    map_done(&r->execs);
+    free(r->slots);
+    free(r);
+    told(user);
+}
+
+static void on_db_closed(void *user) {
+    struct registry *r = user;
+    /* Every entry has been answered: nothing holds an object any more. */
+    for (struct list *node; (node = list_pop_front(&r->all));)
+        sandbox_free(container_of(node, struct sandbox, in_registry));
+    for (struct list *node; (node = list_pop_front(&r->idle_execs));)
+        exec_drop(container_of(node, struct exec, in_idle));
+    ledger_free(r->ledger);
+    uv_close((uv_handle_t *)&r->turn, on_turn_closed);
+}
+
+void registry_close(struct registry *r, void (*on_closed)(void *user), void *user) {
+    r->closing = true;
+    r->on_closed = on_closed;
+    r->close_user = user;
+    deadline_clear(r->spec.deadlines, &r->prune);
+    LIST_FOR_EACH(node, &r->all) {
+        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
+        sandbox_disconnect(sb);
+        if (sb->place)
+            place_close(TAKE(sb->place));
+        sb->presence = PRESENCE_NONE;
+    }
+    db_close(r->db, on_db_closed, r);
+}
+
+/* --- opening --- */
+
+static bool restore_sandbox(void *user, const struct db_sandbox *row) {
+    struct registry *r = user;
+    if (!sandbox_restore(r, row))
+        log_text(LOG_ERROR, "record", "the record of sandbox %.*s cannot be read", (int)row->id.n,
+                 row->id.p);
+    return true;
+}
+
+static bool restore_exec(void *user, const struct db_exec *row) {
+    struct registry *r = user;
+    if (!exec_restore(r, row))
+        log_text(LOG_ERROR, "record", "the record of program %.*s cannot be read", (int)row->id.n,
+                 row->id.p);
+    return true;
+}
+
+static int read_records(struct registry *r, struct err *e) {
+    int failed = db_each_living(r->db, restore_sandbox, r, e);
+    return failed < 0 ? failed : db_each_running(r->db, restore_exec, r, e);
+}
+
+int registry_open(const struct registry_spec *spec, struct registry **ret_r, struct err *e) {
+    struct db_facts facts;
+    struct registry *r = calloc(1, sizeof *r);
+    if (!r || !(r->slots = calloc(1, SLOTS / 8 + 1)) || map_init(&r->sandboxes) < 0 ||
+        map_init(&r->execs) < 0)
+        return err_set(e, ERR_LIMIT_REACHED, "out of memory"); /* at start: the process ends */
+    r->spec = *spec;
+    list_init(&r->all);
+    list_init(&r->idle_execs);
+    char state_dir[32];
+    snprintf(state_dir, sizeof state_dir, "/proc/self/fd/%d", spec->state_dir_fd);
+    int failed = db_open(spec->loop, state_dir, &r->db, &facts, e);
+    if (failed < 0) {
+        map_done(&r->sandboxes);
+        map_done(&r->execs);
+        free(r->slots);
+        free(r);
+        return failed;
+    }
+    r->ledger = ledger_open(spec->loop, r->db, &facts);
+    r->sandbox_number = facts.sandbox_number;
+    r->exec_number = facts.exec_number;
+    uv_check_init(spec->loop, &r->turn);
+    r->turn.data = r;
+    uv_check_start(&r->turn, on_turn);
+    uv_unref((uv_handle_t *)&r->turn);
+    deadline_init(&r->prune, on_prune);
+    deadline_set(spec->deadlines, &r->prune, clock_us() + PRUNE_EVERY_US);
+    *ret_r = r;
+    return r->ledger ? read_records(r, e) : err_set(e, ERR_LIMIT_REACHED, "out of memory");
+}

@@ -1,0 +1,69 @@
+/* registry — all sandboxes and programs by id, and what they share.
+ *
+ * Owner:   the daemon.              Ends: registry_close, then on_closed from the loop.
+ * Restart: registry_open reads the records; registry_recover adopts what lives, finishes or fails what
+ *          was half done, sweeps what has no record, and reports through on_recovered; only then may
+ *          the daemon listen.
+ * Memory:  sandboxes that are not DELETED and programs that have not ended; the rest is read from the
+ *          store when asked for and goes when nobody looks. */
+#pragma once
+
+#include "base/limits.h"
+#include "core/caller.h"
+#include "core/driver.h"
+#include "core/ledger.h"
+#include "loop/deadline.h"
+
+struct registry;
+struct sandbox;
+struct exec;
+
+struct registry_spec {
+    uv_loop_t *loop;
+    struct deadlines *deadlines;
+    const struct limits *limits;
+    int state_dir_fd; /* borrowed */
+    int sandboxes_fd; /* STATE/sandboxes, borrowed: a folder per sandbox with output and guest.log */
+    const char *run_id;
+    const char *version;
+    bool host_was_rebooted;
+    struct driver *driver; /* NULL: there is none; sandboxes cannot be made */
+    const char *no_driver; /* why, for people */
+    void *user;
+};
+
+MUST_USE int registry_open(const struct registry_spec *spec, struct registry **ret_r,
+                           struct err *e);
+/* `on_recovered` comes from the loop, once. */
+void registry_recover(struct registry *r,
+                      void (*on_recovered)(struct registry *r, const struct err *e));
+/* Stops every sandbox and reports; for --stop-sandboxes. */
+void registry_stop_all(struct registry *r, void (*on_stopped)(struct registry *r));
+/* Lets go of everything: places and programs live on. */
+void registry_close(struct registry *r, void (*on_closed)(void *user), void *user);
+
+void *registry_user(const struct registry *r);
+struct ledger *registry_ledger(struct registry *r);
+struct db *registry_db(struct registry *r);
+struct deadlines *registry_deadlines(struct registry *r);
+const struct limits *registry_limits(const struct registry *r);
+struct driver *registry_driver(struct registry *r);
+const char *registry_no_driver(const struct registry *r);
+
+/* SANDBOX_NOT_FOUND for others' too. A DELETED one is not here: see registry_find_deleted. */
+MUST_USE int registry_find_sandbox(struct registry *r, const struct caller *who, const char *id,
+                                   struct sandbox **ret_sb, struct err *e);
+/* The last record of a deleted sandbox whose history is kept, to be freed by the caller
+ * (berm__v1__sandbox__free_unpacked). SANDBOX_NOT_FOUND. */
+MUST_USE int registry_find_deleted(struct registry *r, const struct caller *who, const char *id,
+                                   Berm__V1__Sandbox **ret_record, struct err *e);
+/* Programs that have ended are read in; EXEC_NOT_FOUND. The exec lives at least until the loop's next
+ * turn, longer while it runs or is watched. */
+MUST_USE int registry_find_exec(struct registry *r, const struct caller *who, const char *id,
+                                struct exec **ret_x, struct err *e);
+/* Each living sandbox, newest first; answer false to stop. */
+void registry_each_sandbox(struct registry *r, bool (*on)(void *user, struct sandbox *sb),
+                           void *user);
+
+/* A fresh id with this prefix ("sb-", "ex-"): 20 characters of a-z2-7. */
+void registry_make_id(const char *prefix, char ret_id[64]);

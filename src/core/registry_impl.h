@@ -1,0 +1,41 @@
+/* The registry's insides, for core alone. */
+#pragma once
+
+#include "base/map.h"
+#include "core/registry.h"
+
+struct registry {
+    struct registry_spec spec;
+    struct db *db;
+    struct ledger *ledger;
+    struct map sandboxes;
+    struct map execs;
+    struct list all;        /* sandboxes, oldest first */
+    struct list idle_execs; /* ended programs that were read in and that nobody watches */
+    uint64_t sandbox_number;
+    uint64_t exec_number;
+    uint8_t *slots; /* a bit for each range of uids in use */
+    uv_check_t turn;
+    struct deadline prune;
+    bool closing;
+    /* recovery */
+    void (*on_recovered)(struct registry *r, const struct err *e);
+    unsigned n_recovering; /* sandboxes whose guest has not answered yet */
+    unsigned n_adopted;
+    unsigned n_adopted_execs;
+    unsigned n_lost_execs;
+    bool is_recovered;
+    /* the end */
+    void (*on_stopped)(struct registry *r);
+    void (*on_closed)(void *user);
+    void *close_user;
+};
+
+int64_t registry_unix_ms(void);
+/* -1 when all are in use. */
+int64_t registry_take_slot(struct registry *r);
+void registry_give_slot(struct registry *r, uint64_t slot);
+/* A sandbox is as far as a restart can bring it before the daemon listens. */
+void registry_recovered_one(struct registry *r);
+/* A sandbox may have stopped: --stop-sandboxes waits for all. */
+void registry_look(struct registry *r);

@@ -1,0 +1,112 @@
+/* The sandbox's insides, for core alone. */
+#pragma once
+
+#include "base/map.h"
+#include "core/guest_link.h"
+#include "core/registry_impl.h"
+#include "core/sandbox.h"
+
+/* What is there of it, apart from what its record says. */
+enum sandbox_presence {
+    PRESENCE_NONE,   /* no process of it */
+    PRESENCE_MAKING, /* the driver is at it */
+    PRESENCE_UP,     /* the guest lives */
+    PRESENCE_ENDING, /* the driver was asked to end it */
+};
+
+/* What is being done, for failpoints: they come in this order, six steps each. */
+enum sandbox_op { OP_NONE, OP_CREATE, OP_START, OP_STOP, OP_PAUSE, OP_RESUME, OP_DELETE };
+enum sandbox_step { OP_INTENT, OP_COMMIT, OP_SEND, OP_ACK, OP_OUTCOME, OP_REPLY };
+
+struct sandbox {
+    struct map_node by_id;
+    struct list in_registry;
+    struct registry *registry;
+    struct recorded recorded;
+    Berm__V1__Sandbox *record;
+    uint64_t number;
+    uint64_t slot;
+    enum sandbox_wanted wanted;
+    enum sandbox_op op;
+    int64_t grace_ms;
+    struct place *place;
+    enum sandbox_presence presence;
+    bool frozen;
+    bool freezing; /* the driver was asked to freeze or thaw */
+    bool freezing_to;
+    bool configured; /* the guest has its environment */
+    bool removing;   /* its files are being removed */
+    bool recovering;
+    bool asked_to_end; /* the guest was asked to shut down */
+    struct guest_link *link;
+    bool linked;
+    unsigned n_relinks; /* within the last ten seconds */
+    uint64_t relinks_began_us;
+    uint64_t connecting_since_us; /* 0 = the last try was answered */
+    struct update *update; /* waits for the driver to put limits in force */
+    struct guest_wait configure_wait;
+    struct transcript *transcript;
+    int dir_fd;        /* its folder, -1 = not open */
+    struct err failure; /* why the place could not be made, or the guest not be reached */
+    struct list execs; /* all that are in memory */
+    unsigned n_running;
+    uint64_t oom_kills_seen; /* of the sandbox, at the last program that might have been one */
+    struct list waits;
+    struct deadline again; /* the store failed, or the guest did not answer: try again */
+    struct deadline patience; /* the guest was asked to end */
+};
+
+static inline bool sandbox_is(const struct sandbox *sb, int state) {
+    return sb->record->state == (Berm__V1__SandboxState)state;
+}
+#define SB_PENDING BERM__V1__SANDBOX_STATE__SANDBOX_STATE_PENDING
+#define SB_READY BERM__V1__SANDBOX_STATE__SANDBOX_STATE_READY
+#define SB_PAUSED BERM__V1__SANDBOX_STATE__SANDBOX_STATE_PAUSED
+#define SB_STOPPING BERM__V1__SANDBOX_STATE__SANDBOX_STATE_STOPPING
+#define SB_STOPPED BERM__V1__SANDBOX_STATE__SANDBOX_STATE_STOPPED
+#define SB_FAILED BERM__V1__SANDBOX_STATE__SANDBOX_STATE_FAILED
+#define SB_DELETING BERM__V1__SANDBOX_STATE__SANDBOX_STATE_DELETING
+#define SB_DELETED BERM__V1__SANDBOX_STATE__SANDBOX_STATE_DELETED
+
+void sandbox_failpoint(const struct sandbox *sb, enum sandbox_step step);
+
+/* sandbox.c: rebuilt from its row; NULL on a damaged record or no memory. */
+struct sandbox *sandbox_restore(struct registry *r, const struct db_sandbox *row);
+void sandbox_free(struct sandbox *sb);
+/* Why a state is entered. */
+struct sandbox_why {
+    int cause;            /* StateCause */
+    const struct err *e;  /* what failed; NULL = nothing */
+    const struct caller *who; /* NULL: the daemon, or the sandbox when `by_sandbox` */
+    bool by_sandbox;
+    const char *request_id;
+};
+/* Puts the change of state and its event into the entry. */
+void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct sandbox_why *why);
+/* An outcome: the same in an entry of its own; tried again when the store fails. */
+void sandbox_outcome(struct sandbox *sb, int state, enum sandbox_wanted wanted,
+                     const struct sandbox_why *why);
+/* An event about it, with actor, owner and the like filled in. */
+void sandbox_event_init(const struct sandbox *sb, Berm__V1__Event *event, Berm__V1__Actor *actor,
+                        const struct caller *who, bool by_sandbox, const char *request_id);
+/* Is it where it is wanted, durable, and not on its way? */
+bool sandbox_settled(const struct sandbox *sb);
+void sandbox_look_at_waits(struct sandbox *sb);
+/* Its folder below the state directory, made on first use; -errno. */
+int sandbox_dir(struct sandbox *sb);
+
+/* converge.c */
+void sandbox_converge(struct sandbox *sb);
+/* At a restart: finds the place its record speaks of. */
+void sandbox_adopt(struct sandbox *sb);
+void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct place_limits *ret_limits);
+
+/* sandbox.c: whether its spec may change now */
+MUST_USE int sandbox_check_change(const struct sandbox *sb, uint64_t incarnation, struct err *e);
+/* sandbox_update.c: an update that waits when the place goes, or the sandbox */
+void sandbox_update_unplaced(struct sandbox *sb);
+void sandbox_update_drop(struct sandbox *sb);
+
+/* sandbox_link.c */
+void sandbox_connect(struct sandbox *sb);
+void sandbox_disconnect(struct sandbox *sb);

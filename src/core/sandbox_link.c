@@ -1,0 +1,159 @@
+/* sandbox_link — a sandbox and its guest: connecting, again after a loss, and what the guest says. */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/exec_impl.h"
+#include "core/sandbox_impl.h"
+
+#define RELINKS_MAX 3
+#define RELINKS_WITHIN_US 10000000
+#define RELINK_PAUSE_US 50000
+#define CONNECT_WITHIN_US 10000000
+#define CONNECT_PAUSE_US 500
+
+static struct sandbox *of_link(const struct guest_link *l) {
+    return guest_link_user(l);
+}
+
+/* Whoever asks after a program by a name the guest made up finds nothing of another sandbox's. */
+static struct exec *exec_named(struct sandbox *sb, const struct json *params) {
+    const struct json *id = json_get(params, "exec_id");
+    if (!id || id->type != JSON_STRING || id->text.n >= 64)
+        return NULL;
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)id->text.n, id->text.p);
+    struct map_node *node = map_find(&sb->registry->execs, name);
+    struct exec *x = node ? container_of(node, struct exec, by_id) : NULL;
+    return x && x->sandbox == sb ? x : NULL;
+}
+
+static void on_exec(struct guest_link *l, const struct json *state) {
+    struct exec *x = exec_named(of_link(l), state);
+    if (x)
+        exec_is_known(x, state);
+    else
+        exec_forget_unknown(of_link(l), state);
+}
+
+static void configured(struct sandbox *sb) {
+    sb->configured = true;
+    exec_resume_all(sb);
+    sandbox_converge(sb);
+}
+
+/* After a restart in the middle the guest may have its settings already, and says so. */
+static void on_configured(struct guest_wait *w, const struct guest_answer *a) {
+    struct sandbox *sb = container_of(w, struct sandbox, configure_wait);
+    if (!a->e || a->e->code == ERR_INVALID_ARGUMENT) {
+        configured(sb);
+        return;
+    }
+    if (a->e->code != ERR_GUEST_LOST && a->e->code != ERR_GUEST_PROTOCOL) {
+        sb->failure = *a->e;
+        sandbox_converge(sb);
+    }
+}
+
+static void configure(struct sandbox *sb) {
+    const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    struct json_out *o = guest_link_ask(sb->link, "configure");
+    json_put_str(o, "sandbox_id", str_of(sb->record->sandbox_id));
+    json_put_u64(o, "incarnation", sb->record->incarnation);
+    json_put_str(o, "hostname", str_of(sb->record->sandbox_id));
+    if (spec->workspace[0])
+        json_put_str(o, "workspace", str_of(spec->workspace));
+    exec_put_env(o, spec->n_env, spec->env);
+    guest_wait_init(&sb->configure_wait, on_configured);
+    guest_link_send(sb->link, NULL, 0, &sb->configure_wait);
+}
+
+static void on_link_ready(struct guest_link *l) {
+    struct sandbox *sb = of_link(l);
+    sb->linked = true;
+    if (!sb->configured)
+        configure(sb);
+    else
+        configured(sb);
+}
+
+static void on_notice(struct guest_link *l, struct str method, const struct json *params) {
+    struct exec *x = exec_named(of_link(l), params);
+    if (!x)
+        return;
+    if (str_is(method, STR("grew")))
+        exec_on_grew(x, params);
+    else if (str_is(method, STR("exited")))
+        exec_on_exited(x, params);
+    else if (str_is(method, STR("stdin_room")))
+        exec_on_room(x, params);
+}
+
+/* Too many losses in a short time: whoever is there is no guest of ours any more. */
+static void on_lost(struct guest_link *l, const struct err *e) {
+    struct sandbox *sb = of_link(l);
+    uint64_t now = clock_us();
+    sandbox_disconnect(sb);
+    if (now - sb->relinks_began_us > RELINKS_WITHIN_US) {
+        sb->relinks_began_us = now;
+        sb->n_relinks = 0;
+    }
+    if (++sb->n_relinks > RELINKS_MAX || e->code == ERR_GUEST_VERSION) {
+        log_text(LOG_WARN, "guest_lost", "%s: %s", sb->record->sandbox_id, e->text);
+        sb->failure = *e;
+        sandbox_converge(sb);
+        return;
+    }
+    deadline_set(sb->registry->spec.deadlines, &sb->again, now + RELINK_PAUSE_US);
+}
+
+static const struct guest_events guest_events = {on_exec, on_link_ready, on_notice, on_lost};
+
+static struct transcript *transcript_of(struct sandbox *sb) {
+    int dir = sb->transcript ? -1 : sandbox_dir(sb);
+    if (dir >= 0)
+        sb->transcript =
+            transcript_open(dir, "guest.log", sb->registry->spec.limits->of[LIMIT_GUEST_LOG]);
+    return sb->transcript;
+}
+
+void sandbox_connect(struct sandbox *sb) {
+    struct err e;
+    int fd = place_link(sb->place, &e);
+    if (fd >= 0)
+        sb->link = guest_link_open(&(struct guest_link_spec){
+            .loop = sb->registry->spec.loop,
+            .deadlines = sb->registry->spec.deadlines,
+            .fd = fd,
+            .transcript = transcript_of(sb),
+            .run_id = sb->registry->spec.run_id,
+            .sandbox_id = sb->record->sandbox_id,
+            .incarnation = sb->record->incarnation,
+            .lease_ms = sb->registry->spec.limits->of[LIMIT_GUEST_LEASE],
+            .events = &guest_events,
+            .user = sb,
+        });
+    uint64_t now = clock_us();
+    if (sb->link) {
+        sb->connecting_since_us = 0;
+        return;
+    }
+    /* The guest may not listen yet; its end, if that is it, is told by the place. */
+    if (sb->connecting_since_us == 0)
+        sb->connecting_since_us = now;
+    if (now - sb->connecting_since_us < CONNECT_WITHIN_US) {
+        deadline_set(sb->registry->spec.deadlines, &sb->again, now + CONNECT_PAUSE_US);
+        return;
+    }
+    if (fd >= 0)
+        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+    sb->failure = e;
+    sandbox_converge(sb);
+}
+
+void sandbox_disconnect(struct sandbox *sb) {
+    guest_wait_cancel(&sb->configure_wait);
+    if (sb->link)
+        guest_link_close(TAKE(sb->link));
+    sb->linked = false;
+}

@@ -1,0 +1,71 @@
+/* guest_peer — a guest_link and, at the other end of a socketpair, a guest in the test's hand.
+ *
+ * What the link tells is gathered in `log`, a word each: `exec:ID`, `ready`, `notice:METHOD`, `lost:CODE`,
+ * and `NAME=ok` or `NAME=CODE` for each answer. */
+#pragma once
+
+#include <uv.h>
+
+#include "core/guest_link.h"
+#include "harness.h"
+
+#define HELLO_ANSWER                                                                               \
+    "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"version\":1,\"guest\":\"t\",\"fd_passing\":true," \
+    "\"capabilities\":[\"terminal\",\"leaf\"],\"execs\":[]}}\n"
+#define RESULT(id, members) "{\"jsonrpc\":\"2.0\",\"id\":" #id ",\"result\":{" members "}}\n"
+
+struct request {
+    struct guest_wait wait;
+    struct peer *peer;
+    char name[16];
+    int64_t next_offset;
+    int kept_fd;
+    bool keeps; /* the first descriptor of its answer */
+};
+
+struct peer {
+    uv_loop_t loop;
+    struct deadlines deadlines;
+    struct guest_link *link; /* NULL once closed */
+    struct transcript *transcript;
+    int fd; /* the guest's end */
+    struct request requests[300];
+    char log[32768];
+    struct err last;        /* the error told last */
+    const char *close_at;   /* the word at which the link is closed, from inside its callback */
+    bool asks_in_callbacks; /* and answers of a loss lead to the next request */
+    bool in_call;
+};
+
+void peer_open(struct peer *p);
+/* On a connection to a real guest; taken. */
+void peer_open_on(struct peer *p, int fd);
+/* Opens it, and has the guest say hello. */
+void peer_greet(struct peer *p);
+void peer_close(struct peer *p);
+
+/* A request of the name r0, r1 … by its slot, whose params are open until peer_send. */
+struct request *peer_begin(struct peer *p, size_t slot, const char *method,
+                           struct json_out **ret_params);
+struct request *peer_send(struct request *r, const int *fds, size_t n_fds);
+/* Both at once, with its name as the only member. */
+struct request *peer_ask(struct peer *p, size_t slot, const char *method, const int *fds,
+                         size_t n_fds);
+void peer_ask_nobody(struct peer *p, const char *method);
+
+/* The guest's side. */
+void peer_says(struct peer *p, const char *text);
+void peer_says_bytes(struct peer *p, const void *bytes, size_t n, const int *fds, size_t n_fds);
+/* Reads up to the end of one line; the descriptors that came with it go to fds. */
+size_t peer_hears(struct peer *p, char *line, size_t cap, int *fds, size_t *n_fds);
+
+/* Runs the loop until the log holds `word`, or some turns when NULL. */
+bool peer_until(struct peer *p, const char *word);
+/* Runs the loop, compares the log and empties it. */
+#define CHECK_LOG(p, want)                      \
+    do {                                        \
+        peer_until(p, (want)[0] ? want : NULL); \
+        CHECK_STR((p)->log, want);              \
+        (p)->log[0] = '\0';                     \
+    } while (0)
+size_t open_fds(void);
