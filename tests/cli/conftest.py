@@ -1,5 +1,6 @@
 """A real bermd for berm, and a fake one for what no daemon does on purpose."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -41,6 +42,12 @@ class Berm:
         return subprocess.Popen([BERM, *map(str, arguments)], env=self.environment, **options)
 
 
+def can_sandbox(daemon):
+    """Whether this machine lets the daemon make sandboxes."""
+    drivers = json.loads(Berm(daemon.socket)("info", "--json").stdout).get("drivers", [])
+    return any(driver.get("available") for driver in drivers)
+
+
 @pytest.fixture(scope="session")
 def daemon(tmp_path_factory):
     daemon = Daemon(tmp_path_factory.mktemp("bermd"), "--listen", "127.0.0.1:0")
@@ -51,6 +58,16 @@ def daemon(tmp_path_factory):
 @pytest.fixture
 def berm(daemon):
     return Berm(daemon.socket)
+
+
+@pytest.fixture
+def sandbox(berm, daemon):
+    """The id of a sandbox of the test's own."""
+    if not can_sandbox(daemon):
+        pytest.skip("this machine lets no driver make sandboxes")
+    made = berm("create", "--quiet", "--label", "suite=cli").stdout.decode().strip()
+    yield made
+    berm("rm", made)
 
 
 @pytest.fixture
