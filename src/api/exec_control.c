@@ -15,6 +15,8 @@ struct control_op {
     int (*act)(struct control *k, struct exec *x, struct err *e);
     void (*reply)(struct call *c);
     bool notes_itself; /* core writes the request id down, with an event */
+    /* A repeat asks again, where the first may not have reached the guest; NULL: it is answered. */
+    int (*again)(struct control *k, struct exec *x, struct err *e);
 };
 
 /* Outlives a call that is cancelled meanwhile: until it is settled a repeat must not act. */
@@ -28,6 +30,7 @@ struct control {
     struct ledger_wait wait;
     char exec_id[64];
     bool on_way; /* the guest is asked, or the request being written down */
+    bool is_repeat;
 };
 
 static void control_free(struct control *k) {
@@ -66,7 +69,9 @@ static void note(struct control *k) {
 
 static void on_asked(struct exec_ask *a, const struct err *e) {
     struct control *k = container_of(a, struct control, ask);
-    if (e) {
+    if (e && k->is_repeat && e->code == ERR_EXEC_ENDED) { /* it was accepted, and came too late */
+        finish(k, NULL);
+    } else if (e) {
         struct err told = exec_call_error(e, k->exec_id, a);
         finish(k, &told);
     } else if (k->op->notes_itself || k->request.key.request_id[0] == '\0') {
@@ -85,7 +90,8 @@ static void take_turn(struct control *k) {
     int r = request_begin(&k->request, k->call, k->message, on_again, &turn, &e);
     if (r == 0 && turn == REQUEST_WAIT)
         return;
-    if (r == 0 && turn == REQUEST_REPEAT) {
+    bool acts_again = turn == REQUEST_REPEAT && k->op->again;
+    if (r == 0 && turn == REQUEST_REPEAT && !acts_again) {
         finish(k, NULL);
         return;
     }
@@ -93,7 +99,12 @@ static void take_turn(struct control *k) {
         r = exec_call_find(k->call, k->op->exec_id(k->message), "exec_id", &x, &e);
     if (r == 0) {
         strncpy(k->exec_id, k->op->exec_id(k->message), sizeof k->exec_id - 1);
-        r = k->op->act(k, x, &e);
+        k->is_repeat = acts_again;
+        r = acts_again ? k->op->again(k, x, &e) : k->op->act(k, x, &e);
+        if (r < 0 && acts_again && e.code == ERR_EXEC_ENDED) {
+            finish(k, NULL);
+            return;
+        }
         if (r < 0)
             e = exec_call_error(&e, k->exec_id, &k->ask);
     }
@@ -155,6 +166,12 @@ static int send_signal(struct control *k, struct exec *x, struct err *e) {
     return exec_signal(x, request->signal_number, request->leader_only, &change, &k->ask, e);
 }
 
+static int send_signal_again(struct control *k, struct exec *x, struct err *e) {
+    const Berm__V1__SignalExecRequest *request = (const void *)k->message;
+    return exec_signal_again(x, request->signal_number, request->leader_only, k->request.answer,
+                             &k->ask, e);
+}
+
 static void reply_signal(struct call *c) {
     Berm__V1__SignalExecResponse response = BERM__V1__SIGNAL_EXEC_RESPONSE__INIT;
     response.sequence = ledger_head(exec_call_ledger(c));
@@ -163,8 +180,8 @@ static void reply_signal(struct call *c) {
 }
 
 static void on_signal(struct call *c, const ProtobufCMessage *m) {
-    static const struct control_op op = {check_signal, signal_exec_id, send_signal, reply_signal,
-                                         true};
+    static const struct control_op op = {check_signal, signal_exec_id, send_signal,
+                                         reply_signal, true,           send_signal_again};
     control_begin(c, m, &op);
 }
 
@@ -191,7 +208,8 @@ static void reply_resize(struct call *c) {
 }
 
 static void on_resize(struct call *c, const ProtobufCMessage *m) {
-    static const struct control_op op = {check_resize, resize_exec_id, resize, reply_resize, false};
+    static const struct control_op op = {check_resize, resize_exec_id, resize,
+                                         reply_resize, false,          NULL};
     control_begin(c, m, &op);
 }
 
@@ -220,8 +238,8 @@ static void reply_close(struct call *c) {
 }
 
 static void on_close(struct call *c, const ProtobufCMessage *m) {
-    static const struct control_op op = {check_close, close_exec_id, close_input, reply_close,
-                                         false};
+    static const struct control_op op = {check_close, close_exec_id, close_input,
+                                         reply_close, false,         NULL};
     control_begin(c, m, &op);
 }
 

@@ -119,8 +119,8 @@ int options_parse(struct options *o, int argc, char **argv) {
                 return EXIT_USAGE;
             print = print || which == OPT_PRINT;
             o->stop_sandboxes = o->stop_sandboxes || which == OPT_STOP_SANDBOXES;
-            if (which < OPT_PRINT && set_option(&o->config, which, options[index].name, optarg,
-                                                pass == 0, &e) < 0) {
+            if (which < OPT_PRINT &&
+                set_option(&o->config, which, options[index].name, optarg, pass == 0, &e) < 0) {
                 fprintf(stderr, "bermd: %s\n", e.text);
                 return EXIT_USAGE;
             }

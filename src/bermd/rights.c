@@ -10,12 +10,14 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "base/fd.h"
 
-#define OWN_UID 64738 /* nobody's on any distribution we know: above those given to users and packages */
+#define OWN_UID \
+    64738 /* nobody's on any distribution we know: above those given to users and packages */
 #define SPAWN_FD 3
 
 extern char **environ;
@@ -36,7 +38,8 @@ static int find_user(const struct config *c, struct rights *r, struct err *e) {
         return err_set(e, ERR_INVALID_ARGUMENT, "user = \"%s\": there is no such user", name);
     }
     if (r->uid == 0)
-        return err_set(e, ERR_INVALID_ARGUMENT, "user = \"%s\": the daemon must not stay root", name);
+        return err_set(e, ERR_INVALID_ARGUMENT, "user = \"%s\": the daemon must not stay root",
+                       name);
     return 0;
 }
 
@@ -66,7 +69,7 @@ static int start_spawn(struct rights *r, const struct config *c, int state_fd, s
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(e, ERR_INTERNAL, errno, "make a socket for berm-spawn");
     snprintf(state, sizeof state, "%d", SPAWN_FD + 1);
-    char *argv[] = {spawn,   "--state-fd", state, "--guest", guest, "--socket-fd", "3", NULL};
+    char *argv[] = {spawn, "--state-fd", state, "--guest", guest, "--socket-fd", "3", NULL};
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attr);
     /* Parked above the two numbers first, so that neither is overwritten by the other. */
@@ -96,7 +99,8 @@ static int start_spawn(struct rights *r, const struct config *c, int state_fd, s
 /* --- the state folder --- */
 
 /* Everything but berm-spawn's own folder, when the daemon's user is a new one. */
-static int give_all(const struct rights *r, const char *path, const struct state *s, struct err *e) {
+static int give_all(const struct rights *r, const char *path, const struct state *s,
+                    struct err *e) {
     struct stat st;
     char *const roots[] = {(char *)path, NULL};
     if (fstat(s->dir_fd, &st) == 0 && st.st_uid == r->uid)
@@ -106,7 +110,8 @@ static int give_all(const struct rights *r, const char *path, const struct state
     for (FTSENT *at; failed == 0 && (at = fts_read(walk));) {
         if (at->fts_level == 1 && strcmp(at->fts_name, "spawn") == 0)
             fts_set(walk, at, FTS_SKIP);
-        else if (at->fts_info != FTS_D && lchown(at->fts_path, r->uid, r->gid) < 0 && errno != ENOENT)
+        else if (at->fts_info != FTS_D && lchown(at->fts_path, r->uid, r->gid) < 0 &&
+                 errno != ENOENT)
             failed = errno;
     }
     if (walk)
@@ -129,10 +134,21 @@ static int own_dir(const struct state *s, const struct rights *r, const char *na
     return fd;
 }
 
+/* A descriptor for each program's cgroup, link and reader: as many as the system lets us have. */
+static void raise_files(void) {
+    struct rlimit most;
+    if (getrlimit(RLIMIT_NOFILE, &most) == 0) {
+        most.rlim_cur = most.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &most);
+    }
+}
+
 int rights_open(struct rights *r, const struct config *c, const struct state *s, struct err *e) {
-    *r = (struct rights){.is_root = geteuid() == 0, .spawn_fd = -1, .run_dir_fd = -1, .sandboxes_fd = -1};
+    *r = (struct rights){
+        .is_root = geteuid() == 0, .spawn_fd = -1, .run_dir_fd = -1, .sandboxes_fd = -1};
     if (r->is_root && (find_user(c, r, e) < 0 || give_all(r, c->state, s, e) < 0))
         return -(int)e->code;
+    raise_files();
     r->run_dir_fd = own_dir(s, r, "run", 0700, e);
     if (r->run_dir_fd >= 0)
         r->sandboxes_fd = own_dir(s, r, "sandboxes", 0700, e);
@@ -153,7 +169,8 @@ int rights_drop(struct rights *r, const struct state *s, struct err *e) {
         setresgid(r->gid, r->gid, r->gid) < 0 || setresuid(r->uid, r->uid, r->uid) < 0 ||
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return err_sys(e, ERR_INTERNAL, errno, "become uid %u", (unsigned)r->uid);
-    prctl(PR_SET_DUMPABLE, 1); /* nothing else runs under this uid; leak checkers and core dumps work */
+    prctl(PR_SET_DUMPABLE,
+          1); /* nothing else runs under this uid; leak checkers and core dumps work */
     return 0;
 }
 

@@ -16,7 +16,8 @@
 
 #define STOP_GRACE_MS 5000
 #define STOP_MARGIN_MS 2000
-#define FILE_MAX_BYTES (UINT64_C(1) << 40) /* a log's offsets grow for ever; what is kept of it does not */
+#define FILE_MAX_BYTES \
+    (UINT64_C(1) << 40) /* a log's offsets grow for ever; what is kept of it does not */
 
 #define CAUSE(name) BERM__V1__STATE_CAUSE__STATE_CAUSE_##name
 
@@ -93,16 +94,24 @@ static void make_place(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_SEND);
 }
 
+static void on_adopted_usage(struct place *p, const struct place_answer *a, void *user) {
+    (void)user;
+    if (!a->e)
+        ((struct sandbox *)p->user)->oom_kills_seen = a->usage.oom_kills;
+}
+
 void sandbox_adopt(struct sandbox *sb) {
     struct err e;
-    sb->place = sb->registry->spec.driver ? place_adopt(sb->registry->spec.driver,
-                                                        sb->record->sandbox_id, &place_events, sb, &e)
-                                          : NULL;
+    sb->place =
+        sb->registry->spec.driver
+            ? place_adopt(sb->registry->spec.driver, sb->record->sandbox_id, &place_events, sb, &e)
+            : NULL;
     if (!sb->place)
         return;
     sb->presence = PRESENCE_UP;
     sb->frozen = sandbox_is(sb, SB_PAUSED);
     sb->configured = !sandbox_is(sb, SB_PENDING);
+    place_measure(sb->place, on_adopted_usage, NULL);
 }
 
 /* --- freeze and thaw --- */
@@ -260,7 +269,8 @@ static void to_stop(struct sandbox *sb) {
     if (sb->presence != PRESENCE_NONE)
         end_place(sb);
     else if (sandbox_is(sb, SB_STOPPING))
-        sandbox_outcome(sb, SB_STOPPED, sb->wanted, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+        sandbox_outcome(sb, SB_STOPPED, sb->wanted,
+                        &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
 }
 
 /* Nobody asked for its end: the files are kept and it can be started again. */
@@ -269,10 +279,11 @@ static void was_lost(struct sandbox *sb) {
     struct err e = sb->failure;
     if (e.code == ERR_NONE)
         err_set(&e, ERR_GUEST_LOST, by_reboot ? "the host was rebooted" : "the guest has ended");
-    sandbox_outcome(sb, SB_STOPPED, WANTED_STOP,
-                    &(struct sandbox_why){.cause = by_reboot ? CAUSE(HOST_REBOOT) : CAUSE(GUEST_LOST),
-                                          .e = &e,
-                                          .by_sandbox = true});
+    sandbox_outcome(
+        sb, SB_STOPPED, WANTED_STOP,
+        &(struct sandbox_why){.cause = by_reboot ? CAUSE(HOST_REBOOT) : CAUSE(GUEST_LOST),
+                              .e = &e,
+                              .by_sandbox = true});
 }
 
 static void to_first_run(struct sandbox *sb) {
@@ -291,6 +302,9 @@ static void to_first_run(struct sandbox *sb) {
 
 static void to_run(struct sandbox *sb) {
     bool wants_frozen = sb->wanted == WANTED_PAUSE;
+    struct sandbox_why as_asked = {.cause = CAUSE(COMPLETED),
+                                   .who = sb->asked_by.identity[0] ? &sb->asked_by : NULL,
+                                   .request_id = sb->asked_under};
     if (sandbox_is(sb, SB_PENDING))
         to_first_run(sb);
     else if (sb->presence == PRESENCE_NONE)
@@ -302,9 +316,9 @@ static void to_run(struct sandbox *sb) {
     else if (wants_frozen != sb->frozen)
         freeze(sb);
     else if (sandbox_is(sb, SB_READY) && wants_frozen)
-        sandbox_outcome(sb, SB_PAUSED, sb->wanted, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+        sandbox_outcome(sb, SB_PAUSED, sb->wanted, &as_asked);
     else if (sandbox_is(sb, SB_PAUSED) && !wants_frozen)
-        sandbox_outcome(sb, SB_READY, sb->wanted, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+        sandbox_outcome(sb, SB_READY, sb->wanted, &as_asked);
     else if (!sb->link && !sb->frozen)
         sandbox_connect(sb);
 }

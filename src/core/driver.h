@@ -162,8 +162,8 @@ static inline void place_pause(struct place *p, place_done *done, void *user) {
 static inline void place_resume(struct place *p, place_done *done, void *user) {
     p->driver->ops->resume(p, done, user);
 }
-static inline void place_set_limits(struct place *p, const struct place_limits *l,
-                                    place_done *done, void *user) {
+static inline void place_set_limits(struct place *p, const struct place_limits *l, place_done *done,
+                                    void *user) {
     p->driver->ops->set_limits(p, l, done, user);
 }
 static inline void place_measure(struct place *p, place_done *done, void *user) {
@@ -182,8 +182,7 @@ static inline void place_close(struct place *p) {
     p->driver->ops->close_place(p);
 }
 /* Removes the files of a place that is gone, and then says so. */
-static inline void driver_discard(struct driver *d, const char *id, driver_done *done,
-                                  void *user) {
+static inline void driver_discard(struct driver *d, const char *id, driver_done *done, void *user) {
     d->ops->discard(d, id, done, user);
 }
 /* Ends and removes everything of this driver's that is none of these; on_swept follows. A new daemon

@@ -92,7 +92,8 @@ void exec_settle_idle(struct exec *x) {
 static void on_durable(struct recorded *r) {
     struct exec *x = container_of(r, struct exec, recorded);
     if (!x->over) {
-        failpoint(FAIL_EXEC_COMMIT);
+        if (!x->is_known)
+            failpoint(FAIL_EXEC_COMMIT);
         exec_go(x);
         return;
     }
@@ -110,7 +111,7 @@ static void on_reverted(struct recorded *r) {
     struct exec *x = container_of(r, struct exec, recorded);
     if (x->over)
         deadline_set(x->registry->spec.deadlines, &x->again, clock_us() + AGAIN_US);
-    else
+    else if (!r->durable)
         exec_drop(x);
 }
 
@@ -177,10 +178,15 @@ struct exec *exec_restore(struct registry *r, const struct db_exec *row) {
         memcpy(x->recorded.durable, row->record.p, row->record.n);
         x->recorded.n_durable = row->record.n;
     }
-    if (!x->over)
+    for (size_t s = 0; s < record->n_output && s < EXEC_STREAMS; s++)
+        x->views[s].seen = record->output[s]->end_offset;
+    if (!x->over) {
         count(x, 1);
-    else
+        exec_restore_input(x);
+        exec_readers_restore(x);
+    } else {
         exec_settle_idle(x);
+    }
     return x;
 }
 
@@ -216,6 +222,14 @@ void exec_drop_all(struct sandbox *sb) {
         struct exec *x = container_of(node, struct exec, in_sandbox);
         if (x->recorded.on_way == 0)
             exec_drop(x);
+    }
+}
+
+void exec_put_running(struct sandbox *sb, struct entry *t) {
+    LIST_FOR_EACH(node, &sb->execs) {
+        struct exec *x = container_of(node, struct exec, in_sandbox);
+        if (!x->over && x->record->state == EXEC_RUNNING)
+            entry_put_exec(t, &x->recorded, exec_record(x), x->owner, x->number, x->leaf);
     }
 }
 
@@ -334,24 +348,21 @@ int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
         check_id_free(r, id, e) < 0)
         return -(int)e->code;
     Berm__V1__Exec *record = record_new(sb, id, spec);
-    struct exec *x =
-        record ? exec_new(r, record, sb->record->owner, r->exec_number + 1) : NULL;
-    uint8_t *input = x && stdin_data.n > 0 ? malloc(stdin_data.n) : NULL;
-    struct entry *t = x && (input || stdin_data.n == 0) ? ledger_begin(r->ledger) : NULL;
+    struct exec *x = record ? exec_new(r, record, sb->record->owner, r->exec_number + 1) : NULL;
+    bool kept = x && exec_keep_input(x, stdin_data, e) == 0;
+    struct entry *t = kept ? ledger_begin(r->ledger) : NULL;
     if (!t) {
-        free(input);
         if (x) {
             count(x, 1); /* exec_drop takes it off */
+            exec_forget_input(x);
             exec_drop(x);
         } else if (record) {
             berm__v1__exec__free_unpacked(record, NULL);
         }
-        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
+        return x && !kept
+                   ? -(int)e->code
+                   : err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
     }
-    if (input)
-        memcpy(input, stdin_data.p, stdin_data.n);
-    x->input = input;
-    x->n_input = stdin_data.n;
     r->exec_number++;
     count(x, 1);
     sb->record->last_activity_unix_ms = registry_unix_ms();

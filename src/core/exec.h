@@ -79,6 +79,10 @@ MUST_USE int exec_close_input(struct exec *x, uint64_t offset, struct exec_ask *
 /* The signal's event is durable before it is sent. */
 MUST_USE int exec_signal(struct exec *x, int number, bool leader_only, const struct change *c,
                          struct exec_ask *a, struct err *e);
+/* A repeat of one that is durable: `answer` is what its request id was remembered with. The guest sends
+ * a signal once, however often it is asked. */
+MUST_USE int exec_signal_again(struct exec *x, int number, bool leader_only, struct str answer,
+                               struct exec_ask *a, struct err *e);
 MUST_USE int exec_resize(struct exec *x, uint32_t cols, uint32_t rows, struct exec_ask *a,
                          struct err *e);
 /* Brings the usage of a running program up to date, from its cgroup; asks nobody. */

@@ -27,7 +27,6 @@ static char *copy_text(const char *text) {
     return copy ? copy : (char *)protobuf_c_empty_string;
 }
 
-
 static bool set_signal(Berm__V1__ExitStatus *s, int number, int source) {
     Berm__V1__ExitSignal *part = malloc(sizeof *part);
     if (!part)
@@ -140,7 +139,8 @@ static bool read_exit(const struct exec *x, Berm__V1__ExitStatus *s, const struc
     if (timed_out && number_in(json_get(timed_out, "signal"), 1, 64, &number))
         return set_timed_out(s, number, spec->timeout_ms);
     if (json_get(exit, "out_of_memory"))
-        return set_out_of_memory(s, x->sandbox ? x->sandbox->record->spec->limits->memory_bytes : 0);
+        return set_out_of_memory(s,
+                                 x->sandbox ? x->sandbox->record->spec->limits->memory_bytes : 0);
     if (json_get(exit, "output_limit"))
         return set_output_limit(s, spec->output_limit_bytes);
     if (json_get(exit, "not_started"))
@@ -203,6 +203,14 @@ void exec_record_exit(struct exec *x) {
     ledger_commit(t, NULL);
 }
 
+/* Kills that the memory controller counted up to now belong to programs that have ended. */
+static void on_leaf_killed(struct place *p, const struct place_answer *a, void *user) {
+    (void)user;
+    struct sandbox *sb = p->user;
+    if (!a->e)
+        sb->oom_kills_seen = MAX(sb->oom_kills_seen, a->usage.oom_kills);
+}
+
 /* The exit may be told from here on: it is in the guest's status file, or there will be none. */
 static void finish(struct exec *x) {
     Berm__V1__Exec *record = x->record;
@@ -211,7 +219,7 @@ static void finish(struct exec *x) {
     exec_record(x);
     exec_read_usage(x);
     if (x->leaf && sb->place && !record->spec->keep_descendants)
-        place_kill_leaf(sb->place, x->leaf, NULL, NULL);
+        place_kill_leaf(sb->place, x->leaf, on_leaf_killed, NULL);
     record->state = is_lost ? EXEC_LOST : EXEC_EXITED;
     if (record->exited_unix_ms == 0)
         record->exited_unix_ms = registry_unix_ms();
@@ -220,7 +228,7 @@ static void finish(struct exec *x) {
     x->over = true;
     sb->n_running--;
     sb->record->last_activity_unix_ms = registry_unix_ms();
-    free(TAKE(x->input));
+    exec_forget_input(x);
     exec_record_exit(x);
     exec_wake(x);
 }
@@ -247,7 +255,8 @@ static void on_usage(struct place *p, const struct place_answer *a, void *user) 
 
 static bool may_be_out_of_memory(const struct exec *x) {
     const Berm__V1__ExitStatus *s = x->record->exit;
-    return s->how_case == BERM__V1__EXIT_STATUS__HOW_SIGNAL && s->signal->signal_number == SIGKILL &&
+    return s->how_case == BERM__V1__EXIT_STATUS__HOW_SIGNAL &&
+           s->signal->signal_number == SIGKILL &&
            s->signal->source == BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_SANDBOX && x->sandbox->place;
 }
 
@@ -256,8 +265,7 @@ static void ended(struct exec *x, Berm__V1__ExitStatus *s) {
     guest_wait_cancel(&x->start_wait);
     x->record->exit = s;
     if (may_be_out_of_memory(x))
-        place_measure(x->sandbox->place, on_usage,
-                                              (void *)(uintptr_t)x->number);
+        place_measure(x->sandbox->place, on_usage, (void *)(uintptr_t)x->number);
     else
         finish(x);
 }
@@ -294,7 +302,7 @@ void exec_not_started(struct exec *x, const struct err *e) {
 static bool read_status(struct exec *x, char *text, size_t cap) {
     char name[80];
     int dir = sandbox_dir(x->sandbox);
-    exec_log_name(x, 2, name, sizeof name);
+    exec_log_name(x, EXEC_FILE_STATUS, name, sizeof name);
     ssize_t n = dir < 0 ? -1 : fd_read_text(dir, name, text, cap);
     return n > 0 && text[n - 1] == '\n';
 }
@@ -306,7 +314,8 @@ static void settle_from_file(struct exec *x) {
     struct json *state;
     if (arena_init(&a, 8192, 65536) < 0)
         return;
-    if (read_status(x, text, sizeof text) && json_parse(&a, text, strlen(text), &bounds, &state) == 0)
+    if (read_status(x, text, sizeof text) &&
+        json_parse(&a, text, strlen(text), &bounds, &state) == 0)
         exec_on_exited(x, state);
     arena_done(&a);
 }

@@ -23,14 +23,14 @@ struct exec {
     Berm__V1__Exec *record;
     char *owner;
     uint64_t number;
-    uint32_t leaf;      /* 0 = none */
-    int leaf_fd;        /* its cgroup, -1 = not at hand */
+    uint32_t leaf; /* 0 = none */
+    int leaf_fd;   /* its cgroup, -1 = not at hand */
     bool leaf_is_dir;
-    bool leaf_waits;    /* the driver makes it */
-    bool sent;          /* the guest was asked to start it, on this link */
-    bool is_known;      /* the guest knows it */
-    bool ending;        /* its exit has come and is being completed */
-    bool over;          /* its exit may be told */
+    bool leaf_waits;     /* the driver makes it */
+    bool sent;           /* the guest was asked to start it, on this link */
+    bool is_known;       /* the guest knows it */
+    bool ending;         /* its exit has come and is being completed */
+    bool over;           /* its exit may be told */
     uint64_t started_us; /* clock_us(); 0 = before this run */
     int caller_signal;   /* the last one a caller sent */
     struct guest_wait start_wait;
@@ -65,6 +65,8 @@ void exec_drop_all(struct sandbox *sb);
 void exec_settle_idle(struct exec *x);
 void exec_wake(struct exec *x);
 bool exec_is_running(const struct exec *x);
+/* Puts every running program as it stands into the entry. */
+void exec_put_running(struct sandbox *sb, struct entry *t);
 void exec_put_env(struct json_out *o, size_t n, Berm__V1__KeyValue *const *env);
 
 /* exec_start.c: asks the guest, when intent, leaf and link are there. */
@@ -90,12 +92,25 @@ void exec_record_exit(struct exec *x);
 /* output.c */
 void exec_on_grew(struct exec *x, const struct json *params);
 void exec_close_logs(struct exec *x);
-int exec_log_name(const struct exec *x, int stream, char *out, size_t cap);
+enum exec_file {
+    EXEC_FILE_STDOUT,
+    EXEC_FILE_STDERR,
+    EXEC_FILE_STATUS,
+    EXEC_FILE_INPUT,
+    EXEC_FILE_READERS
+};
+void exec_log_name(const struct exec *x, enum exec_file which, char *out, size_t cap);
 void exec_fill_output(struct exec *x);
 void exec_readers_init(struct exec *x);
 void exec_readers_done(struct exec *x);
+/* Named readers keep their place across a restart. */
+void exec_readers_restore(struct exec *x);
 
 /* exec_input.c */
 void exec_on_room(struct exec *x, const struct json *params);
 void exec_give_input(struct exec *x);
+/* Input that came with the start outlives the daemon in a file. */
+MUST_USE int exec_keep_input(struct exec *x, struct str data, struct err *e);
+void exec_restore_input(struct exec *x);
+void exec_forget_input(struct exec *x);
 void exec_asks_cancel(struct exec *x);

@@ -1,7 +1,11 @@
 /* exec_input — what callers send to a running program: bytes, their end, signals, a terminal's size. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "base/failpoint.h"
+#include "base/fd.h"
 #include "core/exec_impl.h"
 
 #define STEP_BYTES 49152 /* raw bytes of one base64 chunk */
@@ -15,6 +19,7 @@ struct guest_ask {
     struct ledger_wait durable;
     int signal;
     bool leader_only;
+    uint64_t number; /* of the signal: its event's sequence */
 };
 
 static struct guest_ask *ask_new(struct exec *x, struct exec_ask *a,
@@ -94,8 +99,8 @@ static void on_written(struct guest_wait *w, const struct guest_answer *a) {
     struct guest_ask *ask = container_of(w, struct guest_ask, wait);
     took_input(ask->exec, a);
     if (ask->asker) {
-        ask->asker->next_offset = a->e ? (uint64_t)MAX(a->next_offset, 0)
-                                       : number_of(a->result, "next_offset");
+        ask->asker->next_offset =
+            a->e ? (uint64_t)MAX(a->next_offset, 0) : number_of(a->result, "next_offset");
         ask->asker->window_bytes = a->e ? 0 : number_of(a->result, "window_bytes");
     }
     ask_end(ask, a->e);
@@ -160,13 +165,54 @@ int exec_close_input(struct exec *x, uint64_t offset, struct exec_ask *a, struct
     return 0;
 }
 
+/* Whole and on disk before the intent is: the program must not run with a part of it. */
+int exec_keep_input(struct exec *x, struct str data, struct err *e) {
+    char name[80];
+    if (data.n == 0)
+        return 0;
+    int dir = sandbox_dir(x->sandbox);
+    exec_log_name(x, EXEC_FILE_INPUT, name, sizeof name);
+    AUTO_CLOSE int fd =
+        dir < 0 ? dir : openat(dir, name, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, data.p, data.n) != (ssize_t)data.n || fdatasync(fd) < 0)
+        return err_sys(e, errno == ENOSPC ? ERR_STORE_FULL : ERR_STORE_FAILED, errno,
+                       "keep the input of a program");
+    if (!(x->input = malloc(data.n)))
+        return no_memory(e);
+    memcpy(x->input, data.p, data.n);
+    x->n_input = data.n;
+    return 0;
+}
+
+void exec_restore_input(struct exec *x) {
+    char name[80];
+    struct stat st;
+    int dir = x->sandbox ? sandbox_dir(x->sandbox) : -1;
+    exec_log_name(x, EXEC_FILE_INPUT, name, sizeof name);
+    AUTO_CLOSE int fd = dir < 0 ? -1 : fd_open_beneath(dir, name, O_RDONLY, 0);
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_size == 0 || !(x->input = malloc((size_t)st.st_size)))
+        return;
+    ssize_t n = read(fd, x->input, (size_t)st.st_size);
+    x->n_input = n > 0 ? (size_t)n : 0;
+}
+
+void exec_forget_input(struct exec *x) {
+    char name[80];
+    if (!x->input)
+        return;
+    free(TAKE(x->input));
+    exec_log_name(x, EXEC_FILE_INPUT, name, sizeof name);
+    if (x->sandbox && x->sandbox->dir_fd >= 0)
+        unlinkat(x->sandbox->dir_fd, name, 0);
+}
+
 /* Input that came with the start: given as the program takes it, then ended. */
 static void on_given(struct guest_wait *w, const struct guest_answer *a) {
     struct exec *x = container_of(w, struct exec, input_wait);
     took_input(x, a);
     if (a->e) { /* it closed its end, has ended, or the link is lost: then the next one goes on */
         if (a->e->code != ERR_GUEST_LOST && a->e->code != ERR_GUEST_PROTOCOL)
-            free(TAKE(x->input));
+            exec_forget_input(x);
         return;
     }
     if (number_of(a->result, "window_bytes") > 0 || x->record->input->next_offset >= x->n_input)
@@ -174,7 +220,8 @@ static void on_given(struct guest_wait *w, const struct guest_answer *a) {
 }
 
 void exec_give_input(struct exec *x) {
-    if (!x->input || x->over || x->ending || !x->sandbox->linked || guest_wait_is_on(&x->input_wait))
+    if (!x->input || x->over || x->ending || !x->sandbox->linked ||
+        guest_wait_is_on(&x->input_wait))
         return;
     uint64_t next = x->record->input->next_offset;
     guest_wait_init(&x->input_wait, on_given);
@@ -185,7 +232,7 @@ void exec_give_input(struct exec *x) {
     }
     send_close(x, next, NULL);
     x->record->input->closed = true;
-    free(TAKE(x->input));
+    exec_forget_input(x);
 }
 
 void exec_on_room(struct exec *x, const struct json *params) {
@@ -202,6 +249,18 @@ static void on_signalled(struct guest_wait *w, const struct guest_answer *a) {
     on_asked(w, a);
 }
 
+static void send_signal(struct guest_ask *ask) {
+    struct exec *x = ask->exec;
+    x->caller_signal = ask->signal;
+    struct json_out *o = guest_link_ask(x->sandbox->link, "signal");
+    json_put_str(o, "exec_id", str_of(x->record->exec_id));
+    json_put_i64(o, "signal", ask->signal);
+    json_put_bool(o, "leader_only", ask->leader_only);
+    json_put_u64(o, "number", ask->number);
+    guest_link_send(x->sandbox->link, NULL, 0, &ask->wait);
+    failpoint(FAIL_SIGNAL_SEND);
+}
+
 static void on_signal_durable(struct ledger_wait *w, const struct err *e) {
     struct guest_ask *ask = container_of(w, struct guest_ask, durable);
     struct exec *x = ask->exec;
@@ -213,16 +272,11 @@ static void on_signal_durable(struct ledger_wait *w, const struct err *e) {
         return;
     }
     failpoint(FAIL_SIGNAL_COMMIT);
-    x->caller_signal = ask->signal;
-    struct json_out *o = guest_link_ask(x->sandbox->link, "signal");
-    json_put_str(o, "exec_id", str_of(x->record->exec_id));
-    json_put_i64(o, "signal", ask->signal);
-    json_put_bool(o, "leader_only", ask->leader_only);
-    guest_link_send(x->sandbox->link, NULL, 0, &ask->wait);
-    failpoint(FAIL_SIGNAL_SEND);
+    send_signal(ask);
 }
 
-static void put_signal_event(struct exec *x, struct entry *t, int number, const struct change *c) {
+static uint64_t put_signal_event(struct exec *x, struct entry *t, int number,
+                                 const struct change *c) {
     Berm__V1__Event event;
     Berm__V1__Actor actor;
     Berm__V1__ExecSignalEvent signal = BERM__V1__EXEC_SIGNAL_EVENT__INIT;
@@ -234,7 +288,7 @@ static void put_signal_event(struct exec *x, struct entry *t, int number, const 
     event.kind = BERM__V1__EVENT_KIND__EVENT_KIND_EXEC_SIGNAL;
     event.body_case = BERM__V1__EVENT__BODY_EXEC_SIGNAL;
     event.exec_signal = &signal;
-    entry_event(t, &event, spec->n_labels, spec->labels);
+    return entry_event(t, &event, spec->n_labels, spec->labels);
 }
 
 int exec_signal(struct exec *x, int number, bool leader_only, const struct change *c,
@@ -251,10 +305,28 @@ int exec_signal(struct exec *x, int number, bool leader_only, const struct chang
     ask->signal = number;
     ask->leader_only = leader_only;
     ledger_wait_init(&ask->durable, on_signal_durable);
-    put_signal_event(x, t, number, c);
-    entry_put_request(t, c->key, x->record->exec_id, (struct str){0});
+    ask->number = put_signal_event(x, t, number, c);
+    entry_put_request(t, c->key, x->record->exec_id,
+                      (struct str){(const char *)&ask->number, sizeof ask->number});
     failpoint(FAIL_SIGNAL_INTENT);
     ledger_commit(t, &ask->durable);
+    return 0;
+}
+
+int exec_signal_again(struct exec *x, int number, bool leader_only, struct str answer,
+                      struct exec_ask *a, struct err *e) {
+    int r = answer.n == sizeof(uint64_t) ? check_alive(x, e)
+                                         : err_set(e, ERR_INTERNAL, "a signal without its number");
+    if (r < 0)
+        return r;
+    struct guest_ask *ask = ask_new(x, a, on_signalled);
+    if (!ask)
+        return no_memory(e);
+    ask->signal = number;
+    ask->leader_only = leader_only;
+    memcpy(&ask->number, answer.p, sizeof ask->number);
+    ledger_wait_init(&ask->durable, NULL);
+    send_signal(ask);
     return 0;
 }
 

@@ -119,11 +119,12 @@ struct files {
     size_t n;
 };
 
-static int add_file(struct exec *x, struct files *f, int dir, int which, const char *role,
-                    struct err *e) {
+static int add_file(struct exec *x, struct files *f, int dir, enum exec_file which,
+                    const char *role, struct err *e) {
     char name[80];
     exec_log_name(x, which, name, sizeof name);
-    int fd = openat(dir, name, O_CREAT | O_TRUNC | O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd =
+        openat(dir, name, O_CREAT | O_TRUNC | O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_sys(e, errno == ENOSPC ? ERR_STORE_FULL : ERR_STORE_FAILED, errno,
                        "make the output files");
@@ -136,11 +137,11 @@ static int open_files(struct exec *x, struct files *f, struct err *e) {
     int dir = sandbox_dir(x->sandbox);
     if (dir < 0)
         return err_sys(e, ERR_STORE_FAILED, -dir, "open the sandbox's folder");
-    int r = add_file(x, f, dir, 0, "stdout", e);
+    int r = add_file(x, f, dir, EXEC_FILE_STDOUT, "stdout", e);
     if (r == 0 && exec_n_streams(x) == 2)
-        r = add_file(x, f, dir, 1, "stderr", e);
+        r = add_file(x, f, dir, EXEC_FILE_STDERR, "stderr", e);
     if (r == 0)
-        r = add_file(x, f, dir, 2, "status", e);
+        r = add_file(x, f, dir, EXEC_FILE_STATUS, "status", e);
     return r;
 }
 

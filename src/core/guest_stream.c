@@ -132,11 +132,7 @@ int guest_stream_post(struct guest_stream *s, size_t from, const int *fds, size_
     if (unsent && r == 0)
         r = parcel_keep(s, &here);
     /* Too many descriptors are on their way to guests; that passes. */
-    if (unsent && r == -ETOOMANYREFS)
-        r = -ENOBUFS;
-    if (r == -ENOBUFS)
-        buf_truncate(&s->tx, from);
-    return r;
+    return unsent && r == -ETOOMANYREFS ? -ENOBUFS : r;
 }
 
 int guest_stream_receive(struct guest_stream *s) {

@@ -27,7 +27,7 @@ void guest_stream_done(struct guest_stream *s);
 void guest_stream_end(struct guest_stream *s);
 
 /* The message at the end of tx, from `from` on, with descriptors that stay the caller's. -ENOBUFS: they
- * can neither be sent nor kept, and nothing of the message is sent. Else -errno: the stream is broken. */
+ * can neither be sent nor kept; nothing of the message is sent, and the caller cuts it off. Else -errno: the stream is broken. */
 MUST_USE int guest_stream_post(struct guest_stream *s, size_t from, const int *fds, size_t n_fds);
 MUST_USE int guest_stream_flush(struct guest_stream *s);
 /* Reads once into rx. 1, or 0 when there is nothing; -EPIPE: the end; -EMSGSIZE: too many

@@ -438,9 +438,11 @@ int ledger_read(struct ledger *l, const struct event_filter *f, uint64_t *cursor
                 ledger_on_event *on, void *user, struct err *e) {
     struct reading g = {l, f, cursor, on, user, READ_AT_ONCE, false};
     uint64_t oldest = *cursor < l->durable && !is_recent(l, *cursor + 1) ? ledger_oldest(l) : 0;
-    if (oldest > *cursor + 1)
-        return err_set(e, ERR_EVENT_CURSOR_EXPIRED, "events after %llu are no longer kept",
-                       (unsigned long long)*cursor);
+    if (oldest > *cursor + 1) {
+        err_set(e, ERR_EVENT_CURSOR_EXPIRED, "events after %llu are no longer kept",
+                (unsigned long long)*cursor);
+        return err_number(e, "oldest_sequence", (int64_t)oldest);
+    }
     if (oldest > 0)
         return read_store(l, &g, e);
     while (*cursor < l->durable && g.left-- > 0 && !g.stopped) {

@@ -30,8 +30,8 @@ struct recorded {
     uint8_t *durable; /* its packed record as it is in the store; NULL: not there yet */
     size_t n_durable;
     uint32_t durable_extra; /* a number kept beside it: where a sandbox is on its way to */
-    uint64_t entry; /* the last entry that changed it; 0 = none of this run */
-    unsigned on_way; /* entries that hold it: it must not be freed while there are any */
+    uint64_t entry;         /* the last entry that changed it; 0 = none of this run */
+    unsigned on_way;        /* entries that hold it: it must not be freed while there are any */
     const struct recorded_ops *ops;
 };
 struct recorded_ops {

@@ -13,9 +13,9 @@
 
 #define BLOCK_BYTES UINT64_C(4096)
 
-int exec_log_name(const struct exec *x, int which, char *out, size_t cap) {
-    static const char *const ends[] = {"out", "err", "exit"};
-    return snprintf(out, cap, "%s.%s", x->record->exec_id, ends[which]);
+void exec_log_name(const struct exec *x, enum exec_file which, char *out, size_t cap) {
+    static const char *const ends[] = {"out", "err", "exit", "in", "readers"};
+    snprintf(out, cap, "%s.%s", x->record->exec_id, ends[which]);
 }
 
 static int log_fd(struct exec *x, enum exec_stream s) {
@@ -25,7 +25,7 @@ static int log_fd(struct exec *x, enum exec_stream s) {
     if (!x->sandbox)
         return -ENOENT;
     int dir = sandbox_dir(x->sandbox);
-    exec_log_name(x, (int)s, name, sizeof name);
+    exec_log_name(x, (enum exec_file)s, name, sizeof name);
     return dir < 0 ? dir : (x->log_fds[s] = fd_open_beneath(dir, name, O_RDONLY, 0));
 }
 
@@ -93,6 +93,7 @@ ssize_t exec_read(struct exec *x, enum exec_stream s, uint64_t offset, void *out
     if (offset > x->views[s].seen) {
         err_set(e, ERR_OFFSET_BEYOND_END, "the stream ends at %llu",
                 (unsigned long long)x->views[s].seen);
+        err_number(e, "end_offset", (int64_t)x->views[s].seen);
         return err_about(e, "exec_id", id);
     }
     return 0;
@@ -171,7 +172,7 @@ static void grant(struct exec *x) {
     char name[80];
     int dir = sandbox_dir(x->sandbox);
     for (unsigned s = 0; s < exec_n_streams(x) && dir >= 0; s++) {
-        exec_log_name(x, (int)s, name, sizeof name);
+        exec_log_name(x, (enum exec_file)s, name, sizeof name);
         AUTO_CLOSE int fd = fd_open_beneath(dir, name, O_WRONLY, 0);
         off_t upto = (off_t)(floor[s] - floor[s] % BLOCK_BYTES);
         if (fd >= 0 && upto > 0 &&
@@ -192,14 +193,59 @@ static void on_hold_over(struct deadline *d) {
         struct exec_reader *r = &x->readers[i];
         if (r->held_until_us == 0)
             continue;
-        if (r->held_until_us <= now)
+        if (r->held_until_us <= now) {
             remove_reader(x, r);
-        else if (next == 0 || r->held_until_us < next)
+            save_readers(x);
+        } else if (next == 0 || r->held_until_us < next)
             next = r->held_until_us;
     }
     if (next != 0)
         deadline_set(x->registry->spec.deadlines, &x->reader_hold, next);
     grant(x);
+}
+
+/* The names alone: how far they were is told again by their acknowledgements. */
+static void save_readers(struct exec *x) {
+    char name[80], text[EXEC_READERS_MAX * 68];
+    size_t n = 0;
+    int dir = x->sandbox ? sandbox_dir(x->sandbox) : -1;
+    for (size_t i = 0; i < x->n_readers; i++)
+        if (x->readers[i].name[0])
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s\n", x->readers[i].name);
+    exec_log_name(x, EXEC_FILE_READERS, name, sizeof name);
+    AUTO_CLOSE int fd =
+        dir < 0 ? -1
+                : openat(dir, name, O_CREAT | O_TRUNC | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, text, n) != (ssize_t)n)
+        log_text(LOG_WARN, "readers", "the readers of %s are not kept across a restart",
+                 x->record->exec_id);
+}
+
+static void hold_reader(struct exec *x, struct exec_reader *r) {
+    r->watch = NULL;
+    r->held_until_us =
+        clock_us() + (uint64_t)x->registry->spec.limits->of[LIMIT_OUTPUT_READER_HOLD] * 1000;
+    if (!x->reader_hold.is_set)
+        deadline_set(x->registry->spec.deadlines, &x->reader_hold, r->held_until_us);
+}
+
+void exec_readers_restore(struct exec *x) {
+    char name[80], text[EXEC_READERS_MAX * 68 + 1];
+    uint64_t first[EXEC_STREAMS] = {0}, end;
+    struct err e;
+    int dir = x->sandbox && is_blocking(x) ? sandbox_dir(x->sandbox) : -1;
+    exec_log_name(x, EXEC_FILE_READERS, name, sizeof name);
+    ssize_t n = dir < 0 ? -1 : fd_read_text(dir, name, text, sizeof text);
+    struct str rest = {text, n > 0 ? (size_t)n : 0}, line;
+    for (unsigned s = 0; s < exec_n_streams(x); s++)
+        exec_extent(x, (enum exec_stream)s, &first[s], &end);
+    while (rest.n > 0 && str_split(&rest, '\n', &line)) {
+        char reader[68];
+        snprintf(reader, sizeof reader, "%.*s", (int)line.n, line.p);
+        if (reader[0] && exec_reader_join(x, reader, NULL, first, &e) == 0)
+            hold_reader(x, &x->readers[x->n_readers - 1]);
+    }
+    exec_close_logs(x);
 }
 
 void exec_readers_init(struct exec *x) {
@@ -226,6 +272,8 @@ int exec_reader_join(struct exec *x, const char *name, struct exec_watch *w,
         *r = (struct exec_reader){0};
         snprintf(r->name, sizeof r->name, "%s", name);
         memcpy(r->acked, from, sizeof r->acked);
+        if (name[0] && w)
+            save_readers(x);
     }
     r->watch = w;
     r->held_until_us = 0;
@@ -236,16 +284,12 @@ void exec_reader_leave(struct exec *x, const char *name, struct exec_watch *w) {
     struct exec_reader *r = find_reader(x, name, w);
     if (!r || r->watch != w)
         return;
-    r->watch = NULL;
-    if (!r->name[0]) {
-        remove_reader(x, r);
-        grant(x);
+    if (r->name[0]) {
+        hold_reader(x, r);
         return;
     }
-    r->held_until_us =
-        clock_us() + (uint64_t)x->registry->spec.limits->of[LIMIT_OUTPUT_READER_HOLD] * 1000;
-    if (!x->reader_hold.is_set)
-        deadline_set(x->registry->spec.deadlines, &x->reader_hold, r->held_until_us);
+    remove_reader(x, r);
+    grant(x);
 }
 
 int exec_ack(struct exec *x, const char *name, struct exec_watch *w,
@@ -258,12 +302,17 @@ int exec_ack(struct exec *x, const char *name, struct exec_watch *w,
         exec_extent(x, (enum exec_stream)s, &first, &end);
         if (upto[s] > end) {
             err_set(e, ERR_OFFSET_BEYOND_END, "the stream ends at %llu", (unsigned long long)end);
+            err_number(e, "end_offset", (int64_t)end);
             return err_about(e, "exec_id", x->record->exec_id);
         }
         r->acked[s] = MAX(r->acked[s], upto[s]);
     }
-    if (release)
+    if (release) {
+        bool was_named = r->name[0] != '\0';
         remove_reader(x, r);
+        if (was_named)
+            save_readers(x);
+    }
     grant(x);
     return 0;
 }

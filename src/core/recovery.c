@@ -111,6 +111,7 @@ void registry_recovered_one(struct registry *r) {
         r->n_adopted_execs += sb->presence == PRESENCE_UP ? sb->n_running : 0;
     }
     r->is_recovered = true;
+    registry_prune(r);
     sweep(r);
 }
 

@@ -14,6 +14,7 @@
 
 #define SLOTS 65000
 #define PRUNE_EVERY_US UINT64_C(600000000)
+#define FLUSH_AFTER_US 200000
 
 int64_t registry_unix_ms(void) {
     struct timespec now;
@@ -159,10 +160,12 @@ static void on_turn(uv_check_t *turn) {
     struct registry *r = turn->data;
     for (struct list *node; (node = list_pop_front(&r->idle_execs));)
         exec_drop(container_of(node, struct exec, in_idle));
+    if (!r->flushed && !r->flush.is_set && !r->closing)
+        deadline_set(r->spec.deadlines, &r->flush, clock_us() + FLUSH_AFTER_US);
+    r->flushed = false; /* the turn that flushed is no reason to flush again */
 }
 
-static void on_prune(struct deadline *d) {
-    struct registry *r = container_of(d, struct registry, prune);
+void registry_prune(struct registry *r) {
     const int64_t *limit = r->spec.limits->of;
     int64_t now = registry_unix_ms();
     struct entry *t = ledger_begin(r->ledger);
@@ -172,6 +175,21 @@ static void on_prune(struct deadline *d) {
         ledger_commit(t, NULL);
     }
     deadline_set(r->spec.deadlines, &r->prune, clock_us() + PRUNE_EVERY_US);
+}
+
+static void on_prune(struct deadline *d) {
+    registry_prune(container_of(d, struct registry, prune));
+}
+
+/* What was said to guests reaches their transcripts soon after, many lines in one write. */
+static void on_flush(struct deadline *d) {
+    struct registry *r = container_of(d, struct registry, flush);
+    r->flushed = true;
+    LIST_FOR_EACH(node, &r->all) {
+        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
+        if (sb->transcript)
+            transcript_flush(sb->transcript);
+    }
 }
 
 /* --- the end --- */
@@ -192,12 +210,11 @@ void registry_look(struct registry *r) {
 }
 
 void registry_stop_all(struct registry *r, void (*on_stopped)(struct registry *r)) {
-    static const struct caller daemon = {.identity = "", .is_admin = true};
     struct err e;
     r->on_stopped = on_stopped;
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
-        struct change c = {.who = &daemon};
+        struct change c = {0}; /* by the daemon itself */
         if (sb->presence != PRESENCE_NONE && sandbox_stop(sb, 0, 0, &c, &e) < 0)
             log_text(LOG_WARN, "stop", "%s: %s", sb->record->sandbox_id, e.text);
     }
@@ -231,6 +248,7 @@ void registry_close(struct registry *r, void (*on_closed)(void *user), void *use
     r->on_closed = on_closed;
     r->close_user = user;
     deadline_clear(r->spec.deadlines, &r->prune);
+    deadline_clear(r->spec.deadlines, &r->flush);
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
         sandbox_disconnect(sb);
@@ -291,7 +309,7 @@ int registry_open(const struct registry_spec *spec, struct registry **ret_r, str
     uv_check_start(&r->turn, on_turn);
     uv_unref((uv_handle_t *)&r->turn);
     deadline_init(&r->prune, on_prune);
-    deadline_set(spec->deadlines, &r->prune, clock_us() + PRUNE_EVERY_US);
+    deadline_init(&r->flush, on_flush);
     *ret_r = r;
     return r->ledger ? read_records(r, e) : err_set(e, ERR_LIMIT_REACHED, "out of memory");
 }

@@ -17,6 +17,8 @@ struct registry {
     uint8_t *slots; /* a bit for each range of uids in use */
     uv_check_t turn;
     struct deadline prune;
+    struct deadline flush;
+    bool flushed;
     bool closing;
     /* recovery */
     void (*on_recovered)(struct registry *r, const struct err *e);
@@ -32,6 +34,8 @@ struct registry {
 };
 
 int64_t registry_unix_ms(void);
+/* Now, and every ten minutes. */
+void registry_prune(struct registry *r);
 /* -1 when all are in use. */
 int64_t registry_take_slot(struct registry *r);
 void registry_give_slot(struct registry *r, uint64_t slot);

@@ -41,6 +41,8 @@ static int check_incarnation(const struct sandbox *sb, uint64_t asked, struct er
         return 0;
     err_set(e, ERR_SANDBOX_STALE, "%s is in incarnation %llu, not %llu", sb->record->sandbox_id,
             (unsigned long long)sb->record->incarnation, (unsigned long long)asked);
+    err_number(e, "incarnation", (int64_t)sb->record->incarnation);
+    err_number(e, "asked_incarnation", (int64_t)asked);
     return err_about(e, "sandbox_id", sb->record->sandbox_id);
 }
 
@@ -96,7 +98,7 @@ void sandbox_event_init(const struct sandbox *sb, Berm__V1__Event *event, Berm__
                         const struct caller *who, bool by_sandbox, const char *request_id) {
     berm__v1__event__init(event);
     berm__v1__actor__init(actor);
-    actor->kind = who ? BERM__V1__ACTOR_KIND__ACTOR_KIND_CALLER
+    actor->kind = who          ? BERM__V1__ACTOR_KIND__ACTOR_KIND_CALLER
                   : by_sandbox ? BERM__V1__ACTOR_KIND__ACTOR_KIND_SANDBOX
                                : BERM__V1__ACTOR_KIND__ACTOR_KIND_DAEMON;
     if (who)
@@ -146,6 +148,8 @@ void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct 
     event.sandbox_state = &change;
     record->changed_sequence = entry_event(t, &event, spec->n_labels, spec->labels);
     record->running_execs = 0; /* counted, not recorded */
+    if (state == SB_PAUSED)
+        exec_put_running(sb, t); /* nobody can ask the guest until it goes on */
     entry_put_sandbox(t, &sb->recorded, record, sb->number, sb->wanted, sb->slot);
 }
 
@@ -368,6 +372,8 @@ static int intend(struct sandbox *sb, enum sandbox_op op, enum sandbox_wanted wa
         return no_entry(e);
     sb->wanted = wanted;
     sb->op = op;
+    sb->asked_by = c->who ? *c->who : (struct caller){0};
+    snprintf(sb->asked_under, sizeof sb->asked_under, "%s", c->key ? c->key->request_id : "");
     if (state != 0)
         sandbox_enter(sb, t, state,
                       &(struct sandbox_why){.cause = BERM__V1__STATE_CAUSE__STATE_CAUSE_REQUESTED,
@@ -391,8 +397,8 @@ static int nothing_to_do(struct sandbox *sb, const struct change *c, struct err 
     return 0;
 }
 
-int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms,
-                 const struct change *c, struct err *e) {
+int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms, const struct change *c,
+                 struct err *e) {
     int r = check_incarnation(sb, incarnation, e);
     if (r < 0)
         return r;
@@ -404,8 +410,7 @@ int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms,
     return intend(sb, OP_STOP, WANTED_STOP, SB_STOPPING, c, e);
 }
 
-int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change *c,
-                  struct err *e) {
+int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change *c, struct err *e) {
     int r = check_incarnation(sb, incarnation, e);
     if (r < 0)
         return r;
@@ -420,8 +425,7 @@ int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change 
     return intend(sb, OP_START, WANTED_RUN, SB_PENDING, c, e);
 }
 
-int sandbox_pause(struct sandbox *sb, uint64_t incarnation, const struct change *c,
-                  struct err *e) {
+int sandbox_pause(struct sandbox *sb, uint64_t incarnation, const struct change *c, struct err *e) {
     int r = check_incarnation(sb, incarnation, e);
     if (r < 0)
         return r;

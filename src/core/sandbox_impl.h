@@ -29,6 +29,8 @@ struct sandbox {
     enum sandbox_wanted wanted;
     enum sandbox_op op;
     int64_t grace_ms;
+    struct caller asked_by; /* of the last pause or resume, for the event of its outcome */
+    char asked_under[132];  /* its request id */
     struct place *place;
     enum sandbox_presence presence;
     bool frozen;
@@ -43,16 +45,16 @@ struct sandbox {
     unsigned n_relinks; /* within the last ten seconds */
     uint64_t relinks_began_us;
     uint64_t connecting_since_us; /* 0 = the last try was answered */
-    struct update *update; /* waits for the driver to put limits in force */
+    struct update *update;        /* waits for the driver to put limits in force */
     struct guest_wait configure_wait;
     struct transcript *transcript;
-    int dir_fd;        /* its folder, -1 = not open */
+    int dir_fd;         /* its folder, -1 = not open */
     struct err failure; /* why the place could not be made, or the guest not be reached */
-    struct list execs; /* all that are in memory */
+    struct list execs;  /* all that are in memory */
     unsigned n_running;
     uint64_t oom_kills_seen; /* of the sandbox, at the last program that might have been one */
     struct list waits;
-    struct deadline again; /* the store failed, or the guest did not answer: try again */
+    struct deadline again;    /* the store failed, or the guest did not answer: try again */
     struct deadline patience; /* the guest was asked to end */
 };
 
@@ -75,8 +77,8 @@ struct sandbox *sandbox_restore(struct registry *r, const struct db_sandbox *row
 void sandbox_free(struct sandbox *sb);
 /* Why a state is entered. */
 struct sandbox_why {
-    int cause;            /* StateCause */
-    const struct err *e;  /* what failed; NULL = nothing */
+    int cause;                /* StateCause */
+    const struct err *e;      /* what failed; NULL = nothing */
     const struct caller *who; /* NULL: the daemon, or the sandbox when `by_sandbox` */
     bool by_sandbox;
     const char *request_id;

@@ -127,7 +127,9 @@ static struct update *update_new(const Berm__V1__SandboxSpec *spec, const char *
 }
 
 static bool changes_limits(const Berm__V1__Limits *a, const Berm__V1__Limits *b) {
-    return a && b && (a->memory_bytes != b->memory_bytes || a->cpu_millis != b->cpu_millis || a->pids != b->pids);
+    return a && b &&
+           (a->memory_bytes != b->memory_bytes || a->cpu_millis != b->cpu_millis ||
+            a->pids != b->pids);
 }
 
 int sandbox_update(struct sandbox *sb, uint64_t incarnation, const Berm__V1__SandboxSpec *spec,

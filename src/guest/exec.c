@@ -355,17 +355,31 @@ int exec_of_request(struct request *r, struct exec **ret, struct err *e) {
     return 0;
 }
 
+/* A daemon that was killed in between asks again under the same number: a signal is sent once. */
+static bool was_sent(struct exec *x, int64_t number) {
+    if (number == 0)
+        return false;
+    for (size_t i = 0; i < COUNT_OF(x->signal_numbers); i++)
+        if (x->signal_numbers[i] == number)
+            return true;
+    x->signal_numbers[x->next_signal++ % COUNT_OF(x->signal_numbers)] = number;
+    return false;
+}
+
 int exec_method_signal(struct request *r, struct err *e) {
     struct exec *x;
-    int64_t sig = 0;
+    int64_t sig = 0, number = 0;
     bool leader_only = false;
     if (exec_of_request(r, &x, e) < 0 || params_int(r->params, "signal", 1, 64, &sig, e) < 0 ||
+        params_int(r->params, "number", 1, PARAMS_OFFSET_MAX, &number, e) < 0 ||
         params_bool(r->params, "leader_only", &leader_only, e) < 0)
         return -(int)e->code;
     if (sig == 0)
         return params_missing("signal", e);
     if (x->state != EXEC_RUNNING)
         return err_set(e, ERR_EXEC_ENDED, "%s has ended", x->id);
+    if (was_sent(x, number))
+        return 0;
     x->kill_asked |= sig == SIGKILL;
     if (leader_only)
         kill(x->tree.leader, (int)sig);

@@ -60,6 +60,8 @@ struct exec {
     struct source report; /* the shepherd's */
     int pidfd;
     bool keep_descendants;
+    int64_t signal_numbers[16]; /* the last ones sent, by the daemon's own numbers; 0 = none */
+    unsigned next_signal;
     bool kill_asked; /* SIGKILL was sent by the guest */
     bool was_killed; /* and that while the leader lived: not the kernel's doing */
     uint64_t kill_again_ms;

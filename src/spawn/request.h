@@ -221,7 +221,7 @@ struct spawn_reply {
     int32_t pid;              /* CREATE: PID 1 as seen outside; its pidfd is descriptor 0 */
     int32_t wait_status;      /* DESTROY: PID 1's wait status, -1 when another berm-spawn made it */
     uint32_t swept;           /* SWEEP: how many were removed */
-    struct spawn_usage usage; /* USAGE */
+    struct spawn_usage usage; /* USAGE, KILL_LEAF: of the whole sandbox */
 };
 
 union spawn_request {

@@ -132,8 +132,10 @@ static void on_exec_leaf(struct turn *t) {
 
 static void on_kill_leaf(struct turn *t) {
     const struct spawn_kill_leaf *req = &t->req->kill_leaf;
-    answer(t, req->reserved != 0 ? -EINVAL : cgroup_leaf_kill(&t->v->s->cg, req->id, req->leaf),
-           STEP_KILL);
+    int r = req->reserved != 0 ? -EINVAL : cgroup_leaf_kill(&t->v->s->cg, req->id, req->leaf);
+    if (r == 0 && cgroup_usage(&t->v->s->cg, req->id, &t->reply.usage) < 0)
+        t->reply.usage = (struct spawn_usage){0};
+    answer(t, r, STEP_KILL);
 }
 
 static void on_sweep(struct turn *t) {

@@ -64,7 +64,8 @@ static const char *path_keeper(void) {
     if (sqlite3_vfs_find(name))
         return name;
     const sqlite3_vfs *usual = sqlite3_vfs_find(NULL);
-    sqlite3_vfs *own = usual ? malloc(sizeof *own) : NULL; /* SQLite keeps it until the process ends */
+    sqlite3_vfs *own =
+        usual ? malloc(sizeof *own) : NULL; /* SQLite keeps it until the process ends */
     if (!own)
         return NULL;
     *own = *usual;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -84,6 +85,15 @@ TEST(guest_link_refuses_other_descriptors) {
     refuses(file, RESULT(2, "\"fds\":1"), 2); /* too many */
     refuses(file, "{\"jsonrpc\":\"2.0\",\"method\":\"grew\",\"params\":{\"fds\":1}}\n", 1);
     refuses(file, "{\"jsonrpc\":\"2.0\",\"id\":2,\"error\":{\"code\":6,\"message\":\"\"}}\n", 1);
+    /* A guest that said that none can travel. */
+    peer_open(&peer);
+    peer_says(&peer, RESULT(1, "\"version\":1,\"fd_passing\":false,\"execs\":[]"));
+    CHECK_LOG(&peer, "ready ");
+    peer_ask(&peer, 0, "read", NULL, 0);
+    static const char answer[] = RESULT(2, "\"fds\":1");
+    peer_says_bytes(&peer, answer, sizeof answer - 1, &file, 1);
+    CHECK_LOG(&peer, "r0=GUEST_PROTOCOL lost:GUEST_PROTOCOL ");
+    peer_close(&peer);
     close(file);
     CHECK_INT(open_fds(), before);
 }
@@ -148,6 +158,32 @@ TEST(guest_link_keeps_descriptors_until_they_can_be_sent) {
     }
     peer_close(&peer);
     CHECK_INT(open_fds(), before);
+}
+
+/* No descriptor is left for the copy: the request is refused, and the stream stays whole. */
+TEST(guest_link_refuses_what_it_cannot_keep) {
+    static char padding[400000], line[500000];
+    size_t n_fds;
+    struct rlimit limit, none;
+    struct json_out *o;
+    memset(padding, 'x', sizeof padding);
+    peer_greet(&peer);
+    struct request *r = peer_begin(&peer, 0, "stdin", &o);
+    json_put_str(o, "padding", (struct str){padding, sizeof padding});
+    peer_send(r, NULL, 0);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    none = (struct rlimit){0, limit.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+    peer_ask(&peer, 1, "exec", &peer.fd, 1);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    peer_ask(&peer, 2, "ping", NULL, 0);
+    CHECK_LOG(&peer, "r1=LIMIT_REACHED ");
+    CHECK(peer_hears(&peer, line, sizeof line, NULL, &n_fds) > sizeof padding);
+    peer_hears(&peer, line, sizeof line, NULL, &n_fds);
+    CHECK_STR(line,
+              "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\",\"params\":{\"name\":\"r2\"}}\n");
+    CHECK_INT(n_fds, 0);
+    peer_close(&peer);
 }
 
 TEST(guest_link_bounds_what_the_guest_leaves_unread) {
