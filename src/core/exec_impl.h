@@ -101,6 +101,8 @@ enum exec_file {
 };
 void exec_log_name(const struct exec *x, enum exec_file which, char *out, size_t cap);
 void exec_fill_output(struct exec *x);
+
+/* readers.c */
 void exec_readers_init(struct exec *x);
 void exec_readers_done(struct exec *x);
 /* Named readers keep their place across a restart. */
