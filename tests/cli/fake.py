@@ -67,6 +67,10 @@ class Fake(berm_pb2_grpc.ExecServiceServicer, berm_pb2_grpc.SandboxServiceServic
         self.note(request, context)
         return pb.PingResponse(payload=request.payload)
 
+    def CreateSandbox(self, request, context):
+        self.note(request, context)
+        return pb.CreateSandboxResponse(sandbox=pb.Sandbox(sandbox_id="sb-1", state=pb.SANDBOX_STATE_READY))
+
     def StartExec(self, request, context):
         """Remembers by request id, as IDEMP-1 asks."""
         self.note(request, context)

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from berm._gen.berm.v1 import berm_pb2 as pb
 from conftest import BERM, ROOT, Berm, can_sandbox
 
 COMMANDS = subprocess.run([BERM, "--help"], capture_output=True, text=True, check=True).stdout
@@ -95,6 +96,83 @@ def test_the_default_socket_is_the_daemons_own():
     environment = {k: v for k, v in os.environ.items() if not k.startswith("BERM_")}
     done = subprocess.run([BERM, "ping"], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 125 and f"at {expected}:" in done.stderr
+
+
+# --- options become messages ---
+
+def asked(fake, *arguments):
+    """The request that berm makes of its options."""
+    Berm(fake.path)(*arguments)
+    return fake.asked[-1]
+
+
+@pytest.mark.parametrize("options, spec", [
+    ([], pb.SandboxSpec()),
+    (["-l", "a=1", "--label=b=x=y"], pb.SandboxSpec(labels=[pb.KeyValue(key="a", value="1"), pb.KeyValue(key="b", value="x=y")])),
+    (["-e", "A="], pb.SandboxSpec(env=[pb.KeyValue(key="A", value="")])),
+    (["-m", "512M", "--cpus", "1.5", "--pids", "9", "--disk", "1G", "--inodes", "1000", "--output", "none"],
+     pb.SandboxSpec(limits=pb.Limits(memory_bytes=512 << 20, cpu_millis=1500, pids=9, disk_bytes=1 << 30,
+                                     disk_inodes=1000, output_bytes=-1))),
+    (["--ttl", "2h", "--idle-ttl", "500ms", "--idle-action", "pause", "--ttl-action", "stop", "--wake"],
+     pb.SandboxSpec(lifetime=pb.Lifetime(ttl_ms=7200000, idle_ttl_ms=500, idle_action=pb.LIFETIME_ACTION_PAUSE,
+                                         ttl_action=pb.LIFETIME_ACTION_STOP, wake_on_call=True))),
+    (["--ttl", "never", "--idle-ttl", "3"], pb.SandboxSpec(lifetime=pb.Lifetime(ttl_ms=-1, idle_ttl_ms=3000))),
+    (["--allow", "x.org", "--allow", "*.y.org:8080"], pb.SandboxSpec(network=pb.Network(
+        mode=pb.NETWORK_MODE_EGRESS, egress=[pb.EgressRule(host="x.org"), pb.EgressRule(host="*.y.org", ports=[8080])]))),
+    (["--network", "open"], pb.SandboxSpec(network=pb.Network(mode=pb.NETWORK_MODE_OPEN))),
+    (["--image", "debian:12"], pb.SandboxSpec(root=pb.RootFilesystem(image=pb.ImageRoot(
+        kind=pb.IMAGE_KIND_REGISTRY, reference="debian:12")))),
+    (["--image", "/usr"], pb.SandboxSpec(root=pb.RootFilesystem(image=pb.ImageRoot(
+        kind=pb.IMAGE_KIND_DIRECTORY, reference="/usr")))),
+    (["--image", "/etc/passwd"], pb.SandboxSpec(root=pb.RootFilesystem(image=pb.ImageRoot(
+        kind=pb.IMAGE_KIND_TARBALL, reference="/etc/passwd")))),
+    (["--snapshot", "sn-1", "--layer", "memory"], pb.SandboxSpec(root=pb.RootFilesystem(
+        snapshot=pb.SnapshotRoot(snapshot_id="sn-1"), layer=pb.WRITABLE_LAYER_MEMORY))),
+    (["-v", "/a:b:/c", "--mount", "/d:/e:rw"], pb.SandboxSpec(mounts=[
+        pb.Mount(source="/a:b", target="/c"), pb.Mount(source="/d", target="/e", writable=True)])),
+    (["--copy", "/a:/b"], pb.SandboxSpec(copies=[pb.Copy(source="/a", target="/b")])),
+    (["--tool", "git", "--tool", "node:credentials"], pb.SandboxSpec(tools=[
+        pb.Tool(name="git"), pb.Tool(name="node", credentials=True)])),
+    (["--device", "gpu:2", "--device", "kvm"], pb.SandboxSpec(devices=[
+        pb.DeviceRequest(kind="gpu", count=2), pb.DeviceRequest(kind="kvm")])),
+    (["--profile", "root", "--driver", "native", "--workspace", "/w"], pb.SandboxSpec(
+        profile=pb.SANDBOX_PROFILE_ROOT, driver="native", workspace="/w"))])
+def test_options_of_create(fake, options, spec):
+    request = asked(fake, "create", *options)
+    assert request.spec == spec and request.wait_ms == 60000 and request.request_id
+
+
+def test_a_relative_path_is_ours(fake, tmp_path):
+    (tmp_path / "here").mkdir()
+    Berm(fake.path)("create", "-v", "here:/there", cwd=tmp_path)
+    assert fake.asked[-1].spec.mounts[0].source == str(tmp_path / "here")
+
+
+def test_options_of_exec(fake):
+    request = asked(fake, "exec", "-d", "--timeout", "1m", "--grace", "2", "-w", "/x", "-u", "me", "--merge", "-e", "A=b",
+                    "--output-limit", "1M", "--output-policy", "kill", "--exec-id", "mine", "-l", "k=v",
+                    "--keep-descendants", "sb-1", "--", "cmd", "-x", "--", "--json")
+    assert request.sandbox_id == "sb-1" and request.exec_id == "mine"
+    assert request.spec == pb.ExecSpec(
+        argv=["cmd", "-x", "--", "--json"], timeout_ms=60000, grace_ms=2000, cwd="/x", user="me", merge_stderr=True,
+        env=[pb.KeyValue(key="A", value="b")], output_limit_bytes=1 << 20, output_policy=pb.OUTPUT_POLICY_KILL,
+        labels=[pb.KeyValue(key="k", value="v")], keep_descendants=True)
+
+
+def test_a_pipe_blocks_and_a_detached_program_does_not(fake):
+    berm = Berm(fake.path)
+    fake.output[1] = bytes(10_000_000)
+    fake.chunk = 60_000
+    done = berm("exec", "sb-1", "--", "x", status=7)
+    assert done.stdout == fake.output[1]
+    start = next(r for r in fake.asked if isinstance(r, pb.StartExecRequest))
+    attach = next(r for r in fake.asked if isinstance(r, pb.AttachExecRequest))
+    assert start.spec.output_policy == pb.OUTPUT_POLICY_BLOCK and attach.reader_id
+    offsets = [ack.stdout_offset for ack in fake.acks]
+    assert offsets == sorted(offsets) and len(offsets) == 3 and offsets[-1] == 10_000_000
+    assert [ack.release for ack in fake.acks] == [False, False, True]
+    assert {ack.reader_id for ack in fake.acks} == {attach.reader_id}
+    assert asked(fake, "exec", "-d", "sb-1", "x").spec.output_policy == pb.OUTPUT_POLICY_DROP_OLDEST
 
 
 # --- the daemon ---
