@@ -20,6 +20,7 @@ struct attach {
 };
 
 static enum stream_next give(struct attach *a, const Berm__V1__AttachExecResponse *m) {
+    a->stream.given++;
     a->result = a->on_output(m, a->user);
     return a->result == 0 ? STREAM_MORE : STREAM_STOP;
 }

@@ -302,8 +302,8 @@ void berm_free(void *message) {
 
 /* --- a call with many answers --- */
 
-/* Until something other than a message comes. `heard` tells whether any did. */
-static int stream_messages(struct berm_client *c, struct stream *s, struct call *k, bool *heard,
+/* Until something other than a message comes. */
+static int stream_messages(struct berm_client *c, struct stream *s, struct call *k,
                            enum stream_next *next, struct berm_error *e) {
     while (*next == STREAM_MORE) {
         const uint8_t *bytes;
@@ -321,14 +321,13 @@ static int stream_messages(struct berm_client *c, struct stream *s, struct call 
             return failed_wait(c, r, e);
         if (unpack(s->method->response, bytes, n, &m, e) < 0)
             return -(int)BERM_MALFORMED;
-        *heard = true;
         *next = s->on_message(s, m);
         berm_free(m);
     }
     return 0;
 }
 
-static int stream_once(struct berm_client *c, struct stream *s, bool *heard, enum stream_next *next,
+static int stream_once(struct berm_client *c, struct stream *s, enum stream_next *next,
                        struct berm_error *e) {
     struct call k;
     size_t n;
@@ -341,9 +340,15 @@ static int stream_once(struct berm_client *c, struct stream *s, bool *heard, enu
         return r;
     if (call_begin(&k, c->conn, s->method->path, body, n, 0) < 0)
         return failed_wait(c, -ECONNRESET, e);
-    r = stream_messages(c, s, &k, heard, next, e);
+    r = stream_messages(c, s, &k, next, e);
     call_done(&k);
     return r;
+}
+
+/* What gave the user something, or lasted while there was nothing to give, starts the count anew. */
+static bool was_good(const struct stream *s, uint64_t given, uint64_t began_us) {
+    uint64_t heartbeat_us = (uint64_t)limit_table[LIMIT_HEARTBEAT].value * 1000;
+    return s->given > given || clock_us() - began_us > heartbeat_us;
 }
 
 int client_stream(struct berm_client *c, struct stream *s, struct berm_error *e) {
@@ -352,14 +357,14 @@ int client_stream(struct berm_client *c, struct stream *s, struct berm_error *e)
     if (!e)
         e = &unwanted;
     for (;;) {
-        bool heard = false;
         enum stream_next next = STREAM_MORE;
-        int r = stream_once(c, s, &heard, &next, e);
+        uint64_t given = s->given, began_us = clock_us();
+        int r = stream_once(c, s, &next, e);
         if (r == 0 && next != STREAM_AGAIN)
             return 0;
         if (r < 0 && !(s->resumes && may_repeat(e, false)))
             return r;
-        attempt = heard ? 1 : attempt + 1; /* what made progress starts over */
+        attempt = was_good(s, given, began_us) ? 1 : attempt + 1;
         if (attempt >= (unsigned)limit_table[LIMIT_RETRY_ATTEMPTS].value)
             return r < 0 ? r : error_set(e, BERM_SHUTTING_DOWN, "the stream ends again and again");
         if (wait_until(clock_us() + backoff_us(attempt), &c->waker) < 0)

@@ -27,6 +27,7 @@ struct stream {
     const ProtobufCMessage *request; /* as it is when the stream is asked for anew */
     enum stream_next (*on_message)(struct stream *s, const ProtobufCMessage *m);
     bool resumes;
+    uint64_t given; /* messages the user got; the attempts that got none are counted */
 };
 
 /* 0 at the end or when on_message stopped it; -code. */

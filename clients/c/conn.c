@@ -28,6 +28,7 @@ struct conn {
     bool lost;
     char authority[256];
     char bearer[300];
+    char trace[64];
 };
 
 /* --- receiving --- */
@@ -212,6 +213,8 @@ int wait_until(uint64_t until_us, const struct waker *w) {
 /* Waits for something to happen on the connection and takes it in. until_us 0 = for ever. */
 static int conn_step(struct conn *c, uint64_t until_us, const struct waker *w) {
     flush(c);
+    if (!nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session))
+        c->lost = true; /* the daemon broke HTTP/2 and was told so, or its last call has ended */
     if (c->lost)
         return -ECONNRESET;
     uint64_t now = clock_us();
@@ -284,6 +287,7 @@ int conn_open(struct conn **ret_conn, const struct target *target) {
     buf_init(&c->out, OUT_BYTES + CALL_MESSAGE_BYTES);
     snprintf(c->authority, sizeof c->authority, "%s", target->is_tcp ? target->name : "localhost");
     snprintf(c->bearer, sizeof c->bearer, "%s", target->bearer);
+    snprintf(c->trace, sizeof c->trace, "%s", target->trace);
     int r = session_new(c);
     if (r < 0)
         conn_unref(c);
@@ -342,7 +346,7 @@ int call_begin(struct call *k, struct conn *c, const char *path, const uint8_t *
     *k = (struct call){.conn = conn_ref(c), .body = body, .body_left = n, .grpc_status = -1};
     buf_init(&k->in, GRPC_PREFIX_BYTES + CALL_MESSAGE_BYTES + CALL_WINDOW_BYTES);
     buf_init(&k->details, DETAILS_BYTES);
-    nghttp2_nv headers[9] = {
+    nghttp2_nv headers[10] = {
         header(":method", "POST"),
         header(":scheme", "http"),
         header(":authority", c->authority),
@@ -354,6 +358,8 @@ int call_begin(struct call *k, struct conn *c, const char *path, const uint8_t *
     size_t n_headers = 7;
     if (c->bearer[0] != '\0')
         headers[n_headers++] = header("authorization", c->bearer);
+    if (c->trace[0] != '\0')
+        headers[n_headers++] = header("traceparent", c->trace);
     if (timeout_us > 0) {
         put_timeout(timeout, timeout_us);
         headers[n_headers++] = header("grpc-timeout", timeout);

@@ -46,8 +46,15 @@ static void read_token(struct target *t, const char *file) {
     snprintf(t->bearer, sizeof t->bearer, "Bearer %.*s", (int)token.n, token.p);
 }
 
+/* As W3C Trace Context has it, 55 characters; anything else is not sent (TEL-1). */
+static void set_trace(struct target *t, const char *text) {
+    if (text && strlen(text) == 55 && strspn(text, "0123456789abcdef-") == 55)
+        memcpy(t->trace, text, 56);
+}
+
 void target_init(struct target *t, const struct berm_options *o) {
     *t = (struct target){0};
+    set_trace(t, or_env(o->traceparent, "TRACEPARENT"));
     const char *address = or_env(o->address, o->socket ? "" : "BERM_ADDRESS");
     const char *path = or_env(o->socket, "BERM_SOCKET");
     const char *file = or_env(o->token_file, "BERM_TOKEN_FILE");

@@ -10,6 +10,7 @@
 struct target {
     char name[256];   /* the path of a socket, or HOST:PORT */
     char bearer[300]; /* "Bearer TOKEN"; empty on a Unix socket */
+    char trace[64];   /* traceparent to send with every call; or empty */
     bool is_tcp;
     char problem[300]; /* why it cannot be used; empty when it can */
 };

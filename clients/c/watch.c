@@ -15,6 +15,7 @@ struct watch {
 };
 
 static enum stream_next give(struct watch *w, const Berm__V1__WatchEventsResponse *m) {
+    w->stream.given++;
     w->result = w->on_event(m, w->user);
     return w->result == 0 ? STREAM_MORE : STREAM_STOP;
 }

@@ -148,22 +148,17 @@ static bool fill_attach(struct cli *cli, Berm__V1__AttachExecRequest *request) {
     return true;
 }
 
-int cmd_attach(struct cli *cli) {
-    Berm__V1__AttachExecRequest request = BERM__V1__ATTACH_EXEC_REQUEST__INIT;
-    if (!fill_attach(cli, &request))
-        return EXIT_BERM;
-    return foreground_attach(cli, &request, opt_has(cli, "interactive"));
-}
-
 struct logs {
     struct cli *cli;
-    int broken;
+    int status; /* the program's, once it has ended */
 };
 
 static int on_log(const Berm__V1__AttachExecResponse *m, void *user) {
     struct logs *l = user;
     if (l->cli->json) {
         cli_print_json(l->cli, m);
+        if (m->event_case == BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_EXITED)
+            l->status = exit_status_of(m->exited->exit);
         return 0;
     }
     if (m->event_case == BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_GAP)
@@ -185,6 +180,18 @@ int cmd_logs(struct cli *cli) {
     request.until_now = !opt_has(cli, "follow");
     int r = berm_exec_attach(cli->client, &request, on_log, &logs, &e);
     return r < 0 ? cli_fail(cli, &e) : r > 0 ? EXIT_BERM : 0;
+}
+
+int cmd_attach(struct cli *cli) {
+    struct berm_error e;
+    struct logs logs = {.cli = cli};
+    Berm__V1__AttachExecRequest request = BERM__V1__ATTACH_EXEC_REQUEST__INIT;
+    if (!fill_attach(cli, &request))
+        return EXIT_BERM;
+    if (!cli->json)
+        return foreground_attach(cli, &request, opt_has(cli, "interactive"));
+    int r = berm_exec_attach(cli->client, &request, on_log, &logs, &e);
+    return r < 0 ? cli_fail(cli, &e) : logs.status;
 }
 
 /* --- kill, ps --- */

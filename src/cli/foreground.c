@@ -13,6 +13,7 @@
 #define ACK_BYTES ((uint64_t)4 << 20) /* of output, between two acknowledgements */
 #define INPUT_BYTES ((size_t)64 * 1024)
 #define RECONNECT_MS 30000
+#define RUN_INPUT_BYTES ((size_t)1 << 20)
 
 struct foreground {
     struct cli *cli;
@@ -217,6 +218,42 @@ int start_failed(struct cli *cli, const struct berm_error *e) {
                                                     : EXIT_BERM;
 }
 
+/* Our whole input, as far as one request takes it. */
+static bool read_input(struct cli *cli, ProtobufCBinaryData *ret_data) {
+    ret_data->data = cli_alloc(cli, RUN_INPUT_BYTES + 1);
+    while (ret_data->len <= RUN_INPUT_BYTES) {
+        ssize_t n =
+            read(STDIN_FILENO, ret_data->data + ret_data->len, RUN_INPUT_BYTES + 1 - ret_data->len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return true;
+        ret_data->len += (size_t)n;
+    }
+    cli_complain("with --json the input is at most 1 MiB");
+    return false;
+}
+
+/* With --json: one answer when it has ended, output included. */
+static int run_json(struct foreground *f, char *sandbox_id, Berm__V1__ExecSpec *spec, bool input) {
+    struct berm_error e;
+    Berm__V1__RunExecRequest request = BERM__V1__RUN_EXEC_REQUEST__INIT;
+    Berm__V1__RunExecResponse *done;
+    request.sandbox_id = sandbox_id;
+    request.spec = spec;
+    spec->output_policy = BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_DROP_OLDEST;
+    if (opt_has(f->cli, "exec-id"))
+        request.exec_id = opt_get(f->cli, "exec-id");
+    if (input && !read_input(f->cli, &request.stdin_data))
+        return EXIT_BERM;
+    if (berm_exec_run(f->cli->client, &request, &done, &e) < 0)
+        return e.code == BERM_CANCELLED ? EXIT_SIGNAL + f->signal : start_failed(f->cli, &e);
+    cli_print_json(f->cli, done);
+    int status = exit_status_of(done->exec->exit);
+    berm_free(done);
+    return status;
+}
+
 /* Under BLOCK the program waits until a reader of this name says what it has. */
 static void name_reader(struct foreground *f, Berm__V1__AttachExecRequest *attach) {
     snprintf(f->reader_id, sizeof f->reader_id, "berm-%s", cli_random(f->cli));
@@ -228,6 +265,8 @@ int foreground_run(struct foreground *f, char *sandbox_id, Berm__V1__ExecSpec *s
     Berm__V1__StartExecRequest start = BERM__V1__START_EXEC_REQUEST__INIT;
     Berm__V1__StartExecResponse *started;
     Berm__V1__AttachExecRequest attach = BERM__V1__ATTACH_EXEC_REQUEST__INIT;
+    if (f->cli->json)
+        return run_json(f, sandbox_id, spec, input);
     start.sandbox_id = sandbox_id;
     start.spec = spec;
     if (opt_has(f->cli, "exec-id"))

@@ -189,7 +189,7 @@ static const struct command commands[] = {
      "run a command in a sandbox",
      "The exit status is the command's own. Into a pipe or a file the output arrives whole, however\n"
      "slow the reader: the command waits for it. Ctrl-C goes to the command; a second one no longer\n"
-     "waits, and the command goes on.",
+     "waits, and the command goes on. With --json there is one answer at its end, RunExecResponse.",
      {exec_opts, exec_own, quiet_opt},
      1,
      1,

@@ -59,6 +59,7 @@ class Fake(berm_pb2_grpc.ExecServiceServicer, berm_pb2_grpc.SandboxServiceServic
 
     def note(self, request, context):
         self.asked.append(request)
+        self.metadata = dict(context.invocation_metadata())
         if self.fail_next:
             code, reason, retry = self.fail_next.pop(0)
             fail(context, code, reason, f"as told: {reason}", retry, exec_id="ex-1")
@@ -79,10 +80,11 @@ class Fake(berm_pb2_grpc.ExecServiceServicer, berm_pb2_grpc.SandboxServiceServic
         return pb.StartExecResponse(exec=pb.Exec(exec_id=self.answers[request.request_id]))
 
     def RunExec(self, request, context):
-        """Never ends by itself."""
+        """Without a program, never ends by itself."""
         self.note(request, context)
-        self.quiet.wait(30)
-        return pb.RunExecResponse()
+        if not request.spec.argv:
+            self.quiet.wait(30)
+        return pb.RunExecResponse(exec=pb.Exec(exec_id="ex-1", exit=pb.ExitStatus(code=7)), stdout_data=request.stdin_data)
 
     def AckOutput(self, request, context):
         self.note(request, context)

@@ -16,7 +16,7 @@ ON_WAKE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 class Options(ctypes.Structure):
     _fields_ = [("socket", ctypes.c_char_p), ("address", ctypes.c_char_p), ("token", ctypes.c_char_p),
                 ("token_file", ctypes.c_char_p), ("timeout_ms", ctypes.c_int64), ("connect_ms", ctypes.c_int64),
-                ("reconnect_ms", ctypes.c_int64), ("silence_ms", ctypes.c_int64)]
+                ("reconnect_ms", ctypes.c_int64), ("silence_ms", ctypes.c_int64), ("traceparent", ctypes.c_char_p)]
 
 
 class Pair(ctypes.Structure):

@@ -175,6 +175,15 @@ def test_a_pipe_blocks_and_a_detached_program_does_not(fake):
     assert asked(fake, "exec", "-d", "sb-1", "x").spec.output_policy == pb.OUTPUT_POLICY_DROP_OLDEST
 
 
+def test_json_of_a_whole_run(fake):
+    berm = Berm(fake.path)
+    done = json.loads(berm("exec", "--json", "-i", "sb-1", "--", "x", stdin=b"in", status=7).stdout)
+    assert done["stdoutData"] == "aW4=" and done["exec"]["exit"] == {"code": 7}
+    assert b"1 MiB" in berm("exec", "--json", "-i", "sb-1", "--", "x", stdin=bytes((1 << 20) + 1), status=125).stderr
+    lines = [json.loads(line) for line in berm("attach", "--json", "ex-1", status=7).stdout.splitlines()]
+    assert list(lines[-1]) == ["sequence", "exited"]
+
+
 # --- the daemon ---
 
 @pytest.fixture
@@ -261,7 +270,7 @@ def test_json_is_indented_for_people_alone(berm):
 @pytest.mark.parametrize("static", [False, True])
 def test_the_installed_library(daemon, tmp_path, static):
     """meson install, pkg-config, the example of the repository."""
-    build = BERM.parents[1]
+    build = ROOT / "build"
     environment = {**os.environ, "DESTDIR": str(tmp_path)}
     subprocess.run(["meson", "install", "-C", build, "--no-rebuild", "--quiet"], env=environment, check=True,
                    capture_output=True, timeout=120)

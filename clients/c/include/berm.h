@@ -88,6 +88,8 @@ struct berm_options {
     int64_t reconnect_ms;
     /* Silence after which a stream counts as broken; 0 = 30000, three heartbeats. */
     int64_t silence_ms;
+    /* W3C trace context to send with every call; NULL = $TRACEPARENT, when that is one. */
+    const char *traceparent;
 };
 
 /* Copies the options; NULL = all defaults. Connects at the first call. NULL when memory is short. */
