@@ -39,7 +39,7 @@ struct sandbox {
     bool configured; /* the guest has its environment */
     bool removing;   /* its files are being removed */
     bool recovering;
-    bool asked_to_end; /* the guest was asked to shut down */
+    enum sandbox_wanted asked_to_end; /* for what the guest was asked to shut down; 0 = not */
     struct guest_link *link;
     bool linked;
     unsigned n_relinks; /* within the last ten seconds */
@@ -51,13 +51,22 @@ struct sandbox {
     int dir_fd;         /* its folder, -1 = not open */
     struct err failure; /* why the place could not be made, or the guest not be reached */
     struct list execs;  /* all that are in memory */
+    unsigned n_started; /* programs, since their records were last pruned */
     unsigned n_running;
     uint64_t oom_kills_seen; /* of the sandbox, at the last program that might have been one */
     struct list waits;
     struct deadline again;    /* the store failed, or the guest did not answer: try again */
     struct deadline patience; /* the guest was asked to end */
+    struct deadline due;      /* its time, or its idle time, is over */
+    int cause;                /* StateCause of what is wanted */
+    uint64_t output_kept;     /* of all its programs */
 };
 
+/* Whose rights programs have that ask for nobody's. */
+static inline const char *sandbox_user(const struct sandbox *sb) {
+    bool is_root = sb->record->spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT;
+    return is_root ? "root" : "user";
+}
 static inline bool sandbox_is(const struct sandbox *sb, int state) {
     return sb->record->state == (Berm__V1__SandboxState)state;
 }
@@ -96,6 +105,15 @@ bool sandbox_settled(const struct sandbox *sb);
 void sandbox_look_at_waits(struct sandbox *sb);
 /* Its folder below the state directory, made on first use; -errno. */
 int sandbox_dir(struct sandbox *sb);
+
+/* lifetime.c */
+void sandbox_lifetime_init(struct sandbox *sb);
+/* Its whole time counts from now. */
+void sandbox_lifetime_begins(struct sandbox *sb);
+/* Something happened that its times depend on. */
+void sandbox_lifetime_look(struct sandbox *sb);
+/* A program or file call came, or a program ended. */
+void sandbox_is_used(struct sandbox *sb);
 
 /* converge.c */
 void sandbox_converge(struct sandbox *sb);
