@@ -299,8 +299,7 @@ static void to_stop(struct sandbox *sb) {
     if (sb->presence != PRESENCE_NONE)
         end_place(sb);
     else if (sandbox_is(sb, SB_STOPPING))
-        sandbox_outcome(sb, SB_STOPPED, sb->wanted,
-                        &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+        sandbox_outcome(sb, SB_STOPPED, sb->wanted, &(struct sandbox_why){.cause = ended_by(sb)});
 }
 
 /* Nobody asked for its end: the files are kept and it can be started again. */

@@ -258,6 +258,7 @@ static int check_id_free(struct registry *r, const char *id, struct err *e) {
 static Berm__V1__Exec *record_new(const struct sandbox *sb, const char *id,
                                   const Berm__V1__ExecSpec *spec) {
     Berm__V1__Exec model = BERM__V1__EXEC__INIT;
+    Berm__V1__ExecSpec filled = *spec; /* with what the sandbox gives where nothing is asked for */
     Berm__V1__ExecUsage usage = BERM__V1__EXEC_USAGE__INIT;
     Berm__V1__StdinState input = BERM__V1__STDIN_STATE__INIT;
     Berm__V1__OutputState streams[EXEC_STREAMS] = {BERM__V1__OUTPUT_STATE__INIT,
@@ -265,10 +266,14 @@ static Berm__V1__Exec *record_new(const struct sandbox *sb, const char *id,
     Berm__V1__OutputState *list[EXEC_STREAMS] = {&streams[0], &streams[1]};
     streams[0].stream = BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDOUT;
     streams[1].stream = BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDERR;
+    if (!filled.user[0])
+        filled.user = (char *)sandbox_user(sb);
+    if (!filled.cwd[0])
+        filled.cwd = sb->record->spec->workspace;
     model.exec_id = (char *)id;
     model.sandbox_id = sb->record->sandbox_id;
     model.incarnation = sb->record->incarnation;
-    model.spec = (Berm__V1__ExecSpec *)spec;
+    model.spec = &filled;
     model.state = EXEC_STARTING;
     model.usage = &usage;
     model.input = &input;

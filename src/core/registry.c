@@ -293,6 +293,7 @@ bool registry_job_over(struct registry *r) {
 }
 
 void registry_close(struct registry *r, void (*on_closed)(void *user), void *user) {
+    registry_says_goodbye(r);
     r->closing = true;
     r->on_closed = on_closed;
     r->close_user = user;

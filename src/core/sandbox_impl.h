@@ -62,6 +62,11 @@ struct sandbox {
     uint64_t output_kept;     /* of all its programs */
 };
 
+/* Whose rights programs have that ask for nobody's. */
+static inline const char *sandbox_user(const struct sandbox *sb) {
+    bool is_root = sb->record->spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT;
+    return is_root ? "root" : "user";
+}
 static inline bool sandbox_is(const struct sandbox *sb, int state) {
     return sb->record->state == (Berm__V1__SandboxState)state;
 }
