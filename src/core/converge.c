@@ -3,15 +3,12 @@
  * Called whenever anything happened. It acts only on what is durable: while an entry is on its way it
  * returns, and the entry's own answer calls it again. Each step either asks somebody and waits for the
  * answer, or records an outcome; so a daemon that was killed anywhere goes on from its records alone. */
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/log.h"
 #include "core/exec_impl.h"
+#include "core/folder.h"
 #include "core/sandbox_impl.h"
 
 #define STOP_GRACE_MS 5000
@@ -45,7 +42,11 @@ static void on_gone(struct place *p) {
     sb->presence = PRESENCE_NONE;
     sb->frozen = sb->freezing = sb->configured = false;
     sb->asked_to_end = 0;
+    sb->connecting_since_us = 0; /* the next guest has its own time, and its own losses */
+    sb->n_relinks = 0;
     deadline_clear(sb->registry->spec.deadlines, &sb->patience);
+    if (sandbox_is(sb, SB_PENDING) && sb->failure.code == ERR_NONE)
+        err_set(&sb->failure, ERR_GUEST_LOST, "the guest ended before it was ready");
     sandbox_disconnect(sb);
     sandbox_failpoint(sb, OP_ACK);
     sandbox_update_unplaced(sb);
@@ -73,6 +74,7 @@ void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct place_limits *ret_
 
 static void make_place(struct sandbox *sb) {
     const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    struct driver *d = sb->registry->spec.driver;
     struct place_spec place = {
         .id = sb->record->sandbox_id,
         .slot = (uint32_t)sb->slot,
@@ -86,7 +88,10 @@ static void make_place(struct sandbox *sb) {
     };
     sandbox_limits(spec, &place.limits);
     sandbox_failpoint(sb, OP_COMMIT);
-    sb->place = place_create(sb->registry->spec.driver, &place, &place_events, sb, &sb->failure);
+    if (d)
+        sb->place = place_create(d, &place, &place_events, sb, &sb->failure);
+    else
+        err_set(&sb->failure, ERR_DRIVER_UNAVAILABLE, "%s", sb->registry->spec.no_driver);
     if (!sb->place) {
         sandbox_converge(sb);
         return;
@@ -104,6 +109,8 @@ static void on_adopted_usage(struct place *p, const struct place_answer *a, void
 /* What was left of a place that has ended is gone: the books can be closed on it. */
 static void on_cleared(void *user, const struct err *e) {
     struct sandbox *sb = user;
+    if (registry_job_over(sb->registry))
+        return;
     if (e)
         log_text(LOG_WARN, "clear", "%s: %s", sb->record->sandbox_id, e->text);
     sb->presence = PRESENCE_NONE;
@@ -122,6 +129,7 @@ void sandbox_adopt(struct sandbox *sb) {
     }
     if (!sb->place) {
         sb->presence = PRESENCE_ENDING;
+        registry_job(sb->registry);
         driver_discard(d, id, false, on_cleared, sb);
         return;
     }
@@ -197,7 +205,7 @@ static void end_place(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_COMMIT);
     files_gone(sb, true);
     bool gently = sb->n_running > 0; /* so that the guest sees how its programs end */
-    if (gently && sb->frozen && sb->wanted == WANTED_STOP) {
+    if (gently && sb->frozen) {
         sb->freezing = true;
         place_resume(sb->place, on_thawed_to_end, NULL);
         return;
@@ -209,6 +217,12 @@ static void end_place(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_SEND);
 }
 
+/* A clock that ended it is the reason also when it has ended. */
+static int ended_by(const struct sandbox *sb) {
+    bool by_clock = sb->cause == CAUSE(IDLE_TTL) || sb->cause == CAUSE(TTL);
+    return by_clock ? sb->cause : CAUSE(COMPLETED);
+}
+
 /* --- removal --- */
 
 struct removal {
@@ -218,22 +232,16 @@ struct removal {
     char name[64];
 };
 
-/* A flat folder of our own files. */
 static void remove_folder(uv_work_t *work) {
     struct removal *m = container_of(work, struct removal, work);
-    int dir = openat(m->parent_fd, m->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *list = dir < 0 ? NULL : fdopendir(dir);
-    for (struct dirent *d; list && (d = readdir(list));)
-        if (d->d_name[0] != '.')
-            unlinkat(dir, d->d_name, 0);
-    if (list)
-        closedir(list);
-    unlinkat(m->parent_fd, m->name, AT_REMOVEDIR);
+    folder_remove(m->parent_fd, m->name);
 }
 
 /* A driver that is lost leaves files for the sweep at the next start. */
 static void on_discarded(void *user, const struct err *e) {
     struct sandbox *sb = user;
+    if (registry_job_over(sb->registry))
+        return;
     if (e)
         log_text(LOG_WARN, "discard", "%s: %s", sb->record->sandbox_id, e->text);
     sandbox_failpoint(sb, OP_ACK);
@@ -243,7 +251,7 @@ static void on_discarded(void *user, const struct err *e) {
         deadline_set(sb->registry->spec.deadlines, &sb->again, clock_us() + 1000000);
         return;
     }
-    sandbox_enter(sb, t, SB_DELETED, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+    sandbox_enter(sb, t, SB_DELETED, &(struct sandbox_why){.cause = ended_by(sb)});
     db_forget_execs(entry_txn(t), str_of(sb->record->sandbox_id));
     ledger_commit(t, NULL);
 }
@@ -253,8 +261,9 @@ static void on_removed(uv_work_t *work, int status) {
     struct removal *m = container_of(work, struct removal, work);
     struct sandbox *sb = m->sandbox;
     free(m);
-    if (sb->registry->closing)
+    if (registry_job_over(sb->registry))
         return;
+    registry_job(sb->registry);
     if (sb->registry->spec.driver)
         driver_discard(sb->registry->spec.driver, sb->record->sandbox_id, true, on_discarded, sb);
     else
@@ -276,6 +285,7 @@ static void remove_files(struct sandbox *sb) {
     snprintf(m->name, sizeof m->name, "%s", sb->record->sandbox_id);
     sb->removing = true;
     sandbox_failpoint(sb, OP_COMMIT);
+    registry_job(sb->registry);
     uv_queue_work(sb->registry->spec.loop, &m->work, remove_folder, on_removed);
 }
 
@@ -292,8 +302,7 @@ static void to_stop(struct sandbox *sb) {
     if (sb->presence != PRESENCE_NONE)
         end_place(sb);
     else if (sandbox_is(sb, SB_STOPPING))
-        sandbox_outcome(sb, SB_STOPPED, sb->wanted,
-                        &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+        sandbox_outcome(sb, SB_STOPPED, sb->wanted, &(struct sandbox_why){.cause = ended_by(sb)});
 }
 
 /* Nobody asked for its end: the files are kept and it can be started again. */
@@ -325,7 +334,7 @@ static void to_first_run(struct sandbox *sb) {
 
 static void to_run(struct sandbox *sb) {
     bool wants_frozen = sb->wanted == WANTED_PAUSE;
-    struct sandbox_why as_asked = {.cause = CAUSE(COMPLETED),
+    struct sandbox_why as_asked = {.cause = ended_by(sb),
                                    .who = sb->asked_by.identity[0] ? &sb->asked_by : NULL,
                                    .request_id = sb->asked_under};
     if (sandbox_is(sb, SB_PENDING))

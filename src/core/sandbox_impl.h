@@ -45,12 +45,14 @@ struct sandbox {
     unsigned n_relinks; /* within the last ten seconds */
     uint64_t relinks_began_us;
     uint64_t connecting_since_us; /* 0 = the last try was answered */
+    bool updated;                 /* by the entry on its way */
     struct update *update;        /* waits for the driver to put limits in force */
     struct guest_wait configure_wait;
     struct transcript *transcript;
     int dir_fd;         /* its folder, -1 = not open */
     struct err failure; /* why the place could not be made, or the guest not be reached */
     struct list execs;  /* all that are in memory */
+    unsigned n_started; /* programs, since their records were last pruned */
     unsigned n_running;
     uint64_t oom_kills_seen; /* of the sandbox, at the last program that might have been one */
     struct list waits;
@@ -59,8 +61,16 @@ struct sandbox {
     unsigned n_file_handles;
     struct deadline again;    /* the store failed, or the guest did not answer: try again */
     struct deadline patience; /* the guest was asked to end */
+    struct deadline due;      /* its time, or its idle time, is over */
+    int cause;                /* StateCause of what is wanted */
+    uint64_t output_kept;     /* of all its programs */
 };
 
+/* Whose rights programs have that ask for nobody's. */
+static inline const char *sandbox_user(const struct sandbox *sb) {
+    bool is_root = sb->record->spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT;
+    return is_root ? "root" : "user";
+}
 static inline bool sandbox_is(const struct sandbox *sb, int state) {
     return sb->record->state == (Berm__V1__SandboxState)state;
 }
@@ -99,6 +109,15 @@ bool sandbox_settled(const struct sandbox *sb);
 void sandbox_look_at_waits(struct sandbox *sb);
 /* Its folder below the state directory, made on first use; -errno. */
 int sandbox_dir(struct sandbox *sb);
+
+/* lifetime.c */
+void sandbox_lifetime_init(struct sandbox *sb);
+/* Its whole time counts from now. */
+void sandbox_lifetime_begins(struct sandbox *sb);
+/* Something happened that its times depend on. */
+void sandbox_lifetime_look(struct sandbox *sb);
+/* A program or file call came, or a program ended. */
+void sandbox_is_used(struct sandbox *sb);
 
 /* converge.c */
 void sandbox_converge(struct sandbox *sb);

@@ -63,9 +63,7 @@ static void configure(struct sandbox *sb) {
     json_put_str(o, "hostname", str_of(sb->record->sandbox_id));
     if (spec->workspace[0])
         json_put_str(o, "workspace", str_of(spec->workspace));
-    json_put_str(o, "user",
-                 spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT ? STR("root")
-                                                                                  : STR("user"));
+    json_put_str(o, "user", str_of(sandbox_user(sb)));
     exec_put_env(o, spec->n_env, spec->env);
     guest_wait_init(&sb->configure_wait, on_configured);
     guest_link_send(sb->link, NULL, 0, &sb->configure_wait);

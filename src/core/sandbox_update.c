@@ -67,10 +67,14 @@ static int record(struct sandbox *sb, struct update *u, struct err *e) {
         return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
     berm__v1__sandbox_spec__free_unpacked(sb->record->spec, NULL);
     sb->record->spec = TAKE(u->spec);
+    for (size_t i = 0; i < u->n_parts; i++)
+        if (strcmp(u->parts[i], "lifetime") == 0)
+            sandbox_lifetime_begins(sb);
     put_event(sb, t, u);
     entry_put_sandbox(t, &sb->recorded, sb->record, sb->number, sb->wanted, sb->slot);
     entry_put_request(t, &u->key, sb->record->sandbox_id, (struct str){0});
     failpoint(FAIL_UPDATE_INTENT);
+    sb->updated = true;
     ledger_commit(t, wait_of(u));
     update_free(u);
     return 0;

@@ -209,7 +209,7 @@ static int replace(const struct target *t, struct bytes now, struct bytes was, s
     if (r == 0 && (t->st.st_uid != geteuid() || t->st.st_gid != getegid()) &&
         fchown(fd, t->st.st_uid, t->st.st_gid) < 0)
         r = -errno;
-    if (r == 0 && fchmod(fd, t->st.st_mode & 07777) < 0)
+    if (r == 0 && fchmod(fd, t->st.st_mode & 01777) < 0)
         r = -errno;
     r = r < 0 ? path_error(e, -r, "write", t->path) : check_unchanged(t, was, e);
     if (r == 0) {

@@ -32,7 +32,8 @@ static int method_hello(struct request *r, struct err *e) {
     }
     if (!common)
         return err_set(e, ERR_GUEST_VERSION, "the guest speaks %d", GUEST_VERSION_SPOKEN);
-    static const char *const capabilities[] = {"terminal", "files", "leaf"};
+    static const char *const capabilities[] = {"terminal", "files",  "leaf",  "lines",
+                                               "edit",     "search", "watch", "trees"};
     g->lease_ms = (uint64_t)lease_ms;
     g->link.hello_done = true;
     timer_stop(&g->lease);

@@ -15,7 +15,7 @@
 #include "guest/walk.h"
 
 #define COALESCE_MS 50
-#define BUCKETS 4096
+#define REST 10
 #define MESSAGE_PART ((size_t)512 << 10) /* a message is sent when it is larger */
 #define EVENT_BYTES 65536
 #define DIR_EVENTS                                                                                \
@@ -24,25 +24,16 @@
 #define FILE_EVENTS (IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF)
 #define PARENT_EVENTS (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ONLYDIR)
 
-/* A directory that is watched, by what inotify calls it. */
-struct dir {
-    struct dir *next; /* in its bucket */
-    int wd;
-    char path[]; /* absolute */
-};
-
 enum resync { RESYNC_NONE, RESYNC_OVERFLOW, RESYNC_ROOT };
 
 struct watcher {
     char *path; /* as asked for */
     bool is_recursive, include_info;
-    int inotify, sock;
-    int root; /* -1: gone */
-    int root_wd, parent_wd;
-    bool is_dir;
-    struct stat root_st;
-    struct dir *buckets[BUCKETS];
-    size_t n_dirs;
+    int sock;
+    int root_wd, parent_wd; /* -1: none */
+    bool is_dir, is_gone;
+    struct stat root_st; /* of the start: an open descriptor would keep a removed one alive */
+    struct dir_table dirs;
     struct change_queue queue;
     struct user_names names;
     struct buf message;
@@ -51,89 +42,28 @@ struct watcher {
     bool must_look_again;
     bool must_end;
     uint64_t first_us; /* when the oldest change not told came; 0: there is none */
+    uint64_t rest_us; /* not before: looking at everything is most of what it would do in a flood */
 };
 
-static struct dir *dir_find(struct watcher *w, int wd) {
-    struct dir *d = w->buckets[(unsigned)wd % BUCKETS];
-    while (d && d->wd != wd)
-        d = d->next;
-    return d;
+/* By a descriptor, so that what was looked at is what is watched. Does not stay there: a working directory
+ * would not be told as removed. -errno. */
+static int watch_here(struct watcher *w, int fd, uint32_t events) {
+    int wd = fchdir(fd) < 0 ? -1 : inotify_add_watch(w->dirs.inotify, ".", events);
+    int error = errno;
+    (void)!chdir("/");
+    return wd < 0 ? -error : wd;
 }
 
-static int dir_add(struct watcher *w, int wd, const char *path) {
-    struct dir *d = malloc(sizeof *d + strlen(path) + 1);
-    if (!d)
-        return -ENOMEM;
-    struct dir **bucket = &w->buckets[(unsigned)wd % BUCKETS];
-    d->wd = wd;
-    d->next = *bucket;
-    strcpy(d->path, path);
-    *bucket = d;
-    w->n_dirs++;
-    return 0;
-}
-
-static void dir_drop(struct watcher *w, struct dir **at) {
-    struct dir *d = *at;
-    *at = d->next;
-    free(d);
-    w->n_dirs--;
-}
-
-static void dir_drop_wd(struct watcher *w, int wd) {
-    for (struct dir **at = &w->buckets[(unsigned)wd % BUCKETS]; *at; at = &(*at)->next)
-        if ((*at)->wd == wd) {
-            dir_drop(w, at);
-            return;
-        }
-}
-
-static bool is_at_or_below(const char *path, const char *top) {
-    size_t n = strlen(top);
-    return strncmp(path, top, n) == 0 && (path[n] == '\0' || path[n] == '/');
-}
-
-/* A directory went away with all below it, or (`to`) has another path now. */
-static void dirs_moved(struct watcher *w, const char *from, const char *to) {
-    for (size_t i = 0; i < BUCKETS; i++) {
-        for (struct dir **at = &w->buckets[i]; *at;) {
-            struct dir *d = *at;
-            if (!is_at_or_below(d->path, from)) {
-                at = &d->next;
-                continue;
-            }
-            char path[2 * PATH_LENGTH_MAX + 2];
-            snprintf(path, sizeof path, "%s%s", to ? to : "", d->path + strlen(from));
-            int wd = d->wd;
-            dir_drop(w, at);
-            if (!to || strlen(path) > PATH_LENGTH_MAX || dir_add(w, wd, path) < 0)
-                inotify_rm_watch(w->inotify, wd);
-            else if (&w->buckets[i] == at)
-                at = &(*at)->next; /* the new one is in front of us */
-        }
-    }
-}
-
-static void dirs_drop_all(struct watcher *w) {
-    for (size_t i = 0; i < BUCKETS; i++)
-        while (w->buckets[i]) {
-            inotify_rm_watch(w->inotify, w->buckets[i]->wd);
-            dir_drop(w, &w->buckets[i]);
-        }
-}
-
-/* By a descriptor, so that what was looked at is what is watched. -errno. */
-static int watch_fd(struct watcher *w, int fd, const char *path) {
-    if (w->n_dirs >= (size_t)limit_table[LIMIT_WATCH_DIRS].value)
+/* A directory below the start, or the start. -errno. */
+static int watch_dir(struct watcher *w, int fd, const char *path) {
+    if (w->dirs.n >= (size_t)limit_table[LIMIT_WATCH_DIRS].value)
         return -EMFILE;
-    if (fchdir(fd) < 0)
-        return -errno;
-    int wd = inotify_add_watch(w->inotify, ".", DIR_EVENTS);
+    int wd = watch_here(w, fd, DIR_EVENTS);
     if (wd < 0)
-        return -errno;
-    if (dir_find(w, wd))
-        dir_drop_wd(w, wd); /* the same directory, met under a newer path */
-    int r = dir_add(w, wd, path);
+        return wd;
+    if (dir_find(&w->dirs, wd))
+        dir_drop_wd(&w->dirs, wd); /* the same directory, met under a newer path */
+    int r = dir_add(&w->dirs, wd, path);
     return r < 0 ? r : wd;
 }
 
@@ -158,7 +88,7 @@ static void on_entry(struct walk *walk, unsigned char type) {
     struct look *l = container_of(walk, struct look, walk);
     (void)type;
     AUTO_CLOSE int fd = path_open_below(walk->root, walk->relative, O_PATH | O_DIRECTORY);
-    int r = fd < 0 ? 0 : watch_fd(l->watcher, fd, walk->path);
+    int r = fd < 0 ? 0 : watch_dir(l->watcher, fd, walk->path);
     if (l->is_news)
         queue_add(&l->watcher->queue, CHANGE_CREATED, walk->path, 0, true);
     if (r < 0 && r != -EACCES && r != -ENOENT) {
@@ -188,10 +118,21 @@ static void give_up(struct watcher *w) {
     w->must_end = true;
 }
 
+/* The start, as long as it is the one that is watched. -errno. */
+static int open_root(struct watcher *w) {
+    struct stat st;
+    AUTO_CLOSE int fd = path_open(w->path, O_PATH, 0);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return fd < 0 ? fd : -errno;
+    bool is_same = st.st_dev == w->root_st.st_dev && st.st_ino == w->root_st.st_ino;
+    return is_same ? TAKE_FD(fd) : -ESTALE;
+}
+
 static void new_directory(struct watcher *w, const char *path) {
     const char *relative = path + strlen(w->path) + (w->path[1] != '\0');
-    AUTO_CLOSE int fd = path_open_below(w->root, relative, O_PATH | O_DIRECTORY);
-    int r = fd < 0 ? -ENOENT : watch_fd(w, fd, path);
+    AUTO_CLOSE int root = open_root(w);
+    AUTO_CLOSE int fd = root < 0 ? root : path_open_below(root, relative, O_PATH | O_DIRECTORY);
+    int r = fd < 0 ? -ENOENT : watch_dir(w, fd, path);
     if (r >= 0)
         r = look_below(w, TAKE_FD(fd), path, true);
     if (r < 0 && r != -EACCES && r != -ENOENT)
@@ -200,35 +141,31 @@ static void new_directory(struct watcher *w, const char *path) {
 
 /* Begins anew at the path as it is now. -errno. */
 static int watch_root(struct watcher *w) {
-    dirs_drop_all(w);
-    if (w->root >= 0)
-        close(w->root);
-    w->root = path_open(w->path, O_PATH, 0);
-    if (w->root < 0)
-        return w->root;
-    if (fstat(w->root, &w->root_st) < 0)
-        return -errno;
+    dirs_drop_all(&w->dirs);
+    w->is_gone = true;
+    w->root_wd = -1;
+    AUTO_CLOSE int fd = path_open(w->path, O_PATH, 0);
+    if (fd < 0 || fstat(fd, &w->root_st) < 0)
+        return fd < 0 ? fd : -errno;
+    w->is_gone = false;
     w->is_dir = S_ISDIR(w->root_st.st_mode);
     if (!w->is_dir) {
         char self[32];
-        snprintf(self, sizeof self, "/proc/self/fd/%d", w->root);
-        w->root_wd = inotify_add_watch(w->inotify, self, FILE_EVENTS);
-        return w->root_wd < 0 ? -errno : dir_add(w, w->root_wd, w->path);
+        snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+        w->root_wd = inotify_add_watch(w->dirs.inotify, self, FILE_EVENTS);
+        return w->root_wd < 0 ? -errno : dir_add(&w->dirs, w->root_wd, w->path);
     }
-    w->root_wd = watch_fd(w, w->root, w->path);
+    w->root_wd = watch_dir(w, fd, w->path);
     if (w->root_wd < 0 || !w->is_recursive)
         return MIN(w->root_wd, 0);
-    int copy = fcntl(w->root, F_DUPFD_CLOEXEC, 3);
-    return copy < 0 ? -errno : look_below(w, copy, w->path, false);
+    return look_below(w, TAKE_FD(fd), w->path, false);
 }
 
 /* So that a return of the path can be seen; not everyone may. */
 static void watch_parent(struct watcher *w) {
     const char *name;
     AUTO_CLOSE int fd = path_open_parent(w->path, &name);
-    w->parent_wd = -1;
-    if (fd >= 0 && fchdir(fd) == 0)
-        w->parent_wd = inotify_add_watch(w->inotify, ".", PARENT_EVENTS | IN_MASK_ADD);
+    w->parent_wd = fd < 0 ? -1 : watch_here(w, fd, PARENT_EVENTS);
 }
 
 static void on_parent_event(struct watcher *w, const struct inotify_event *ev) {
@@ -246,7 +183,7 @@ static void on_moved_to(struct watcher *w, const struct inotify_event *ev, const
         if (is_dir && w->is_recursive)
             new_directory(w, path);
     } else if (is_dir) {
-        dirs_moved(w, old_path, path);
+        dirs_moved(&w->dirs, old_path, path);
     }
 }
 
@@ -261,7 +198,7 @@ static void on_event(struct watcher *w, const struct inotify_event *ev) {
         on_parent_event(w, ev);
         return;
     }
-    struct dir *d = dir_find(w, ev->wd);
+    struct dir *d = dir_find(&w->dirs, ev->wd);
     if (!d)
         return;
     bool is_root = ev->wd == w->root_wd;
@@ -269,7 +206,7 @@ static void on_event(struct watcher *w, const struct inotify_event *ev) {
         w->look_at_root |= is_root;
         w->root_is_new |= is_root && ev->mask & IN_IGNORED;
         if (ev->mask & IN_IGNORED)
-            dir_drop_wd(w, ev->wd);
+            dir_drop_wd(&w->dirs, ev->wd);
         return;
     }
     bool is_self = ev->len == 0;
@@ -354,7 +291,7 @@ static void send_changes(struct watcher *w) {
         const struct change *c = &w->queue.of[i];
         put_change(w, &o, c);
         if (c->cookie != 0 && c->is_dir)
-            dirs_moved(w, c->path, NULL); /* it left the tree */
+            dirs_moved(&w->dirs, c->path, NULL); /* it left the tree */
         if (buf_len(&w->message) > MESSAGE_PART && i + 1 < w->queue.n) {
             send_message(w, &o, NULL, false);
             open_message(w, &o);
@@ -367,11 +304,9 @@ static void send_changes(struct watcher *w) {
 
 /* The path may lead to something else now, or nowhere. */
 static void check_root(struct watcher *w) {
-    struct stat st;
-    AUTO_CLOSE int fd = path_open(w->path, O_PATH, 0);
-    bool is_there = fd >= 0 && fstat(fd, &st) == 0;
-    bool is_same = is_there && w->root >= 0 && !w->root_is_new && st.st_dev == w->root_st.st_dev &&
-                   st.st_ino == w->root_st.st_ino;
+    AUTO_CLOSE int fd = open_root(w);
+    bool is_there = fd >= 0 || fd == -ESTALE;
+    bool is_same = fd >= 0 && !w->is_gone && !w->root_is_new;
     w->look_at_root = w->root_is_new = false;
     if (is_same)
         return;
@@ -380,11 +315,11 @@ static void check_root(struct watcher *w) {
         w->must_look_again = true;
         return;
     }
-    if (w->root >= 0) {
+    if (!w->is_gone) {
         queue_add(&w->queue, CHANGE_REMOVED, w->path, 0, w->is_dir);
-        dirs_drop_all(w);
-        close(w->root);
-        w->root = w->root_wd = -1;
+        dirs_drop_all(&w->dirs);
+        w->is_gone = true;
+        w->root_wd = -1;
     }
     w->must_end |= w->parent_wd < 0;
 }
@@ -396,8 +331,10 @@ static void tell_resync(struct watcher *w) {
     enum resync why = w->resync;
     queue_clear(&w->queue);
     w->queue.is_full = false;
+    uint64_t start_us = clock_us();
     int r = w->must_end || !w->must_look_again ? 0 : watch_root(w);
     w->must_look_again = false;
+    w->rest_us = clock_us() + REST * (clock_us() - start_us);
     if (r == -ENOENT && w->parent_wd >= 0)
         w->look_at_root = true; /* gone again */
     else if (r < 0)
@@ -428,10 +365,11 @@ static bool has_news(const struct watcher *w) {
 static void take_events(struct watcher *w) {
     static const size_t head = sizeof(struct inotify_event);
     char bytes[EVENT_BYTES] __attribute__((aligned(8)));
-    ssize_t n = read(w->inotify, bytes, sizeof bytes);
+    ssize_t n = read(w->dirs.inotify, bytes, sizeof bytes);
     for (ssize_t at = 0; n - at >= (ssize_t)head;) {
         const struct inotify_event *ev = (const void *)(bytes + at);
-        on_event(w, ev);
+        if (!w->must_look_again)
+            on_event(w, ev);
         at += (ssize_t)(head + ev->len);
     }
     if (w->first_us == 0 && has_news(w))
@@ -441,15 +379,16 @@ static void take_events(struct watcher *w) {
 static void watcher_run(struct work *work) {
     struct watcher *w = work->then_arg;
     for (;;) {
-        struct pollfd fds[2] = {{.fd = w->inotify, .events = POLLIN}, {.fd = w->sock}};
-        uint64_t due_us = w->first_us + (uint64_t)COALESCE_MS * 1000, now = clock_us();
+        struct pollfd fds[2] = {{.fd = w->dirs.inotify, .events = POLLIN}, {.fd = w->sock}};
+        uint64_t due_us = MAX(w->first_us + (uint64_t)COALESCE_MS * 1000, w->rest_us);
+        uint64_t now = clock_us();
         int wait_ms = w->first_us == 0 ? -1 : due_us > now ? (int)((due_us - now) / 1000 + 1) : 0;
         poll(fds, 2, wait_ms);
         if (fds[1].revents)
             _exit(0); /* the guest let go of it */
         if (fds[0].revents)
             take_events(w);
-        if (w->first_us > 0 && clock_us() >= w->first_us + (uint64_t)COALESCE_MS * 1000) {
+        if (wait_ms == 0) {
             flush(w);
             if (has_news(w))
                 w->first_us = clock_us();
@@ -475,11 +414,11 @@ int work_watch(struct work *work, struct err *e) {
         params_bool(work->params, "include_info", &w->include_info, e) < 0)
         return -(int)e->code;
     path_clean(w->path);
-    w->root = w->root_wd = -1;
+    w->root_wd = -1;
     buf_init(&w->message, WATCHER_MESSAGE_MAX);
     user_names_load(&w->names);
-    w->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (w->inotify < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+    w->dirs.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (w->dirs.inotify < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(e, ERR_LIMIT_REACHED, errno, "begin to watch");
     watch_parent(w);
     int r = watch_root(w);

@@ -61,5 +61,29 @@ const char *queue_rename(struct change_queue *q, uint32_t cookie, const char *pa
 void queue_clear(struct change_queue *q);
 const char *change_name(enum change_kind kind);
 
+/* A directory that is watched, by what inotify calls it. */
+struct dir {
+    struct dir *next; /* in its bucket */
+    int wd;
+    char path[]; /* absolute */
+};
+
+#define DIR_BUCKETS 4096
+
+/* watcher_dirs.c */
+struct dir_table {
+    int inotify;
+    struct dir *buckets[DIR_BUCKETS];
+    size_t n;
+};
+
+struct dir *dir_find(struct dir_table *t, int wd);
+MUST_USE int dir_add(struct dir_table *t, int wd, const char *path);
+void dir_drop_wd(struct dir_table *t, int wd);
+/* A directory went away with all below it, or (`to`) has another path now. */
+void dirs_moved(struct dir_table *t, const char *from, const char *to);
+/* And watches none of them any more. */
+void dirs_drop_all(struct dir_table *t);
+
 struct work;
 int work_watch(struct work *w, struct err *e);

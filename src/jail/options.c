@@ -174,8 +174,8 @@ static int apply(struct draft *d, enum option_id id) {
         d->state = optarg;
         return 0;
     case OPT_WITHOUT:
-        d->o->without |= strcmp(optarg, "overlay-fd") == 0 ? SPAWN_HAS_OVERLAY_FD : 0;
-        return 0;
+        d->o->without |= spawn_feature_named(optarg);
+        return spawn_feature_named(optarg) != 0 ? 0 : -EINVAL;
     case OPT_HELP:
         break;
     }
@@ -265,13 +265,12 @@ static const struct option options[] = {{"root", no_argument, NULL, OPT_ROOT},
  * at once do not share one, and half by the name of what is kept, so that its files find their
  * owner again. */
 static uint32_t choose_slot(const struct jail_options *o) {
-    const uint32_t half = SPAWN_SLOTS / 2;
     if (!o->keep)
-        return (uint32_t)getpid() % half;
+        return (uint32_t)getpid() % JAIL_SLOTS;
     uint32_t hash = 2166136261u;
     for (const char *p = o->req->id; *p != '\0'; p++)
         hash = (hash ^ (unsigned char)*p) * 16777619u;
-    return half + hash % half;
+    return JAIL_SLOTS + hash % JAIL_SLOTS;
 }
 
 /* What nobody keeps needs no disk; it may take half the memory, as a tmpfs does by default. */

@@ -1,6 +1,7 @@
 """What the tests of the control plane share: a real bermd that can be killed and started again, a
 client of it on the official grpcio, and a look at what is left on the host."""
 
+import atexit
 import contextlib
 import json
 import os
@@ -350,6 +351,15 @@ def serve_other_user(target, uid):
 
 # ---- the daemon
 
+ROOTS = []   # of daemons that have ended
+
+
+@atexit.register
+def remove_roots():
+    for path in ROOTS:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 class Daemon:
     """bermd with a directory of its own; it may be killed and started again."""
 
@@ -375,6 +385,10 @@ class Daemon:
     def launch(self, *arguments, prefix=(), **env):
         """Starts it, without waiting for anything."""
         self.runs += 1
+        if self.runs == 1 and ROOTS and not self.state.exists():
+            (self.state / "spawn").mkdir(parents=True, mode=0o700)
+            self.state.chmod(0o700)
+            ROOTS.pop().rename(self.state / "spawn/roots")
         command = [*prefix, BERMD, "--state", self.state, "--socket", self.socket, *self.arguments, *arguments]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -514,11 +528,22 @@ class Daemon:
             self.process.wait()
         if (self.state / "spawn").exists():
             self.sweep()
+        self.keep_roots()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def keep_roots(self):
+        """The generated part of a sandbox's root takes berm-spawn most of a second: the next one gets it."""
+        kept = self.directory.with_suffix(".roots")
+        with contextlib.suppress(OSError):
+            (self.state / "spawn/roots").rename(kept)
+            ROOTS.append(kept)
 
     def sweep(self):
         """After a failure: ends what this daemon made, so that it does not outlive the tests."""
-        for pid in [*self.processes(), *pids_in_cgroup(self.cgroup_name)]:
+        left = [*self.processes(), *pids_in_cgroup(self.cgroup_name)]
+        if not left and not self.cgroups():
+            return
+        for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         eventually(lambda: not list(pids_in_cgroup(self.cgroup_name)), "the end of what was killed")

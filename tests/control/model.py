@@ -112,13 +112,13 @@ class Model:
         return [x for x, start in self.execs.items() if start.sandbox_id == sandbox_id]
 
     def states_between(self, sandbox_id, low, high):
-        """Every state a sandbox had from the moment `low` to `high`; the one after may have been on its
-        way to the disk then. 0 = there was none."""
+        """Every state a sandbox had from the moment `low` to `high`; a few more may have been on their
+        way to the disk then, and a refusal may go by them. 0 = there was none."""
         box = self.boxes.get(sandbox_id)
         history = box.history if box else []
         before = [state for sequence, state, _ in history if sequence <= low][-1:] or [0]
         within = [state for sequence, state, _ in history if low < sequence <= high]
-        after = [state for sequence, state, _ in history if sequence > high][:1]
+        after = [state for sequence, state, _ in history if sequence > high][:3]
         return set(before + within + after)
 
     def check_answer(self, record, sequence):

@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import time
 
 import grpc
 import pytest
@@ -119,11 +120,12 @@ def test_a_cursor_ahead_is_refused(client, box):
 
 def test_a_cursor_that_is_no_longer_kept_is_refused(make):
     """covers: EVT-5, EVT-11"""
-    daemon = make("--set", "limits.events.keep=1", "--set", "limits.events.least=5").start()
+    daemon = make("--set", "limits.events.keep=1000", "--set", "limits.events.least=5").start()
     client = daemon.client()
     for _ in range(3):
         client.delete(client.create().sandbox_id)
     daemon.stop()
+    time.sleep(1.1)       # they have to grow older than is kept
     daemon.start()        # a start prunes
     info = client.info()
     assert info.oldest_sequence > 1 and info.head_sequence - info.oldest_sequence >= 4
@@ -167,6 +169,8 @@ def test_filters_hold_together(daemon, client):
     other.create("others", labels={"team": "a"})
     client.run(a, "true")
     client.run(b, "true")
+    client.pause(a)
+    client.pause(b)
     everything = client.events()
 
     def kept(wanted):
@@ -191,10 +195,11 @@ def test_labels_are_those_of_the_moment(client):
     box = client.create(labels={"phase": "old"}).sandbox_id
     client.update(box, labels=pb.LabelsUpdate(set=pairs({"phase": "new"})))
     client.run(box, "true")
+    client.stop(box)      # an exit may be told before it is recorded, a stop comes after it
     old = client.events(label_selector=pairs({"phase": "old"}))
     new = client.events(label_selector=pairs({"phase": "new"}))
     assert {e.kind for e in old} == {pb.EVENT_KIND_SANDBOX_STATE}
-    assert [e.kind for e in new] == [pb.EVENT_KIND_SANDBOX_UPDATE, pb.EVENT_KIND_EXEC_START, pb.EVENT_KIND_EXEC_EXIT]
+    assert [e.kind for e in new][:3] == [pb.EVENT_KIND_SANDBOX_UPDATE, pb.EVENT_KIND_EXEC_START, pb.EVENT_KIND_EXEC_EXIT]
 
 
 def test_a_quiet_filter_still_moves_its_cursor(client, box):
@@ -205,7 +210,7 @@ def test_a_quiet_filter_still_moves_its_cursor(client, box):
     client.run(box, "true")
     head = client.info().head_sequence
     beat = next(iter(call))
-    assert beat.HasField("heartbeat") and beat.sequence == beat.heartbeat.head_sequence == head
+    assert beat.HasField("heartbeat") and beat.sequence == beat.heartbeat.head_sequence >= head
     call.cancel()
 
 

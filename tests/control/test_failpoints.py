@@ -36,14 +36,18 @@ class Lifecycle(Operation):
         client.output_of(self.box, "echo kept >file")
         for step in self.before:
             client.change(step, self.box)
+        self.prepared = client.info().head_sequence
 
     def act(self, client, request_id):
         return client.change(self.method, self.box, request_id=request_id)
 
     def check(self, client, answer):
         assert answer.state == self.state, answer
-        states = [e.sandbox_state.state for e in client.events(sandbox_ids=[self.box]) if e.request_id == "the-one"]
-        assert states == [self.via], states
+        changes = [e for e in client.events(self.prepared, sandbox_ids=[self.box]) if e.HasField("sandbox_state")]
+        told = [e for e in changes if e.sandbox_state.state == self.via]
+        assert len(told) == 1, changes
+        # Freezing is recorded when it is done: who asked for it is known only to the daemon that was asked.
+        assert told[0].request_id == "the-one" or (self.method in ("Pause", "Resume") and not told[0].request_id)
         if self.state == READY:
             assert client.output_of(self.box, "cat file") == "kept\n"
 
@@ -137,7 +141,7 @@ def test_an_unknown_failpoint_stops_the_start(make):
 def cases():
     for name in NAMES:
         yield name, OPERATIONS[name.partition(".")[0]]
-        if name.startswith("exec."):
+        if name.startswith("exec.") and name != "exec.reply":
             yield name, Run
 
 
@@ -149,8 +153,11 @@ def test_an_operation_that_was_cut_off(make, name, operation):
     operation = operation()
     operation.prepare(client)
     told = client.events()
-    with pytest.raises(Lost):
+    try:
         operation.act(client, "the-one")
+        assert name == "exit.commit", "it was answered"     # an exit may be told before it is recorded
+    except Lost:
+        pass
     assert daemon.process.wait(20) == -9, daemon.text()
     daemon.start()
     answer = operation.act(client, "the-one")

@@ -429,7 +429,8 @@ def test_lists_come_in_pages(client):
     assert [s.sandbox_id for s in rest.sandboxes] == ids[::-1][3:6]
     assert [s.sandbox_id for s in client.list(page_size=1, label_selector=pairs({"n": "0"}))] == ids[::-1][0::2]
     token = first.next_page_token
-    for bad in (dict(page_size=3, page_token=token[:-1] + ("A" if token[-1] != "A" else "B")),
+    middle = len(token) // 2
+    for bad in (dict(page_size=3, page_token=token[:middle] + ("A" if token[middle] != "A" else "B") + token[middle + 1:]),
                 dict(page_size=3, page_token="nonsense"),
                 dict(page_size=3, page_token=token, label_selector=pairs({"n": "0"})),
                 dict(page_size=1001)):
@@ -483,12 +484,41 @@ def test_what_is_not_there(client):
         list(client.attach("nobody"))
 
 
-@pytest.mark.parametrize("field", ["idle_ttl_ms", "ttl_ms"])
-def test_a_lifetime_that_is_not_built_is_refused_by_name(client, box, field):
+def causes(client, box):
+    """State and cause of each change, in order."""
+    return [(e.sandbox_state.state, e.sandbox_state.reason.cause) for e in client.events(sandbox_ids=[box])
+            if e.HasField("sandbox_state")]
+
+
+def test_a_sandbox_ends_with_its_time(client):
+    """covers: SBX-15"""
+    made = client.create(lifetime=pb.Lifetime(ttl_ms=300))
+    assert made.expires_unix_ms > made.created_unix_ms
+    client.wait_state(made.sandbox_id, pb.SANDBOX_STATE_DELETED)
+    assert (pb.SANDBOX_STATE_DELETING, pb.STATE_CAUSE_TTL) in causes(client, made.sandbox_id)
+
+
+@pytest.mark.parametrize("action, state", [("STOP", pb.SANDBOX_STATE_STOPPED), ("PAUSE", PAUSED),
+                                           ("DELETE", pb.SANDBOX_STATE_DELETED)])
+def test_idle_time_counts_from_the_last_program(client, action, state):
+    """covers: SBX-15"""
+    lifetime = pb.Lifetime(idle_ttl_ms=700, idle_action=getattr(pb, f"LIFETIME_ACTION_{action}"))
+    box = client.create(lifetime=lifetime).sandbox_id
+    assert client.run(box, "sleep", "2").exec.exit.code == 0        # longer than the idle time, and it ran
+    client.wait_state(box, state)
+    told = [cause for at, cause in causes(client, box) if at == state]
+    assert told == [pb.STATE_CAUSE_IDLE_TTL]
+    if action != "DELETE":
+        client.delete(box)
+
+
+def test_a_lifetime_that_cannot_be(client, box):
     """covers: RPC-17, SBX-16"""
-    lifetime = pb.Lifetime(**{field: 1500})
-    with refused("UNSUPPORTED", field=f"spec.lifetime.{field}"):
-        client.create(lifetime=lifetime)
+    for field, value in (("ttl_ms", -2), ("idle_ttl_ms", -2)):
+        with refused("INVALID_ARGUMENT", field=f"spec.lifetime.{field}"):
+            client.create(lifetime=pb.Lifetime(**{field: value}))
+    with refused("UNSUPPORTED", field="spec.lifetime.wake_on_call"):
+        client.create(lifetime=pb.Lifetime(wake_on_call=True))
     with refused("UNSUPPORTED"):
-        client.update(box, labels=pb.LabelsUpdate(set=pairs({"a": "b"})), lifetime=lifetime)
+        client.update(box, labels=pb.LabelsUpdate(set=pairs({"a": "b"})), lifetime=pb.Lifetime(wake_on_call=True))
     assert not client.get(box).spec.labels and client.get(box).spec.lifetime.ttl_ms == -1

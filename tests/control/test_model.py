@@ -13,8 +13,8 @@ from control import (DELETED, DELETING, FAILED, PAUSED, PENDING, READY, STOPPED,
 from model import audit, replay
 
 SEED = int(os.environ.get("BERM_MODEL_SEED", str(random.SystemRandom().randrange(1 << 32))))
-ROUNDS = int(os.environ.get("BERM_MODEL_ROUNDS", "3"))
-OPERATIONS = int(os.environ.get("BERM_MODEL_OPERATIONS", "60"))   # of each client in each round
+ROUNDS = int(os.environ.get("BERM_MODEL_ROUNDS", "6"))
+OPERATIONS = int(os.environ.get("BERM_MODEL_OPERATIONS", "200"))   # of each client in each round
 CLIENTS, NAMES = 6, 5
 
 # covers: SBX-6, SBX-8, SBX-9

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from control import (DELETED, EXITED, FAILED, LOST, PAUSED, PENDING, READY, RUNNING, STDOUT, STOPPED, WAIT_MS, Reader,
-                     eventually, pairs, pb, refused)
+from control import (DELETED, EXITED, FAILED, LOST, PATIENCE, PAUSED, READY, RUNNING, STOPPED, Lost, Reader, eventually,
+                     pairs, pb, refused)
 from test_exec import PIPE, up
 
 TICKS = "i=0; while [ $i -lt {n} ]; do echo tick-$i; i=$((i+1)); sleep 0.02; done; exit 6"
@@ -208,8 +208,7 @@ def test_what_has_no_record_is_swept(daemon, client, box):
     daemon.start()
     orphan = client.create("orphan").sandbox_id
     client.exec(orphan, "sleep", "1000")
-    pids = daemon.pids(orphan)
-    assert pids
+    assert daemon.pids(orphan)
     daemon.stop()
     for path in daemon.state.glob("berm.db*"):      # the daemon of before knows nothing of it
         path.unlink()
@@ -219,7 +218,7 @@ def test_what_has_no_record_is_swept(daemon, client, box):
         os.chown(daemon.state / path.name, owner.st_uid, owner.st_gid)
         os.chmod(daemon.state / path.name, 0o600)
     daemon.start()
-    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+    assert not daemon.pids(orphan)
     eventually(lambda: not [s for s in daemon.leftovers() if "orphan" in s], lambda: f"gone: {daemon.leftovers()}")
     assert client.get_exec(held).state == RUNNING       # and nobody else was harmed
     assert client.create("orphan").state == READY       # to this state its id is new
@@ -231,16 +230,32 @@ def test_berm_spawn_goes_and_the_sandboxes_live_on(daemon, client, box):
     up(client, held, b"tick-3\n")
     for pid in daemon.processes() - {daemon.process.pid}:
         os.kill(pid, signal.SIGKILL)
+    try:
+        with refused("DRIVER_UNAVAILABLE"):
+            client.create("later")
+        assert not client.info().drivers[0].available
+        daemon.kill()
+    except Lost:
+        daemon.process.wait(PATIENCE)        # it may end, for it cannot do its work
+    daemon.start()
     got = client.read(held)
     assert got.stdout == expected(100) and got.ended.exit.code == 6
-    if daemon.process.poll() is not None or not client.info().drivers[0].available:
-        if daemon.is_alive():
-            with refused("DRIVER_UNAVAILABLE"):
-                client.create("later")
-            daemon.kill()
-        daemon.start()
     assert client.run(box, "echo", "on").stdout_data == b"on\n"
     assert client.create("later").state == READY
+
+
+def test_a_guest_without_a_daemon_ends_itself(make):
+    """covers: STORE-10, STORE-4"""
+    daemon = make("--set", "limits.guest.lease=1000").start()
+    client = daemon.client()
+    box = client.create().sandbox_id
+    held = client.sh(box, "trap 'exit 3' TERM; echo up; while :; do sleep 0.05; done").exec_id
+    up(client, held)
+    daemon.kill()
+    eventually(lambda: not daemon.pids(box), "the guest's own end")
+    daemon.start()
+    assert client.get(box).state == STOPPED and client.get(box).reason.cause == pb.STATE_CAUSE_GUEST_LOST
+    assert client.get_exec(held).exit.code == 3          # its exit was written down
 
 
 def test_a_terminal_is_adopted(daemon, client, box):
