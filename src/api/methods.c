@@ -32,6 +32,19 @@
 #define HANDLER_api_exec_get &api_exec_get
 #define HANDLER_api_exec_list &api_exec_list
 #define HANDLER_api_exec_interact &api_exec_interact
+#define HANDLER_api_file_read &api_file_read
+#define HANDLER_api_file_write &api_file_write
+#define HANDLER_api_file_stat &api_file_stat
+#define HANDLER_api_file_list &api_file_list
+#define HANDLER_api_file_make_dir &api_file_make_dir
+#define HANDLER_api_file_remove &api_file_remove
+#define HANDLER_api_file_rename &api_file_rename
+#define HANDLER_api_file_watch &api_file_watch
+#define HANDLER_api_file_upload_tree &api_file_upload_tree
+#define HANDLER_api_file_download_tree &api_file_download_tree
+#define HANDLER_api_file_edit &api_file_edit
+#define HANDLER_api_file_grep &api_file_grep
+#define HANDLER_api_file_glob &api_file_glob
 
 const struct api_methods *api_daemon_methods(void) {
     static const struct method rows[] = {

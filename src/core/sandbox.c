@@ -222,6 +222,7 @@ static struct sandbox *sandbox_new(struct registry *r, Berm__V1__Sandbox *record
     sb->recorded.ops = &recorded_ops;
     list_init(&sb->execs);
     list_init(&sb->waits);
+    list_init(&sb->files);
     list_init(&sb->in_registry);
     guest_wait_init(&sb->configure_wait, NULL);
     deadline_init(&sb->again, on_again);
