@@ -58,9 +58,9 @@ struct json_out *file_target_ask(const struct file_target *t, struct file_call *
 /* Rows of errors.def that a guest may answer a file call with; those from 80 to 99 are all about files. */
 static bool is_guests(enum err_code code) {
     static const enum err_code others[] = {
-        ERR_INVALID_ARGUMENT, ERR_LIMIT_REACHED,  ERR_GUEST_LOST, ERR_GUEST_PROTOCOL,
-        ERR_UNIMPLEMENTED,    ERR_UNSUPPORTED,    ERR_INTERNAL,   ERR_MESSAGE_TOO_LARGE,
-        ERR_USER_NOT_FOUND,   ERR_CANCELLED,      ERR_DEADLINE_EXCEEDED,
+        ERR_INVALID_ARGUMENT, ERR_LIMIT_REACHED, ERR_GUEST_LOST,        ERR_GUEST_PROTOCOL,
+        ERR_UNIMPLEMENTED,    ERR_UNSUPPORTED,   ERR_INTERNAL,          ERR_MESSAGE_TOO_LARGE,
+        ERR_USER_NOT_FOUND,   ERR_CANCELLED,     ERR_DEADLINE_EXCEEDED,
     };
     if (code >= ERR_FILE_NOT_FOUND && (int)code < 100)
         return true;

@@ -79,7 +79,7 @@ static void on_durable(struct ledger_wait *w, const struct err *e) {
 }
 
 void upload_done(struct upload *u) {
-    struct change change = {&u->request.caller, &u->request.key, &u->durable};
+    struct change change = {.who = &u->request.caller, .key = &u->request.key, .wait = &u->durable};
     struct err e;
     size_t n = protobuf_c_message_get_packed_size(u->response);
     uint8_t *packed = arena_alloc(&u->arena, n + 1);
