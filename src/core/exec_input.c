@@ -206,17 +206,34 @@ void exec_forget_input(struct exec *x) {
         unlinkat(x->sandbox->dir_fd, name, 0);
 }
 
-/* Input that came with the start: given as the program takes it, then ended. */
+/* Input that came with the start: given as the program takes it, then ended. It is kept until the guest
+ * knows of its end, so that a link or a daemon that breaks off anywhere leaves nothing open. True: it
+ * will be said again, by the next link or now. */
+static bool is_put_off(struct exec *x, const struct err *e) {
+    if (e && e->code == ERR_LIMIT_REACHED) /* too much is asked of the guest in this turn */
+        exec_give_input(x);
+    return e && (e->code == ERR_LIMIT_REACHED || e->code == ERR_GUEST_LOST ||
+                 e->code == ERR_GUEST_PROTOCOL);
+}
+
 static void on_given(struct guest_wait *w, const struct guest_answer *a) {
     struct exec *x = container_of(w, struct exec, input_wait);
     took_input(x, a);
-    if (a->e) { /* it closed its end, has ended, or the link is lost: then the next one goes on */
-        if (a->e->code != ERR_GUEST_LOST && a->e->code != ERR_GUEST_PROTOCOL)
-            exec_forget_input(x);
+    if (is_put_off(x, a->e))
         return;
-    }
-    if (number_of(a->result, "window_bytes") > 0 || x->record->input->next_offset >= x->n_input)
+    if (a->e) /* it closed its end, or has ended */
+        exec_forget_input(x);
+    else if (number_of(a->result, "window_bytes") > 0 ||
+             x->record->input->next_offset >= x->n_input)
         exec_give_input(x);
+}
+
+static void on_input_ended(struct guest_wait *w, const struct guest_answer *a) {
+    struct exec *x = container_of(w, struct exec, input_wait);
+    if (is_put_off(x, a->e))
+        return;
+    x->record->input->closed = true;
+    exec_forget_input(x);
 }
 
 void exec_give_input(struct exec *x) {
@@ -224,15 +241,14 @@ void exec_give_input(struct exec *x) {
         guest_wait_is_on(&x->input_wait))
         return;
     uint64_t next = x->record->input->next_offset;
-    guest_wait_init(&x->input_wait, on_given);
     if (next < x->n_input) {
         struct str left = {(const char *)x->input + next, x->n_input - next};
+        guest_wait_init(&x->input_wait, on_given);
         send_input(x, next, left, &x->input_wait);
-        return;
+    } else {
+        guest_wait_init(&x->input_wait, on_input_ended);
+        send_close(x, next, &x->input_wait);
     }
-    send_close(x, next, NULL);
-    x->record->input->closed = true;
-    exec_forget_input(x);
 }
 
 void exec_on_room(struct exec *x, const struct json *params) {
