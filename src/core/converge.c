@@ -200,6 +200,15 @@ static void ask_to_end(struct sandbox *sb) {
                  clock_us() + (uint64_t)(grace_ms + STOP_MARGIN_MS) * 1000);
 }
 
+/* After a restart a guest that was frozen is not linked yet. */
+static void reach_to_end(struct sandbox *sb) {
+    if (!sb->patience.is_set)
+        deadline_set(sb->registry->spec.deadlines, &sb->patience,
+                     clock_us() + STOP_MARGIN_MS * 1000);
+    if (!sb->link)
+        sandbox_connect(sb);
+}
+
 static void end_place(struct sandbox *sb) {
     if (sb->presence != PRESENCE_UP || sb->freezing || sb->asked_to_end == sb->wanted)
         return;
@@ -209,6 +218,10 @@ static void end_place(struct sandbox *sb) {
     if (gently && sb->frozen) {
         sb->freezing = true;
         place_resume(sb->place, on_thawed_to_end, NULL);
+        return;
+    }
+    if (gently && !sb->linked && sb->failure.code == ERR_NONE) {
+        reach_to_end(sb);
         return;
     }
     if (gently && sb->linked)
@@ -350,10 +363,10 @@ static void to_run(struct sandbox *sb) {
         freeze(sb);
     else if (sandbox_is(sb, SB_READY) && wants_frozen)
         sandbox_outcome(sb, SB_PAUSED, sb->wanted, &as_asked);
-    else if (sandbox_is(sb, SB_PAUSED) && !wants_frozen)
-        sandbox_outcome(sb, SB_READY, sb->wanted, &as_asked);
     else if (!sb->link && !sb->frozen)
         sandbox_connect(sb);
+    else if (sandbox_is(sb, SB_PAUSED) && !wants_frozen && sb->linked) /* it can be asked */
+        sandbox_outcome(sb, SB_READY, sb->wanted, &as_asked);
 }
 
 /* Has a restart brought it as far as it goes before the daemon listens? */
