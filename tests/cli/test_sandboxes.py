@@ -328,6 +328,26 @@ def test_output_survives_three_kills_of_the_daemon(mortal):
     assert got == b"".join(b"%d\n" % i for i in range(600))
 
 
+def test_input_survives_a_kill_of_the_daemon(mortal):
+    """covers: RETRY-4"""
+    berm = mortal.berm
+    made = berm("create", "-q").stdout.decode().strip()
+    process = berm.start("exec", "-i", made, "--", "cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    pieces = [os.urandom(150_000) for _ in range(4)]
+    got = b""
+    for piece in pieces[:3]:
+        process.stdin.write(piece)
+        process.stdin.flush()
+        got += process.stdout.read(1)
+        mortal.kill()
+        mortal.start()
+    process.stdin.write(pieces[3])
+    process.stdin.close()
+    got += process.stdout.read()
+    process.stdout.close()
+    assert process.wait(SECONDS) == 0 and got == b"".join(pieces)
+
+
 def test_a_watch_survives_a_kill_of_the_daemon(mortal):
     """covers: RETRY-4"""
     berm = mortal.berm
