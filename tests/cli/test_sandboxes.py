@@ -188,6 +188,14 @@ def test_a_reader_that_leaves_ends_a_pipeline(berm, sandbox):
     until(lambda: b"yes" not in berm("ps", sandbox).stdout)
 
 
+def test_output_that_cannot_be_written_is_said(berm, sandbox):
+    with open("/dev/full", "wb") as full:
+        for arguments in (["exec", sandbox, "--", "echo", "x"], ["get", sandbox]):
+            process = berm.start(*arguments, stdout=full, stderr=subprocess.PIPE)
+            assert process.wait(SECONDS) == 125 and b"No space left" in process.stderr.read()
+            process.stderr.close()
+
+
 def test_signals_go_to_the_program(berm, sandbox):
     script = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
     process = berm.start("exec", sandbox, "--", "sh", "-c", script, stdout=subprocess.PIPE)
