@@ -15,7 +15,7 @@ MAY = {
     "wire": "base proto",
     "store": "loop base proto",
     "core": "store loop base proto",
-    "api": "core base proto",
+    "api": "core base proto wire/gzip.h",
     "drivers": "core/driver.h spawn/request.h wire loop base",
     "transport": "api/call.h wire loop base proto",
     "bermd": "base loop wire store core api drivers transport proto",

@@ -321,6 +321,12 @@ int daemon_main(int argc, char **argv, const struct api_methods *extra) {
         log_flush();
         return EXIT_STOPPED;
     }
-    log_text(LOG_ERROR, "failed", "%s", e.text);
+    struct log_line line;
+    if (log_begin(&line, LOG_ERROR, "failed")) {
+        log_str(&line, "error", str_of(err_face(e.code)->name));
+        log_str(&line, "state", str_of(d.options.config.state));
+        log_str(&line, "text", str_of(e.text));
+        log_end(&line);
+    }
     return e.code == ERR_LIMIT_REACHED && d.state.lock_fd == -1 ? EXIT_HELD : EXIT_BROKEN;
 }

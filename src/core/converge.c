@@ -50,6 +50,7 @@ static void on_gone(struct place *p) {
     sandbox_disconnect(sb);
     sandbox_failpoint(sb, OP_ACK);
     sandbox_update_unplaced(sb);
+    sandbox_measures_end(sb);
     exec_all_gone(sb);
     sandbox_converge(sb);
 }
@@ -161,10 +162,12 @@ static void freeze(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_COMMIT);
     sb->freezing = true;
     sb->freezing_to = sb->wanted == WANTED_PAUSE;
-    if (sb->freezing_to)
+    if (sb->freezing_to) {
+        files_gone(sb, false);
         place_pause(sb->place, on_frozen, NULL);
-    else
+    } else {
         place_resume(sb->place, on_frozen, NULL);
+    }
     sandbox_failpoint(sb, OP_SEND);
 }
 
@@ -201,6 +204,7 @@ static void end_place(struct sandbox *sb) {
     if (sb->presence != PRESENCE_UP || sb->freezing || sb->asked_to_end == sb->wanted)
         return;
     sandbox_failpoint(sb, OP_COMMIT);
+    files_gone(sb, true);
     bool gently = sb->n_running > 0; /* so that the guest sees how its programs end */
     if (gently && sb->frozen) {
         sb->freezing = true;

@@ -33,7 +33,8 @@ MARK = "BERM_TEST_DAEMON"   # in the environment of a daemon: whose it is
 PENDING, READY, PAUSED, STOPPING, STOPPED, FAILED, DELETING, DELETED = range(1, 9)
 STARTING, RUNNING, EXITED, LOST = range(1, 5)
 STDOUT, STDERR = 1, 2
-STUBS = (berm_pb2_grpc.SandboxServiceStub, berm_pb2_grpc.ExecServiceStub, berm_pb2_grpc.SystemServiceStub)
+STUBS = (berm_pb2_grpc.SandboxServiceStub, berm_pb2_grpc.ExecServiceStub, berm_pb2_grpc.FileServiceStub,
+         berm_pb2_grpc.SystemServiceStub)
 # Each client has connections of its own and comes back at once when a daemon does.
 CHANNEL = [("grpc.use_local_subchannel_pool", 1), ("grpc.initial_reconnect_backoff_ms", 50),
            ("grpc.min_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 100),
@@ -485,7 +486,10 @@ class Daemon:
                 if str(self.state) in loop.read_text():
                     found.append(f"{loop.parent.parent.name} {loop.read_text().strip()}")
         for name in ("sandboxes", "layers", "trash", "run"):
-            found += [str(path) for path in self.state.glob(f"**/{name}/*") if name != "run" or path.is_socket()]
+            try:
+                found += [str(path) for path in self.state.glob(f"**/{name}/*") if name != "run" or path.is_socket()]
+            except FileNotFoundError as gone:   # it goes while we look
+                found.append(str(gone))
         return found
 
     def expect_nothing_left(self):

@@ -210,7 +210,7 @@ def test_a_quiet_filter_still_moves_its_cursor(client, box):
     client.run(box, "true")
     head = client.info().head_sequence
     beat = next(iter(call))
-    assert beat.HasField("heartbeat") and beat.sequence == beat.heartbeat.head_sequence == head
+    assert beat.HasField("heartbeat") and beat.sequence == beat.heartbeat.head_sequence >= head
     call.cancel()
 
 

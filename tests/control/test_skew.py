@@ -1,11 +1,11 @@
 """A daemon of today with a guest of an earlier version."""
 
-import os
+import pathlib
 import subprocess
 
 import pytest
 
-from control import PATIENCE, READY, ROOT, STOPPED, pb
+from control import BERMD, READY, ROOT, STOPPED, pb
 from test_exec import PIPE, up
 
 # The commit whose guest is taken: the last one before the daemon served sandboxes.
@@ -32,11 +32,12 @@ def earlier_guest():
 
 def test_a_guest_of_the_previous_version_is_served(make, earlier_guest):
     """covers: SKEW-1, SKEW-3"""
-    daemon = make(env={"BERM_GUEST": str(earlier_guest)}).start()
+    daemon = make("--set", f"guest={earlier_guest}").start()
     client = daemon.client()
     box = client.create(env={"A": "sandbox"}).sandbox_id
-    program = os.readlink(f"/proc/{daemon.guest_pid(box)}/exe") if daemon.pids(box) else ""
-    assert client.output_of(box, "echo $A; pwd") == "sandbox\n/workspace\n", program
+    program = pathlib.Path(f"/proc/{daemon.guest_pid(box)}/exe").read_bytes()
+    assert program == earlier_guest.read_bytes() != (BERMD.parent / "berm-guest").read_bytes()
+    assert client.output_of(box, "echo $A; pwd") == "sandbox\n/workspace\n"
     held = client.sh(box, "echo up; while read line; do echo got $line; done; exit 4", stdin_mode=PIPE).exec_id
     up(client, held)
     client.ask("WriteStdin", exec_id=held, data=b"one\n")
@@ -58,14 +59,14 @@ def test_a_guest_of_the_previous_version_is_served(make, earlier_guest):
 
 def test_a_guest_of_today_after_one_of_before(make, earlier_guest):
     """covers: SKEW-3"""
-    daemon = make(env={"BERM_GUEST": str(earlier_guest)}).start()
+    daemon = make("--set", f"guest={earlier_guest}").start()
     client = daemon.client()
     box = client.create().sandbox_id
     client.output_of(box, "echo kept >file")
     held = client.sh(box, "echo up; sleep 1000").exec_id
     up(client, held)
     daemon.stop()
-    daemon.env = {}
+    daemon.arguments = ()
     daemon.start()                           # an upgrade: the old guest lives on under the new daemon
     assert client.get_exec(held).state == 2
     client.stop(box, grace_ms=-1)
