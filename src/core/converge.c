@@ -50,6 +50,7 @@ static void on_gone(struct place *p) {
     sandbox_disconnect(sb);
     sandbox_failpoint(sb, OP_ACK);
     sandbox_update_unplaced(sb);
+    sandbox_measures_end(sb);
     exec_all_gone(sb);
     sandbox_converge(sb);
 }
