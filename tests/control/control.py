@@ -221,6 +221,15 @@ class Client(Calls):
         finally:
             call.cancel()
 
+    def write(self, sandbox_id, path, data, **header):
+        """Writes a file, in one message of bytes."""
+        header = pb.WriteFileHeader(sandbox_id=sandbox_id, path=path, **header)
+        parts = [pb.WriteFileRequest(header=header), pb.WriteFileRequest(data=data)]
+        try:
+            return self.method("WriteFile")(iter(parts), timeout=PATIENCE)
+        except grpc.RpcError as error:
+            raise translate(error) from None
+
     def attach(self, exec_id, **fields):
         return self.stream("AttachExec", exec_id=exec_id, **fields)
 
