@@ -22,7 +22,7 @@ static void refused(const char *text, const void *raw, size_t n_raw, const char 
     CHECK(strncmp(e.text, field, strlen(field)) == 0); /* people see it too */
 }
 
-TEST(path_check_takes_paths_as_they_are) {
+TEST(path_check_takes_paths_as_they_are) { /* covers: PATH-1, PATH-4 */
     taken("a");
     taken("/");
     taken("/a//b/./c/");
@@ -46,7 +46,7 @@ TEST(path_check_wants_one_of_two) {
     CHECK_STR(e.field, "header.raw_new_path");
 }
 
-TEST(path_check_refuses_climbing) {
+TEST(path_check_refuses_climbing) { /* covers: PATH-3 */
     refused("..", NULL, 0, "path");
     refused("/..", NULL, 0, "path");
     refused("a/../..", NULL, 0, "path");
@@ -56,7 +56,7 @@ TEST(path_check_refuses_climbing) {
     refused("", "../\xff", 4, "raw_path");
 }
 
-TEST(path_check_has_bounds) {
+TEST(path_check_has_bounds) { /* covers: PATH-2 */
     static char text[5000];
     memset(text, 'n', 255);
     taken(text);
