@@ -216,7 +216,6 @@ static int open_api(struct daemon *d, const struct api_methods *extra, struct er
         return -(int)e->code;
     if (api_init(&d->api, tables, extra ? 2 : 1, &auth) < 0)
         return err_set(e, ERR_LIMIT_REACHED, "out of memory");
-    requests_init(&d->context.requests);
     d->api.user = &d->context;
     d->api.access_log = c->access_log;
     return 0;

@@ -315,6 +315,9 @@ static void to_delete(struct sandbox *sb) {
 static void to_stop(struct sandbox *sb) {
     if (sb->presence != PRESENCE_NONE)
         end_place(sb);
+    else if (sandbox_is(sb, SB_STOPPING) && sb->failure.code != ERR_NONE)
+        sandbox_outcome(sb, SB_STOPPED, sb->wanted,
+                        &(struct sandbox_why){.cause = CAUSE(ERROR), .e = &sb->failure});
     else if (sandbox_is(sb, SB_STOPPING))
         sandbox_outcome(sb, SB_STOPPED, sb->wanted, &(struct sandbox_why){.cause = ended_by(sb)});
 }
@@ -332,10 +335,19 @@ static void was_lost(struct sandbox *sb) {
                               .by_sandbox = true});
 }
 
+/* A sandbox that was never READY has nothing to keep. One that was keeps its files, and may be started
+ * again when what hindered it has gone. */
+static void could_not_start(struct sandbox *sb) {
+    struct sandbox_why why = {.cause = CAUSE(ERROR), .e = &sb->failure};
+    if (sb->record->incarnation == 1)
+        sandbox_outcome(sb, SB_FAILED, sb->wanted, &why);
+    else
+        sandbox_outcome(sb, SB_STOPPING, WANTED_STOP, &why);
+}
+
 static void to_first_run(struct sandbox *sb) {
     if (sb->presence == PRESENCE_NONE && sb->failure.code != ERR_NONE)
-        sandbox_outcome(sb, SB_FAILED, sb->wanted,
-                        &(struct sandbox_why){.cause = CAUSE(ERROR), .e = &sb->failure});
+        could_not_start(sb);
     else if (sb->presence == PRESENCE_NONE)
         make_place(sb);
     else if (sb->presence == PRESENCE_UP && sb->failure.code != ERR_NONE)

@@ -85,13 +85,8 @@ static int no_memory(struct err *e) {
 
 /* --- input --- */
 
-static uint64_t number_of(const struct json *object, const char *key) {
-    const struct json *n = json_get(object, key);
-    return n && n->type == JSON_INT && n->integer > 0 ? (uint64_t)n->integer : 0;
-}
-
 static void took_input(struct exec *x, const struct guest_answer *a) {
-    uint64_t next = a->e ? 0 : number_of(a->result, "next_offset");
+    uint64_t next = a->e ? 0 : json_count(a->result, "next_offset");
     x->record->input->next_offset = MAX(x->record->input->next_offset, next);
 }
 
@@ -100,8 +95,8 @@ static void on_written(struct guest_wait *w, const struct guest_answer *a) {
     took_input(ask->exec, a);
     if (ask->asker) {
         ask->asker->next_offset =
-            a->e ? (uint64_t)MAX(a->next_offset, 0) : number_of(a->result, "next_offset");
-        ask->asker->window_bytes = a->e ? 0 : number_of(a->result, "window_bytes");
+            a->e ? (uint64_t)MAX(a->next_offset, 0) : json_count(a->result, "next_offset");
+        ask->asker->window_bytes = a->e ? 0 : json_count(a->result, "window_bytes");
     }
     ask_end(ask, a->e);
 }
@@ -165,7 +160,8 @@ int exec_close_input(struct exec *x, uint64_t offset, struct exec_ask *a, struct
     return 0;
 }
 
-/* Whole and on disk before the intent is: the program must not run with a part of it. */
+/* Whole and in its file before the intent is: the program must not run with a part of it. A power loss
+ * takes the program too, so that nothing is synced. */
 int exec_keep_input(struct exec *x, struct str data, struct err *e) {
     char name[80];
     if (data.n == 0)
@@ -174,7 +170,7 @@ int exec_keep_input(struct exec *x, struct str data, struct err *e) {
     exec_log_name(x, EXEC_FILE_INPUT, name, sizeof name);
     AUTO_CLOSE int fd =
         dir < 0 ? dir : openat(dir, name, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
-    if (fd < 0 || write(fd, data.p, data.n) != (ssize_t)data.n || fdatasync(fd) < 0)
+    if (fd < 0 || write(fd, data.p, data.n) != (ssize_t)data.n)
         return err_sys(e, errno == ENOSPC ? ERR_STORE_FULL : ERR_STORE_FAILED, errno,
                        "keep the input of a program");
     if (!(x->input = malloc(data.n)))
@@ -223,7 +219,7 @@ static void on_given(struct guest_wait *w, const struct guest_answer *a) {
         return;
     if (a->e) /* it closed its end, or has ended */
         exec_forget_input(x);
-    else if (number_of(a->result, "window_bytes") > 0 ||
+    else if (json_count(a->result, "window_bytes") > 0 ||
              x->record->input->next_offset >= x->n_input)
         exec_give_input(x);
 }
@@ -253,7 +249,7 @@ void exec_give_input(struct exec *x) {
 
 void exec_on_room(struct exec *x, const struct json *params) {
     x->record->input->next_offset =
-        MAX(x->record->input->next_offset, number_of(params, "next_offset"));
+        MAX(x->record->input->next_offset, json_count(params, "next_offset"));
     exec_give_input(x);
     exec_wake(x);
 }
@@ -312,12 +308,17 @@ int exec_signal(struct exec *x, int number, bool leader_only, const struct chang
     int r = check_alive(x, e);
     if (r < 0)
         return r;
-    struct entry *t = ledger_begin(x->registry->ledger);
-    if (!t)
-        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
     struct guest_ask *ask = ask_new(x, a, on_signalled);
     if (!ask)
         return no_memory(e);
+    struct entry *t = ledger_begin(x->registry->ledger);
+    if (!t) {
+        ask->asker = NULL;
+        a->inner = NULL;
+        ledger_wait_init(&ask->durable, NULL);
+        ask_end(ask, NULL);
+        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
+    }
     ask->signal = number;
     ask->leader_only = leader_only;
     ledger_wait_init(&ask->durable, on_signal_durable);
