@@ -178,15 +178,15 @@ static void open_registry(struct daemon *d) {
     registry_recover(d->registry, on_recovered);
 }
 
+/* Without berm-spawn nothing that lives could be adopted, and closing the books on it would be wrong. */
 static void on_driver_open(struct driver *driver, const struct err *e) {
     struct daemon *d = driver->user;
     if (d->closing)
         return;
-    if (e) {
-        snprintf(d->no_driver, sizeof d->no_driver, "%s", e->text);
-        log_text(LOG_ERROR, "driver", "%s", e->text);
-    }
-    open_registry(d);
+    if (e)
+        fail(d, e);
+    else
+        open_registry(d);
 }
 
 static void open_driver(struct daemon *d) {
