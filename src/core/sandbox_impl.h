@@ -56,7 +56,8 @@ struct sandbox {
     unsigned n_running;
     uint64_t oom_kills_seen; /* of the sandbox, at the last program that might have been one */
     struct list waits;
-    struct list files; /* file calls, those that only wait for an answer too */
+    struct list measures; /* of usage, waiting for the driver */
+    struct list files;    /* file calls, those that only wait for an answer too */
     unsigned n_files;
     unsigned n_file_handles;
     struct deadline again;    /* the store failed, or the guest did not answer: try again */
@@ -118,6 +119,11 @@ void sandbox_lifetime_begins(struct sandbox *sb);
 void sandbox_lifetime_look(struct sandbox *sb);
 /* A program or file call came, or a program ended. */
 void sandbox_is_used(struct sandbox *sb);
+
+/* usage.c */
+void sandbox_measures_end(struct sandbox *sb);
+/* sandbox.c */
+int sandbox_not_there(const struct sandbox *sb, struct err *e);
 
 /* converge.c */
 void sandbox_converge(struct sandbox *sb);

@@ -459,6 +459,7 @@ static void native_discard(struct driver *d, const char *id, bool with_files, dr
                            void *user) {
     struct native *n = of_driver(d);
     struct err e;
+    unlinkat(n->run_dir_fd, id, 0); /* of a guest that ended while no daemon looked */
     struct spawn_ask *a =
         destroy(n, id, with_files ? SPAWN_DESTROY_FILES : 0, done ? on_discarded : NULL, n);
     if (a) {
