@@ -4,6 +4,7 @@ Each answers with the command to time, or says why it is left out. What they sta
 
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import tarfile
@@ -24,8 +25,15 @@ def bwrap(program):
             "--proc", "/proc", "--dev", "/dev", *program]
 
 
+# crun 1.8 works with either version of cgroups and refuses a host that mounts both. There it is given a mount
+# namespace without the second; a shell makes it, once, and becomes what times crun.
+BOTH_CGROUPS = pathlib.Path("/sys/fs/cgroup/unified/cgroup.controllers")
+WITHOUT_V2 = ["unshare", "--mount", "sh", "-c", 'umount /sys/fs/cgroup/unified && exec "$@"', "sh"]
+
+
 def crun(folder, program):
-    """crun's own default specification, over the same tree as the others see."""
+    """crun's own default specification, over the same tree as the others see. The command, and what has to stand
+    before the command line of the process that runs it."""
     if not (path := shutil.which("crun")):
         raise LeftOut("crun is not installed")
     bundle = folder / "bundle"
@@ -36,11 +44,12 @@ def crun(folder, program):
     spec["root"] = {"path": "rootfs", "readonly": True}
     spec["mounts"].append({"destination": "/usr", "source": "/usr", "type": "bind", "options": ["rbind", "ro"]})
     (bundle / "config.json").write_text(json.dumps(spec))
+    before = WITHOUT_V2 if BOTH_CGROUPS.exists() else []
     command = [path, "--root", str(folder / "crun"), "run", "--bundle", str(bundle), f"berm-bench-{os.getpid()}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([*before, *command], capture_output=True, text=True, timeout=30)
     if done.returncode != 0:
         raise LeftOut(f"crun does not work here: {done.stderr.strip()[-200:]}")
-    return command
+    return command, before
 
 
 class Docker:
