@@ -2,6 +2,7 @@
 
 Each answers with the command to time, or says why it is left out. What they start is ended by them."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -64,12 +65,13 @@ class Docker:
         self.folder = folder / "docker"
         self.folder.mkdir()
         self.socket = self.folder / "docker.sock"
+        self.cgroup = f"berm-bench-docker-{os.getpid()}"
         self.docker = [shutil.which("docker"), "--config", str(self.folder / "config"), "-H", f"unix://{self.socket}"]
         self.log = open(self.folder / "log", "wb")
         self.process = subprocess.Popen(
             ["dockerd", "--data-root", str(self.folder / "data"), "--exec-root", str(self.folder / "exec"),
              "--pidfile", str(self.folder / "pid"), "-H", f"unix://{self.socket}", "--bridge", "none",
-             "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"],
+             "--cgroup-parent", f"/{self.cgroup}", "--exec-opt", "native.cgroupdriver=cgroupfs", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         try:
             self._wait_ready()
@@ -120,3 +122,6 @@ class Docker:
             self.process.kill()
             self.process.wait()
         self.log.close()
+        for left in pathlib.Path("/sys/fs/cgroup").glob(f"*/{self.cgroup}"):
+            with contextlib.suppress(OSError):
+                left.rmdir()
