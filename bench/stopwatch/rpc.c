@@ -1,7 +1,5 @@
-#include <errno.h>
 #include <nghttp2/nghttp2.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>

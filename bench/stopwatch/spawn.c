@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
