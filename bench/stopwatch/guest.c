@@ -124,8 +124,8 @@ static void forget(void) {
     ask(line);
 }
 
-/* The files stay, as bermd's do: on ext4 a new file costs more after many were deleted, and that must not
- * grow from round to round. */
+/* The files stay, as bermd's do: on ext4 without a journal a new file costs more after many were deleted,
+ * and that must not grow from round to round. */
 static int open_log(const char *dir, const char *name) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%u.%s", dir, serial, name);
