@@ -11,9 +11,19 @@
 #include "base/log.h"
 #include "core/exec_impl.h"
 
+static const char *const ends[] = {"out", "err", "exit", "in", "readers"};
+
 void exec_log_name(const struct exec *x, enum exec_file which, char *out, size_t cap) {
-    static const char *const ends[] = {"out", "err", "exit", "in", "readers"};
     snprintf(out, cap, "%s.%s", x->record->exec_id, ends[which]);
+}
+
+void exec_remove_files(struct sandbox *sb, const char *id) {
+    char name[80];
+    int dir = sandbox_dir(sb);
+    for (size_t i = 0; dir >= 0 && i < COUNT_OF(ends); i++) {
+        snprintf(name, sizeof name, "%.64s.%s", id, ends[i]);
+        unlinkat(dir, name, 0);
+    }
 }
 
 static int log_fd(struct exec *x, enum exec_stream s) {
@@ -120,13 +130,8 @@ static void tell_cap(struct exec *x) {
     ledger_commit(t, NULL);
 }
 
-static uint64_t told_size(const struct json *params, const char *key) {
-    const struct json *n = json_get(params, key);
-    return n && n->type == JSON_INT && n->integer > 0 ? (uint64_t)n->integer : 0;
-}
-
 void exec_on_grew(struct exec *x, const struct json *params) {
-    uint64_t total = told_size(params, "stdout_bytes") + told_size(params, "stderr_bytes");
+    uint64_t total = json_count(params, "stdout_bytes") + json_count(params, "stderr_bytes");
     if (x->over)
         return;
     if (!x->cap_told && total >= (uint64_t)x->record->spec->output_limit_bytes)

@@ -19,6 +19,7 @@
 #define ARENA_MAX ((size_t)16 << 20) /* a full message as nodes and unescaped copies */
 #define SWEEPS 100
 #define SWEEP_PAUSE_US 2000
+#define LEASE_GRACE_MS 5000
 #define END_SLACK_MS 3000 /* past the grace time, for pipes and disks */
 
 struct options {
@@ -61,12 +62,14 @@ static void on_signal(struct source *s, uint32_t events) {
         if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
             guest_end(g, GRACE_DEFAULT_MS);
     int status;
-    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
         execs_on_child(&g->execs, pid, status);
+        children_on_end(&g->jobs.children, pid);
+    }
 }
 
 static void on_lease(struct timer *t) {
-    guest_end(container_of(t, struct guest, lease), 0);
+    guest_end(container_of(t, struct guest, lease), LEASE_GRACE_MS);
 }
 
 static void on_end(struct timer *t) {
@@ -84,6 +87,8 @@ static void on_turn(void *arg) {
     guest_serve_waiting(g);
     execs_tell(&g->execs);
     link_flush(&g->link);
+    if (watches_turn(&g->watches))
+        link_flush(&g->link);
     bool told = !g->link.connected || buf_len(&g->link.tx) == 0;
     if (g->ending && g->execs.running == 0 && told)
         g->loop.stop = true;
@@ -140,6 +145,7 @@ static int guest_start(struct guest *g, const struct options *o) {
     buf_init(&g->text, LINK_MESSAGE_MAX);
     execs_init(&g->execs, g);
     jobs_init(&g->jobs, g);
+    list_init(&g->watches.all);
     timer_init(&g->lease, on_lease);
     timer_init(&g->end, on_end);
     g->lease_ms = o->lease_ms;
@@ -169,6 +175,7 @@ static void end_all_below(void) {
 
 static void guest_done(struct guest *g) {
     end_all_below();
+    watches_close_all(&g->watches);
     jobs_done(&g->jobs);
     link_done(&g->link);
     execs_done(&g->execs);
