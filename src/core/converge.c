@@ -101,10 +101,15 @@ static void make_place(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_SEND);
 }
 
-static void on_adopted_usage(struct place *p, const struct place_answer *a, void *user) {
+static void on_kills(struct place *p, const struct place_answer *a, void *user) {
     (void)user;
     if (!a->e)
         ((struct sandbox *)p->user)->oom_kills_seen = a->usage.oom_kills;
+}
+
+void sandbox_learn_kills(struct sandbox *sb) {
+    if (sb->place)
+        place_measure(sb->place, on_kills, NULL);
 }
 
 /* What was left of a place that has ended is gone: the books can be closed on it. */
@@ -137,7 +142,8 @@ void sandbox_adopt(struct sandbox *sb) {
     sb->presence = PRESENCE_UP;
     sb->frozen = sandbox_is(sb, SB_PAUSED);
     sb->configured = !sandbox_is(sb, SB_PENDING);
-    place_measure(sb->place, on_adopted_usage, NULL);
+    if (sb->n_running > 0) /* the guest may tell an end at once */
+        sandbox_learn_kills(sb);
 }
 
 /* --- freeze and thaw --- */
