@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Turns src/spawn/seccomp.policy into a C table of classic BPF, one filter per architecture and variant.
+"""Turns src/spawn/seccomp.policy into a C table of classic BPF, one filter per architecture and variant,
+and one per architecture for its `marks`.
 
 The system call number is found by binary search over ranges of equal answer, so the filter stays short
 (installing it costs time per instruction) and every call costs about seven comparisons.
@@ -47,7 +48,7 @@ def parse_rule(text):
 
 
 def parse(path):
-    policy = {"last": None, "archs": [], "rules": {}, "calls": []}
+    policy = {"last": None, "archs": [], "rules": {}, "marks": {}, "calls": []}
     for line in open(path):
         line = line.split("#")[0].strip()
         if not line:
@@ -58,9 +59,9 @@ def parse(path):
         elif word == "arch":
             name, audit = rest.split()
             policy["archs"].append((name, int(audit, 0)))
-        elif word == "rule" and ":" in rest:
+        elif word in ("rule", "marks") and ":" in rest:
             name, _, body = rest.partition(":")
-            policy["rules"][name.strip()] = parse_rule(body)
+            policy["rules" if word == "rule" else "marks"][name.strip()] = parse_rule(body)
         else:
             policy["calls"].append((word, rest.split()))
     return policy
@@ -166,6 +167,31 @@ def build(policy, column, audit, variant):
     return prog.resolve()
 
 
+def build_marks(policy, column):
+    """Lies over a filter that has judged the architecture and the number."""
+    prog = Program()
+    numbers = {fields[0]: fields[1 + column] for _, fields in policy["calls"]}
+    here = {name: rule for name, rule in policy["marks"].items() if numbers[name] != "-"}
+    prog.emit(LD, OFF_NR)
+    for name in here:
+        prog.emit(JEQ, int(numbers[name]), ("to", name))
+    prog.emit(RET, ALLOW)
+    for name, rule in here.items():
+        rule_code(prog, name, rule)
+    prog.here(("to", "allow"))
+    prog.emit(RET, ALLOW)
+    return prog.resolve()
+
+
+def write_filter(out, arch, name, code):
+    out.write(f"/* {arch} {name}: {len(code)} instructions */\n")
+    out.write(f"static const struct sock_filter {name}_code[] = {{\n")
+    out.writelines("    {0x%02x, %d, %d, 0x%08x},\n" % c for c in code)
+    out.write("};\n")
+    out.write(f"const struct sock_fprog seccomp_{name} = "
+              f"{{{len(code)}, (struct sock_filter *){name}_code}};\n")
+
+
 def main():
     policy = parse(sys.argv[1])
     with open(sys.argv[2], "w") as out:
@@ -174,13 +200,8 @@ def main():
         for column, (arch, audit) in enumerate(policy["archs"]):
             out.write(f"#ifdef __{arch}__\n")
             for variant in ("dev", "strict"):
-                code = build(policy, column, audit, variant)
-                out.write(f"/* {arch} {variant}: {len(code)} instructions */\n")
-                out.write(f"static const struct sock_filter {variant}_code[] = {{\n")
-                out.writelines("    {0x%02x, %d, %d, 0x%08x},\n" % c for c in code)
-                out.write("};\n")
-                out.write(f"const struct sock_fprog seccomp_{variant} = "
-                          f"{{{len(code)}, (struct sock_filter *){variant}_code}};\n")
+                write_filter(out, arch, variant, build(policy, column, audit, variant))
+            write_filter(out, arch, "marks", build_marks(policy, column))
             out.write("#endif\n")
 
 

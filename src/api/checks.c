@@ -73,7 +73,9 @@ static int by_key(const void *a, const void *b) {
 
 /* The lists are short, and a hostile one must not cost its square. */
 static int check_once(const char *field, size_t n, Berm__V1__KeyValue *const *list, struct err *e) {
-    AUTO_FREE Berm__V1__KeyValue **sorted = malloc((n + 1) * sizeof *sorted);
+    if (n < 2)
+        return 0;
+    AUTO_FREE Berm__V1__KeyValue **sorted = malloc(n * sizeof *sorted);
     if (!sorted)
         return err_set(e, ERR_LIMIT_REACHED, "out of memory");
     memcpy(sorted, list, n * sizeof *sorted);

@@ -185,13 +185,22 @@ static bool acknowledge(struct attachment *a, struct exec *x) {
 }
 
 static bool has_all(const struct attachment *a, struct exec *x) {
-    for (unsigned s = 0; s < exec_n_streams(x); s++) {
-        uint64_t first, end;
-        exec_extent(x, s, &first, &end);
-        if (a->wanted[s] && a->next[s] < end)
+    const Berm__V1__Exec *record = exec_record(x);
+    for (unsigned s = 0; s < record->n_output && s < EXEC_STREAMS; s++)
+        if (a->wanted[s] && a->next[s] < record->output[s]->end_offset)
             return false;
-    }
     return true;
+}
+
+/* Everything is read. What was there when the program ended must still have been. */
+static void finish_exited(struct attachment *a, struct exec *x) {
+    struct err e;
+    if (!has_all(a, x)) {
+        err_set(&e, ERR_OUTPUT_TAMPERED, "the kept output is shorter than it was");
+        fail(a, &e);
+    } else if (say(a, EXITED, (void *)exec_record(x)) != CALL_GONE) {
+        attachment_finish(a, NULL);
+    }
 }
 
 /* Sends what there is and the client has room for. False: the call is over. */
@@ -214,8 +223,7 @@ static bool pump(struct attachment *a) {
     if (a->is_full || step == STEP_SENT)
         return true;
     if (is_over && (!a->until_now || has_all(a, x))) {
-        if (say(a, EXITED, (void *)exec_record(x)) != CALL_GONE)
-            attachment_finish(a, NULL);
+        finish_exited(a, x);
         return false;
     }
     if (a->until_now) {
@@ -309,16 +317,14 @@ static int find_start(struct attachment *a, struct exec *x,
         if (s < exec_n_streams(x))
             exec_extent(x, s, &first, &end);
         a->past[s] = end;
-        a->next[s] = asked[s];
+        a->next[s] = a->wanted[s] ? asked[s] : 0;
         if (request->tail_bytes > 0)
             a->next[s] = MAX(first, end - MIN(end, request->tail_bytes));
-        if (a->wanted[s] && a->next[s] > end) {
-            err_set(e, ERR_OFFSET_BEYOND_END, "%s ends at %llu",
-                    s == EXEC_STDOUT ? "stdout" : "stderr", (unsigned long long)end);
-            return err_number(e, "end_offset", (int64_t)end);
-        }
-        a->wanted[s] = a->wanted[s] && s < exec_n_streams(x);
     }
+    if (exec_call_check_offsets(x, a->next, e) < 0)
+        return -(int)e->code;
+    for (unsigned s = exec_n_streams(x); s < EXEC_STREAMS; s++)
+        a->wanted[s] = false;
     return 0;
 }
 

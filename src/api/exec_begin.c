@@ -151,7 +151,7 @@ static int check(struct exec_begin *b, const struct sandbox *sb, Berm__V1__ExecS
 
 static int take_on(struct exec_begin *b, struct err *e) {
     struct acceptance *a = b->acceptance;
-    struct change change = {&a->request.caller, &a->request.key, &a->wait};
+    struct change change = {.who = &a->request.caller, .key = &a->request.key, .wait = &a->wait};
     struct sandbox *sb;
     struct exec *x;
     char field[32];

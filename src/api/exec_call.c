@@ -71,3 +71,17 @@ int exec_call_close_input(struct exec *x, uint64_t offset, struct exec_ask *a, s
             (unsigned long long)input->next_offset);
     return err_number(e, "next_offset", (int64_t)input->next_offset);
 }
+
+int exec_call_check_offsets(struct exec *x, const uint64_t offsets[EXEC_STREAMS], struct err *e) {
+    for (unsigned s = 0; s < EXEC_STREAMS; s++) {
+        uint64_t first, end = 0;
+        if (s < exec_n_streams(x))
+            exec_extent(x, s, &first, &end);
+        if (offsets[s] <= end)
+            continue;
+        err_set(e, ERR_OFFSET_BEYOND_END, "%s ends at %llu", s == EXEC_STDOUT ? "stdout" : "stderr",
+                (unsigned long long)end);
+        return err_number(e, "end_offset", (int64_t)end);
+    }
+    return 0;
+}

@@ -29,3 +29,6 @@ struct err exec_call_error(const struct err *e, const char *exec_id, const struc
 /* exec_close_input, refused when more was accepted before the end than the caller thinks. */
 MUST_USE int exec_call_close_input(struct exec *x, uint64_t offset, struct exec_ask *a,
                                    struct err *e);
+/* OFFSET_BEYOND_END, with the end in the metadata. */
+MUST_USE int exec_call_check_offsets(struct exec *x, const uint64_t offsets[EXEC_STREAMS],
+                                     struct err *e);

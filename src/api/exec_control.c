@@ -162,7 +162,7 @@ static const char *signal_exec_id(const ProtobufCMessage *m) {
 
 static int send_signal(struct control *k, struct exec *x, struct err *e) {
     const Berm__V1__SignalExecRequest *request = (const void *)k->message;
-    struct change change = {&k->request.caller, &k->request.key, NULL};
+    struct change change = {.who = &k->request.caller, .key = &k->request.key, .wait = NULL};
     return exec_signal(x, request->signal_number, request->leader_only, &change, &k->ask, e);
 }
 
@@ -251,10 +251,9 @@ static int ack(const struct call *c, const Berm__V1__AckOutputRequest *request, 
     struct exec *x;
     const uint64_t upto[EXEC_STREAMS] = {request->stdout_offset, request->stderr_offset};
     if (exec_check_reader(request->reader_id, "reader_id", e) < 0 ||
-        exec_call_find(c, request->exec_id, "exec_id", &x, e) < 0)
+        exec_call_find(c, request->exec_id, "exec_id", &x, e) < 0 ||
+        exec_call_check_offsets(x, upto, e) < 0)
         return -(int)e->code;
-    if (exec_record(x)->spec->output_policy != BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_BLOCK)
-        return 0; /* nothing waits for it */
     return exec_ack(x, request->reader_id, NULL, upto, request->release, e);
 }
 

@@ -178,7 +178,7 @@ static int take_signal(struct interact *it, int32_t number, struct err *e) {
     if (exec_check_signal(number, "signal_number", e) < 0)
         return -(int)e->code;
     context_caller(it->call, &who);
-    struct change change = {&who, NULL, NULL};
+    struct change change = {.who = &who};
     asked(it, exec_signal(it->attachment.watch.exec, number, false, &change, &it->ask, e), e);
     return 0;
 }

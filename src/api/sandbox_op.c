@@ -119,7 +119,8 @@ static void on_changed(struct ledger_wait *w, const struct err *failed) {
 }
 
 static void act(struct op *op) {
-    struct change change = {&op->request.caller, &op->request.key, &op->ledger_wait};
+    struct change change = {
+        .who = &op->request.caller, .key = &op->request.key, .wait = &op->ledger_wait};
     struct err e;
     ledger_wait_init(&op->ledger_wait, on_changed);
     op->step = OP_CHANGING;

@@ -103,8 +103,6 @@ static int check_span(const char *at, const char *name, int64_t value, struct er
     snprintf(field, sizeof field, "%s.%s", at, name);
     if (value < -1)
         return err_field(e, field, "%s: a time, 0 for the default or -1 for never", field);
-    if (value > 0) /* until the daemon ends sandboxes by itself */
-        return err_unsupported(e, field, "this daemon ends no sandbox by itself");
     return 0;
 }
 
@@ -138,7 +136,7 @@ static int fill_lifetime(const struct spec_rules *rules, const char *at,
     if (r == 0 && l->wake_on_call) {
         char field[64];
         snprintf(field, sizeof field, "%s.wake_on_call", at);
-        r = err_unsupported(e, field, "this daemon puts no sandbox to sleep");
+        r = err_unsupported(e, field, "this daemon wakes no sandbox by itself");
     }
     if (l->idle_ttl_ms == 0)
         l->idle_ttl_ms = rules->limits->of[LIMIT_SANDBOX_IDLE_TTL];

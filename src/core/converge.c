@@ -3,15 +3,12 @@
  * Called whenever anything happened. It acts only on what is durable: while an entry is on its way it
  * returns, and the entry's own answer calls it again. Each step either asks somebody and waits for the
  * answer, or records an outcome; so a daemon that was killed anywhere goes on from its records alone. */
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/log.h"
 #include "core/exec_impl.h"
+#include "core/folder.h"
 #include "core/sandbox_impl.h"
 
 #define STOP_GRACE_MS 5000
@@ -43,7 +40,8 @@ static void on_gone(struct place *p) {
     struct sandbox *sb = p->user;
     sb->place = NULL;
     sb->presence = PRESENCE_NONE;
-    sb->frozen = sb->freezing = sb->configured = sb->asked_to_end = false;
+    sb->frozen = sb->freezing = sb->configured = false;
+    sb->asked_to_end = 0;
     deadline_clear(sb->registry->spec.deadlines, &sb->patience);
     sandbox_disconnect(sb);
     sandbox_failpoint(sb, OP_ACK);
@@ -100,14 +98,30 @@ static void on_adopted_usage(struct place *p, const struct place_answer *a, void
         ((struct sandbox *)p->user)->oom_kills_seen = a->usage.oom_kills;
 }
 
+/* What was left of a place that has ended is gone: the books can be closed on it. */
+static void on_cleared(void *user, const struct err *e) {
+    struct sandbox *sb = user;
+    if (e)
+        log_text(LOG_WARN, "clear", "%s: %s", sb->record->sandbox_id, e->text);
+    sb->presence = PRESENCE_NONE;
+    exec_all_gone(sb);
+    sandbox_converge(sb);
+}
+
 void sandbox_adopt(struct sandbox *sb) {
     struct err e;
-    sb->place =
-        sb->registry->spec.driver
-            ? place_adopt(sb->registry->spec.driver, sb->record->sandbox_id, &place_events, sb, &e)
-            : NULL;
-    if (!sb->place)
+    struct driver *d = sb->registry->spec.driver;
+    const char *id = sb->record->sandbox_id;
+    sb->place = d ? place_adopt(d, id, &place_events, sb, &e) : NULL;
+    if (!d) {
+        exec_all_gone(sb);
         return;
+    }
+    if (!sb->place) {
+        sb->presence = PRESENCE_ENDING;
+        driver_discard(d, id, false, on_cleared, sb);
+        return;
+    }
     sb->presence = PRESENCE_UP;
     sb->frozen = sandbox_is(sb, SB_PAUSED);
     sb->configured = !sandbox_is(sb, SB_PENDING);
@@ -158,10 +172,13 @@ static void stop_now(struct sandbox *sb) {
     place_stop(sb->place);
 }
 
-/* Programs get SIGTERM and their grace time; a guest that does not end by itself is ended. */
+/* Programs get SIGTERM and their grace time, or SIGKILL when that is 0; a guest that does not end by
+ * itself is ended. */
 static void ask_to_end(struct sandbox *sb) {
-    int64_t grace_ms = sb->grace_ms == 0 ? STOP_GRACE_MS : sb->grace_ms;
-    sb->asked_to_end = true;
+    int64_t grace_ms = sb->grace_ms == 0 ? STOP_GRACE_MS : MAX(sb->grace_ms, 0);
+    if (sb->wanted == WANTED_DELETE)
+        grace_ms = 0;
+    sb->asked_to_end = sb->wanted;
     struct json_out *params = guest_link_ask(sb->link, "shutdown");
     json_put_i64(params, "grace_ms", grace_ms);
     guest_link_send(sb->link, NULL, 0, NULL);
@@ -170,11 +187,11 @@ static void ask_to_end(struct sandbox *sb) {
 }
 
 static void end_place(struct sandbox *sb) {
-    if (sb->presence != PRESENCE_UP || sb->asked_to_end || sb->freezing)
+    if (sb->presence != PRESENCE_UP || sb->freezing || sb->asked_to_end == sb->wanted)
         return;
     sandbox_failpoint(sb, OP_COMMIT);
-    bool gently = sb->wanted == WANTED_STOP && sb->grace_ms >= 0 && sb->n_running > 0;
-    if (gently && sb->frozen) {
+    bool gently = sb->n_running > 0; /* so that the guest sees how its programs end */
+    if (gently && sb->frozen && sb->wanted == WANTED_STOP) {
         sb->freezing = true;
         place_resume(sb->place, on_thawed_to_end, NULL);
         return;
@@ -186,6 +203,12 @@ static void end_place(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_SEND);
 }
 
+/* A clock that ended it is the reason also when it has ended. */
+static int ended_by(const struct sandbox *sb) {
+    bool by_clock = sb->cause == CAUSE(IDLE_TTL) || sb->cause == CAUSE(TTL);
+    return by_clock ? sb->cause : CAUSE(COMPLETED);
+}
+
 /* --- removal --- */
 
 struct removal {
@@ -195,17 +218,9 @@ struct removal {
     char name[64];
 };
 
-/* A flat folder of our own files. */
 static void remove_folder(uv_work_t *work) {
     struct removal *m = container_of(work, struct removal, work);
-    int dir = openat(m->parent_fd, m->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *list = dir < 0 ? NULL : fdopendir(dir);
-    for (struct dirent *d; list && (d = readdir(list));)
-        if (d->d_name[0] != '.')
-            unlinkat(dir, d->d_name, 0);
-    if (list)
-        closedir(list);
-    unlinkat(m->parent_fd, m->name, AT_REMOVEDIR);
+    folder_remove(m->parent_fd, m->name);
 }
 
 /* A driver that is lost leaves files for the sweep at the next start. */
@@ -220,7 +235,7 @@ static void on_discarded(void *user, const struct err *e) {
         deadline_set(sb->registry->spec.deadlines, &sb->again, clock_us() + 1000000);
         return;
     }
-    sandbox_enter(sb, t, SB_DELETED, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+    sandbox_enter(sb, t, SB_DELETED, &(struct sandbox_why){.cause = ended_by(sb)});
     db_forget_execs(entry_txn(t), str_of(sb->record->sandbox_id));
     ledger_commit(t, NULL);
 }
@@ -233,7 +248,7 @@ static void on_removed(uv_work_t *work, int status) {
     if (sb->registry->closing)
         return;
     if (sb->registry->spec.driver)
-        driver_discard(sb->registry->spec.driver, sb->record->sandbox_id, on_discarded, sb);
+        driver_discard(sb->registry->spec.driver, sb->record->sandbox_id, true, on_discarded, sb);
     else
         on_discarded(sb, NULL);
     sandbox_failpoint(sb, OP_SEND);
@@ -302,7 +317,7 @@ static void to_first_run(struct sandbox *sb) {
 
 static void to_run(struct sandbox *sb) {
     bool wants_frozen = sb->wanted == WANTED_PAUSE;
-    struct sandbox_why as_asked = {.cause = CAUSE(COMPLETED),
+    struct sandbox_why as_asked = {.cause = ended_by(sb),
                                    .who = sb->asked_by.identity[0] ? &sb->asked_by : NULL,
                                    .request_id = sb->asked_under};
     if (sandbox_is(sb, SB_PENDING))
@@ -328,6 +343,7 @@ static void look_at_recovery(struct sandbox *sb) {
     bool waits_for_guest =
         sandbox_is(sb, SB_READY) && sb->presence == PRESENCE_UP && !sb->linked && !sb->frozen;
     if (!sb->recovering || waits_for_guest || sb->recorded.on_way > 0 ||
+        (sb->presence == PRESENCE_ENDING && !sb->place) ||
         (sandbox_is(sb, SB_READY) && sb->presence == PRESENCE_NONE))
         return;
     sb->recovering = false;

@@ -106,7 +106,8 @@ struct driver_ops {
     int (*link)(struct place *p, struct err *e);
     void (*stop)(struct place *p);
     void (*close_place)(struct place *p);
-    void (*discard)(struct driver *d, const char *id, driver_done *done, void *user);
+    void (*discard)(struct driver *d, const char *id, bool with_files, driver_done *done,
+                    void *user);
     void (*sweep)(struct driver *d, const char *const *ids, size_t n);
     /* Each answers through `done`, which may be NULL. */
     void (*pause)(struct place *p, place_done *done, void *user);
@@ -181,9 +182,11 @@ static inline void place_kill_leaf(struct place *p, uint32_t leaf, place_done *d
 static inline void place_close(struct place *p) {
     p->driver->ops->close_place(p);
 }
-/* Removes the files of a place that is gone, and then says so. */
-static inline void driver_discard(struct driver *d, const char *id, driver_done *done, void *user) {
-    d->ops->discard(d, id, done, user);
+/* Clears away what is left of a place that is gone, its files too when that is asked, and then says
+ * so. Ends it, should it live. */
+static inline void driver_discard(struct driver *d, const char *id, bool with_files,
+                                  driver_done *done, void *user) {
+    d->ops->discard(d, id, with_files, done, user);
 }
 /* Ends and removes everything of this driver's that is none of these; on_swept follows. A new daemon
  * does it once, after it has read its records and before it listens. */

@@ -211,6 +211,8 @@ void exec_drop(struct exec *x) {
     if (x->leaf_fd >= 0)
         close(x->leaf_fd);
     free(x->input);
+    if (x->exit)
+        berm__v1__exit_status__free_unpacked(x->exit, NULL);
     free(x->owner);
     free(x->recorded.durable);
     berm__v1__exec__free_unpacked(x->record, NULL);
@@ -365,7 +367,7 @@ int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
     }
     r->exec_number++;
     count(x, 1);
-    sb->record->last_activity_unix_ms = registry_unix_ms();
+    sandbox_is_used(sb);
     exec_ask_leaf(x);
     put_start_event(x, t, c);
     entry_put_exec(t, &x->recorded, x->record, x->owner, x->number, x->leaf);

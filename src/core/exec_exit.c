@@ -134,6 +134,8 @@ static bool read_exit(const struct exec *x, Berm__V1__ExitStatus *s, const struc
         s->code = number;
         return true;
     }
+    if (number_in(json_get(exit, "signal"), 1, 64, &number) && x->hit_limit && number == SIGKILL)
+        return set_output_limit(s, x->sandbox->record->spec->limits->output_bytes);
     if (number_in(json_get(exit, "signal"), 1, 64, &number))
         return set_signal(s, number, source_of(x, number));
     if (timed_out && number_in(json_get(timed_out, "signal"), 1, 64, &number))
@@ -215,8 +217,10 @@ static void on_leaf_killed(struct place *p, const struct place_answer *a, void *
 static void finish(struct exec *x) {
     Berm__V1__Exec *record = x->record;
     struct sandbox *sb = x->sandbox;
-    bool is_lost = record->exit->how_case == BERM__V1__EXIT_STATUS__HOW_LOST;
+    bool is_lost = x->exit->how_case == BERM__V1__EXIT_STATUS__HOW_LOST;
     exec_record(x);
+    record->exit = TAKE(x->exit);
+    exec_count_output(x);
     exec_read_usage(x);
     if (x->leaf && sb->place && !record->spec->keep_descendants)
         place_kill_leaf(sb->place, x->leaf, on_leaf_killed, NULL);
@@ -227,7 +231,7 @@ static void finish(struct exec *x) {
     x->registry->n_lost_execs += is_lost && !x->registry->is_recovered;
     x->over = true;
     sb->n_running--;
-    sb->record->last_activity_unix_ms = registry_unix_ms();
+    sandbox_is_used(sb);
     exec_forget_input(x);
     exec_record_exit(x);
     exec_wake(x);
@@ -240,7 +244,7 @@ static void on_usage(struct place *p, const struct place_answer *a, void *user) 
         struct exec *x = container_of(node, struct exec, in_sandbox);
         if (x->number != (uint64_t)(uintptr_t)user || x->over)
             continue;
-        Berm__V1__ExitStatus *s = x->record->exit;
+        Berm__V1__ExitStatus *s = x->exit;
         if (!a->e && a->usage.oom_kills > sb->oom_kills_seen) {
             free(s->signal);
             s->signal = NULL;
@@ -254,7 +258,7 @@ static void on_usage(struct place *p, const struct place_answer *a, void *user) 
 }
 
 static bool may_be_out_of_memory(const struct exec *x) {
-    const Berm__V1__ExitStatus *s = x->record->exit;
+    const Berm__V1__ExitStatus *s = x->exit;
     return s->how_case == BERM__V1__EXIT_STATUS__HOW_SIGNAL &&
            s->signal->signal_number == SIGKILL &&
            s->signal->source == BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_SANDBOX && x->sandbox->place;
@@ -263,7 +267,7 @@ static bool may_be_out_of_memory(const struct exec *x) {
 static void ended(struct exec *x, Berm__V1__ExitStatus *s) {
     x->ending = true;
     guest_wait_cancel(&x->start_wait);
-    x->record->exit = s;
+    x->exit = s;
     if (may_be_out_of_memory(x))
         place_measure(x->sandbox->place, on_usage, (void *)(uintptr_t)x->number);
     else
@@ -281,7 +285,8 @@ void exec_on_exited(struct exec *x, const struct json *state) {
         free(s); /* out of memory: the guest tells it again on the next link */
         return;
     }
-    if (began && began->type == JSON_INT && x->record->started_unix_ms == 0)
+    bool has_run = s->how_case != BERM__V1__EXIT_STATUS__HOW_NOT_STARTED;
+    if (has_run && began && began->type == JSON_INT && x->record->started_unix_ms == 0)
         x->record->started_unix_ms = began->integer;
     if (at && at->type == JSON_INT)
         x->record->exited_unix_ms = at->integer;

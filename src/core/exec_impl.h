@@ -26,13 +26,14 @@ struct exec {
     uint32_t leaf; /* 0 = none */
     int leaf_fd;   /* its cgroup, -1 = not at hand */
     bool leaf_is_dir;
-    bool leaf_waits;     /* the driver makes it */
-    bool sent;           /* the guest was asked to start it, on this link */
-    bool is_known;       /* the guest knows it */
-    bool ending;         /* its exit has come and is being completed */
-    bool over;           /* its exit may be told */
-    uint64_t started_us; /* clock_us(); 0 = before this run */
-    int caller_signal;   /* the last one a caller sent */
+    bool leaf_waits;            /* the driver makes it */
+    bool sent;                  /* the guest was asked to start it, on this link */
+    bool is_known;              /* the guest knows it */
+    Berm__V1__ExitStatus *exit; /* until it may be told */
+    bool ending;                /* its exit has come and is being completed */
+    bool over;                  /* its exit may be told */
+    uint64_t started_us;        /* clock_us(); 0 = before this run */
+    int caller_signal;          /* the last one a caller sent */
     struct guest_wait start_wait;
     struct list watches;
     struct list asks;
@@ -45,6 +46,8 @@ struct exec {
     uint64_t granted_bytes;
     struct deadline reader_hold;
     bool cap_told;
+    bool hit_limit; /* killed because the sandbox is at its limit */
+    uint64_t kept;  /* bytes, when last counted */
     /* input that came with the start */
     uint8_t *input;
     size_t n_input;
@@ -101,6 +104,11 @@ enum exec_file {
 };
 void exec_log_name(const struct exec *x, enum exec_file which, char *out, size_t cap);
 void exec_fill_output(struct exec *x);
+
+/* output_cap.c */
+int64_t exec_cap(const struct exec *x); /* its own, or less where the sandbox has less left */
+void exec_count_output(struct exec *x);
+void sandbox_count_output(struct sandbox *sb);
 
 /* readers.c */
 void exec_readers_init(struct exec *x);

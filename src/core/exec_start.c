@@ -80,12 +80,13 @@ static void put_terminal(struct json_out *o, const Berm__V1__Terminal *t) {
     json_close(o, '}');
 }
 
-static void put_output(struct json_out *o, const Berm__V1__ExecSpec *spec) {
+static void put_output(struct json_out *o, const struct exec *x) {
+    const Berm__V1__ExecSpec *spec = x->record->spec;
     static const char *const policies[] = {"drop_oldest", "drop_oldest", "block", "kill"};
     json_key(o, "output");
     json_open(o, '{');
     json_put_str(o, "policy", str_of(policies[spec->output_policy]));
-    json_put_i64(o, "limit_bytes", spec->output_limit_bytes);
+    json_put_i64(o, "limit_bytes", exec_cap(x));
     json_put_bool(o, "merge_stderr", spec->merge_stderr);
     json_close(o, '}');
 }
@@ -109,7 +110,7 @@ static void put_spec(struct json_out *o, const struct exec *x) {
     json_put_str(o, "stdin", takes_input ? STR("pipe") : STR("empty"));
     json_put_i64(o, "timeout_ms", spec->timeout_ms > 0 ? spec->timeout_ms : -1);
     json_put_i64(o, "grace_ms", spec->grace_ms);
-    put_output(o, spec);
+    put_output(o, x);
     json_put_bool(o, "keep_descendants", spec->keep_descendants);
 }
 

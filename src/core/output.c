@@ -131,5 +131,6 @@ void exec_on_grew(struct exec *x, const struct json *params) {
         return;
     if (!x->cap_told && total >= (uint64_t)x->record->spec->output_limit_bytes)
         tell_cap(x);
+    exec_count_output(x);
     exec_wake(x);
 }

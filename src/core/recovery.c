@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "core/exec_impl.h"
+#include "core/folder.h"
 
 /* --- last: the event, and the way is free --- */
 
@@ -60,16 +61,7 @@ static void sweep_folders(struct registry *r) {
     for (struct dirent *d; list && (d = readdir(list));) {
         if (d->d_name[0] == '.' || map_find(&r->sandboxes, d->d_name))
             continue;
-        AUTO_CLOSE int dir =
-            openat(copy, d->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        int inner = dir < 0 ? -1 : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        DIR *files = inner < 0 ? NULL : fdopendir(inner);
-        for (struct dirent *f; files && (f = readdir(files));)
-            if (f->d_name[0] != '.')
-                unlinkat(dir, f->d_name, 0);
-        if (files)
-            closedir(files);
-        unlinkat(copy, d->d_name, AT_REMOVEDIR);
+        folder_remove(r->spec.sandboxes_fd, d->d_name);
     }
     if (list)
         closedir(list);
@@ -117,9 +109,11 @@ void registry_recovered_one(struct registry *r) {
 
 static void recover(struct sandbox *sb) {
     sb->recovering = true;
+    sandbox_count_output(sb);
+    sandbox_lifetime_look(sb);
     if (!sandbox_is(sb, SB_STOPPED) && !sandbox_is(sb, SB_FAILED))
         sandbox_adopt(sb);
-    if (sb->presence == PRESENCE_NONE)
+    else
         exec_all_gone(sb);
     sandbox_converge(sb);
 }

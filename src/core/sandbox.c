@@ -46,6 +46,11 @@ static int check_incarnation(const struct sandbox *sb, uint64_t asked, struct er
     return err_about(e, "sandbox_id", sb->record->sandbox_id);
 }
 
+/* Also while the record of its end is on its way to the store. */
+static bool is_going(const struct sandbox *sb) {
+    return sandbox_is(sb, SB_DELETING) || sandbox_is(sb, SB_DELETED);
+}
+
 /* The error of a call that needs the sandbox in another state. */
 static int wrong_state(const struct sandbox *sb, struct err *e) {
     static const struct {
@@ -81,15 +86,9 @@ int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct e
 
 int sandbox_check_change(const struct sandbox *sb, uint64_t incarnation, struct err *e) {
     int r = check_incarnation(sb, incarnation, e);
-    if (r == 0 && (sandbox_is(sb, SB_FAILED) || sandbox_is(sb, SB_DELETING)))
+    if (r == 0 && (sandbox_is(sb, SB_FAILED) || is_going(sb)))
         r = wrong_state(sb, e);
     return r;
-}
-
-int sandbox_dir(struct sandbox *sb) {
-    if (sb->dir_fd < 0)
-        sb->dir_fd = fd_make_dir(sb->registry->spec.sandboxes_fd, sb->record->sandbox_id, 0700);
-    return sb->dir_fd;
 }
 
 /* --- events and states --- */
@@ -172,6 +171,7 @@ static void on_again(struct deadline *d) {
 static void on_durable(struct recorded *r) {
     struct sandbox *sb = container_of(r, struct sandbox, recorded);
     sandbox_look_at_waits(sb);
+    sandbox_lifetime_look(sb);
     sandbox_converge(sb);
 }
 
@@ -190,6 +190,7 @@ static void on_reverted(struct recorded *r) {
         map_add(&sb->registry->sandboxes, &sb->by_id, record->sandbox_id);
     }
     sb->wanted = (enum sandbox_wanted)r->durable_extra;
+    sb->removing = false; /* its files may have to be removed once more */
     deadline_set(sb->registry->spec.deadlines, &sb->again, clock_us() + AGAIN_US);
 }
 
@@ -222,6 +223,7 @@ static struct sandbox *sandbox_new(struct registry *r, Berm__V1__Sandbox *record
     guest_wait_init(&sb->configure_wait, NULL);
     deadline_init(&sb->again, on_again);
     deadline_init(&sb->patience, on_patience);
+    sandbox_lifetime_init(sb);
     map_add(&r->sandboxes, &sb->by_id, record->sandbox_id);
     list_push_back(&r->all, &sb->in_registry);
     return sb;
@@ -243,6 +245,8 @@ struct sandbox *sandbox_restore(struct registry *r, const struct db_sandbox *row
         memcpy(sb->recorded.durable, row->record.p, row->record.n);
         sb->recorded.n_durable = row->record.n;
     }
+    record->last_activity_unix_ms =
+        registry_unix_ms(); /* nobody knows better, and it is never early */
     r->slots[row->slot / 8] |= (uint8_t)(1u << (row->slot % 8));
     return sb;
 }
@@ -262,6 +266,7 @@ void sandbox_free(struct sandbox *sb) {
         place_close(sb->place);
     deadline_clear(r->spec.deadlines, &sb->again);
     deadline_clear(r->spec.deadlines, &sb->patience);
+    deadline_clear(r->spec.deadlines, &sb->due);
     map_remove(&r->sandboxes, &sb->by_id);
     list_remove(&sb->in_registry);
     registry_give_slot(r, sb->slot);
@@ -350,6 +355,7 @@ int sandbox_create(struct registry *r, const char *id, const Berm__V1__SandboxSp
     r->sandbox_number++;
     sb->wanted = WANTED_RUN;
     sb->op = OP_CREATE;
+    sandbox_lifetime_begins(sb);
     sandbox_enter(sb, t, SB_PENDING,
                   &(struct sandbox_why){.cause = BERM__V1__STATE_CAUSE__STATE_CAUSE_REQUESTED,
                                         .who = c->who,
@@ -372,11 +378,12 @@ static int intend(struct sandbox *sb, enum sandbox_op op, enum sandbox_wanted wa
         return no_entry(e);
     sb->wanted = wanted;
     sb->op = op;
+    sb->cause = c->cause ? c->cause : BERM__V1__STATE_CAUSE__STATE_CAUSE_REQUESTED;
     sb->asked_by = c->who ? *c->who : (struct caller){0};
     snprintf(sb->asked_under, sizeof sb->asked_under, "%s", c->key ? c->key->request_id : "");
     if (state != 0)
         sandbox_enter(sb, t, state,
-                      &(struct sandbox_why){.cause = BERM__V1__STATE_CAUSE__STATE_CAUSE_REQUESTED,
+                      &(struct sandbox_why){.cause = sb->cause,
                                             .who = c->who,
                                             .request_id = c->key ? c->key->request_id : NULL});
     else
@@ -404,7 +411,7 @@ int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms, con
         return r;
     if (sandbox_is(sb, SB_STOPPING) || sandbox_is(sb, SB_STOPPED))
         return nothing_to_do(sb, c, e);
-    if (sandbox_is(sb, SB_FAILED) || sandbox_is(sb, SB_DELETING))
+    if (sandbox_is(sb, SB_FAILED) || is_going(sb))
         return wrong_state(sb, e);
     sb->grace_ms = grace_ms;
     return intend(sb, OP_STOP, WANTED_STOP, SB_STOPPING, c, e);
@@ -455,7 +462,7 @@ int sandbox_delete(struct sandbox *sb, uint64_t incarnation, const struct change
     int r = check_incarnation(sb, incarnation, e);
     if (r < 0)
         return r;
-    if (sandbox_is(sb, SB_DELETING))
+    if (is_going(sb))
         return nothing_to_do(sb, c, e);
     return intend(sb, OP_DELETE, WANTED_DELETE, SB_DELETING, c, e);
 }

@@ -26,6 +26,7 @@ struct change {
     const struct caller *who;
     const struct request_key *key; /* NULL or with an empty request_id: nothing is remembered */
     struct ledger_wait *wait;
+    int cause; /* StateCause; 0 = REQUESTED. Without `who` the daemon does it by itself. */
 };
 
 /* `spec` is checked and has every default filled in; it is copied. An empty id gets a generated one.

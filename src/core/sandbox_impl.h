@@ -39,7 +39,7 @@ struct sandbox {
     bool configured; /* the guest has its environment */
     bool removing;   /* its files are being removed */
     bool recovering;
-    bool asked_to_end; /* the guest was asked to shut down */
+    enum sandbox_wanted asked_to_end; /* for what the guest was asked to shut down; 0 = not */
     struct guest_link *link;
     bool linked;
     unsigned n_relinks; /* within the last ten seconds */
@@ -56,6 +56,9 @@ struct sandbox {
     struct list waits;
     struct deadline again;    /* the store failed, or the guest did not answer: try again */
     struct deadline patience; /* the guest was asked to end */
+    struct deadline due;      /* its time, or its idle time, is over */
+    int cause;                /* StateCause of what is wanted */
+    uint64_t output_kept;     /* of all its programs */
 };
 
 static inline bool sandbox_is(const struct sandbox *sb, int state) {
@@ -96,6 +99,15 @@ bool sandbox_settled(const struct sandbox *sb);
 void sandbox_look_at_waits(struct sandbox *sb);
 /* Its folder below the state directory, made on first use; -errno. */
 int sandbox_dir(struct sandbox *sb);
+
+/* lifetime.c */
+void sandbox_lifetime_init(struct sandbox *sb);
+/* Its whole time counts from now. */
+void sandbox_lifetime_begins(struct sandbox *sb);
+/* Something happened that its times depend on. */
+void sandbox_lifetime_look(struct sandbox *sb);
+/* A program or file call came, or a program ended. */
+void sandbox_is_used(struct sandbox *sb);
 
 /* converge.c */
 void sandbox_converge(struct sandbox *sb);

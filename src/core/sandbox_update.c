@@ -60,23 +60,23 @@ static void fail(struct update *u, const struct err *e) {
     update_free(u);
 }
 
-/* The record takes the new spec; the entry makes it durable. */
-static void record(struct sandbox *sb, struct update *u) {
-    struct err e;
+/* The record takes the new spec; the entry makes it durable. A failure leaves the update as it was. */
+static int record(struct sandbox *sb, struct update *u, struct err *e) {
     struct entry *t = ledger_begin(sb->registry->ledger);
-    if (!t) {
-        err_set(&e, ERR_STORE_FAILED, "the store takes no change at this moment");
-        fail(u, &e);
-        return;
-    }
+    if (!t)
+        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
     berm__v1__sandbox_spec__free_unpacked(sb->record->spec, NULL);
     sb->record->spec = TAKE(u->spec);
+    for (size_t i = 0; i < u->n_parts; i++)
+        if (strcmp(u->parts[i], "lifetime") == 0)
+            sandbox_lifetime_begins(sb);
     put_event(sb, t, u);
     entry_put_sandbox(t, &sb->recorded, sb->record, sb->number, sb->wanted, sb->slot);
     entry_put_request(t, &u->key, sb->record->sandbox_id, (struct str){0});
     failpoint(FAIL_UPDATE_INTENT);
     ledger_commit(t, wait_of(u));
     update_free(u);
+    return 0;
 }
 
 static void on_limits(struct place *p, const struct place_answer *a, void *user) {
@@ -85,15 +85,18 @@ static void on_limits(struct place *p, const struct place_answer *a, void *user)
     struct update *u = TAKE(sb->update);
     if (!u)
         return;
+    struct err e;
     if (a->e)
         fail(u, a->e);
-    else
-        record(sb, u);
+    else if (record(sb, u, &e) < 0)
+        fail(u, &e);
 }
 
 void sandbox_update_unplaced(struct sandbox *sb) {
-    if (sb->update)
-        record(sb, TAKE(sb->update)); /* in force at the next start */
+    struct err e;
+    struct update *u = TAKE(sb->update);
+    if (u && record(sb, u, &e) < 0) /* in force at the next start */
+        fail(u, &e);
 }
 
 void sandbox_update_drop(struct sandbox *sb) {
@@ -148,8 +151,12 @@ int sandbox_update(struct sandbox *sb, uint64_t incarnation, const Berm__V1__San
         list_push_back(&u->waits, &c->wait->in_ledger);
     }
     if (sb->presence != PRESENCE_UP || !changes_limits(sb->record->spec->limits, spec->limits)) {
-        record(sb, u);
-        return 0;
+        int r = record(sb, u, e);
+        if (r < 0) {
+            (void)wait_of(u);
+            update_free(u);
+        }
+        return r;
     }
     struct place_limits limits;
     sandbox_limits(spec, &limits);

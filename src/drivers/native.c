@@ -1,6 +1,5 @@
 #include "drivers/native.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -11,9 +10,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "base/fd.h"
-#include "base/list.h"
-#include "spawn/request.h"
+#include "drivers/spawn_link.h"
 
 #ifndef SO_PEERPIDFD /* Linux 6.5; older C libraries do not name it */
 #define SO_PEERPIDFD 77
@@ -21,15 +18,9 @@
 
 struct native {
     struct driver driver;
-    uv_poll_t poll; /* berm-spawn's socket */
-    int spawn_fd;
+    struct spawn_link link;
     int run_dir_fd;
-    uint32_t seq;
-    struct list unsent;
-    struct list asked; /* sent, waiting for the reply */
     struct list places;
-    bool lost; /* berm-spawn is gone */
-    bool closing;
 };
 
 struct native_place {
@@ -40,19 +31,9 @@ struct native_place {
     int pid_fd;
     bool polling;
     bool closing;
-    bool stopping;
-};
-
-struct request {
-    struct list in_native;
-    struct native_place *place; /* NULL once nobody waits for the answer any more */
-    place_done *done;
-    driver_done *discarded;
-    void *user;
-    size_t n_fds;
-    int fds[SPAWN_MOUNTS_MAX + 2]; /* ours until they are sent */
-    uint32_t size;
-    union spawn_request message[]; /* only the first `size` bytes are there */
+    bool ended;    /* the guest has */
+    bool clearing; /* berm-spawn was asked to end it and clear it away */
+    bool is_clear;
 };
 
 static struct native *of_driver(struct driver *d) {
@@ -62,35 +43,9 @@ static struct native_place *of_place(struct place *p) {
     return container_of(p, struct native_place, place);
 }
 
-/* --- requests --- */
-
-static void watch(struct native *n);
-
-static struct request *request_new(uint32_t kind, size_t size) {
-    struct request *r = calloc(1, sizeof *r + size);
-    if (!r)
-        return NULL;
-    list_init(&r->in_native);
-    r->size = (uint32_t)size;
-    r->message->head = (struct spawn_head){.version = SPAWN_VERSION, .kind = kind, .size = r->size};
-    return r;
-}
-
-static void request_free(struct request *r) {
-    list_remove(&r->in_native);
-    fd_close_all(r->fds, r->n_fds);
-    free(r);
-}
-
-static void request_send(struct native *n, struct request *r) {
-    r->message->head.seq = ++n->seq;
-    list_push_back(&n->unsent, &r->in_native);
-    watch(n);
-}
-
 /* What berm-spawn refused, or that it is gone, as one of our errors. */
 static void explain(const struct native *n, struct err *e, const struct spawn_reply *reply) {
-    if (n->lost) {
+    if (n->link.lost) {
         err_set(e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
         return;
     }
@@ -103,6 +58,8 @@ static void explain(const struct native *n, struct err *e, const struct spawn_re
         code = ERR_STORE_FULL;
     err_sys(e, code, reply->error, "berm-spawn, %s", spawn_step_name(reply->step));
 }
+
+/* --- places: their life --- */
 
 static void place_free(struct native_place *p) {
     if (p->pid_fd >= 0)
@@ -120,13 +77,7 @@ static void place_end(struct native_place *p) {
         return;
     p->closing = true;
     list_remove(&p->in_native); /* now: the driver may be gone when the loop reports the close */
-    struct list *lists[] = {&p->native->unsent, &p->native->asked};
-    for (size_t i = 0; i < COUNT_OF(lists); i++)
-        LIST_FOR_EACH(node, lists[i]) {
-            struct request *r = container_of(node, struct request, in_native);
-            if (r->place == p)
-                r->place = NULL;
-        }
+    spawn_link_forget(&p->native->link, p);
     if (p->polling)
         uv_close((uv_handle_t *)&p->poll, on_poll_closed);
     else
@@ -142,14 +93,53 @@ static void forget_socket(struct native_place *p) {
     unlinkat(p->native->run_dir_fd, p->place.id, 0);
 }
 
+static void report_gone(struct native_place *p) {
+    if (!p->ended || (p->clearing && !p->native->link.lost))
+        return;
+    forget_socket(p);
+    p->place.events->on_gone(&p->place);
+    place_end(p);
+}
+
+/* NULL: berm-spawn is gone, and the sweep at the next start finds what is left. */
+static struct spawn_ask *destroy(struct native *n, const char *id, uint32_t flags,
+                                 spawn_on_reply *on_reply, void *about) {
+    struct spawn_ask *a =
+        n->link.lost ? NULL
+                     : spawn_ask_new(SPAWN_DESTROY, sizeof(struct spawn_destroy), on_reply, about);
+    if (!a)
+        return NULL;
+    snprintf(a->message->destroy.id, SPAWN_ID_MAX, "%s", id);
+    a->message->destroy.flags = flags;
+    spawn_link_send(&n->link, a);
+    return a;
+}
+
+static void on_cleared(struct spawn_ask *a, const struct spawn_reply *reply, int *fds,
+                       size_t n_fds) {
+    (void)reply, (void)fds, (void)n_fds;
+    struct native_place *p = a->about;
+    p->clearing = false;
+    p->is_clear = true;
+    report_gone(p);
+}
+
+/* What is left of it goes, so that its id can be used again at once. */
+static void clear(struct native_place *p) {
+    if (!p->clearing)
+        p->clearing = destroy(p->native, p->place.id, 0, on_cleared, p) != NULL;
+}
+
+/* That it has ended is the pidfd's word, not berm-spawn's; that nothing is left of it is berm-spawn's. */
 static void on_pid(uv_poll_t *handle, int status, int events) {
     (void)status;
     (void)events;
     struct native_place *p = handle->data;
     uv_poll_stop(handle);
-    forget_socket(p);
-    p->place.events->on_gone(&p->place);
-    place_end(p);
+    p->ended = true;
+    if (!p->is_clear)
+        clear(p);
+    report_gone(p);
 }
 
 /* From here on the pidfd tells when the guest ends. */
@@ -163,8 +153,9 @@ static int watch_pid(struct native_place *p, int pid_fd) {
     return uv_poll_start(&p->poll, UV_READABLE, on_pid);
 }
 
-static void created(struct native_place *p, const struct spawn_reply *reply, int *fds,
-                    size_t n_fds) {
+static void on_created(struct spawn_ask *a, const struct spawn_reply *reply, int *fds,
+                       size_t n_fds) {
+    struct native_place *p = a->about;
     struct err e;
     if (reply->error == 0 && n_fds == 1) {
         int r = watch_pid(p, TAKE_FD(fds[0]));
@@ -182,156 +173,13 @@ static void created(struct native_place *p, const struct spawn_reply *reply, int
     fail_place(p, &e);
 }
 
-static void answered(const struct native *n, struct request *r, const struct spawn_reply *reply,
-                     int *fds, size_t n_fds) {
-    struct native_place *p = r->place;
-    struct err e;
-    struct place_answer answer = {.fds = fds, .n_fds = n_fds, .per_leaf = reply->fds_per_leaf};
-    if (reply->error != 0) {
-        explain(n, &e, reply);
-        answer.e = &e;
-    }
-    const struct spawn_usage *u = &reply->usage;
-    answer.usage = (struct place_usage){u->memory_bytes, u->memory_peak_bytes, u->cpu_us, u->pids,
-                                        u->oom_kills};
-    if (r->discarded)
-        r->discarded(r->user, answer.e);
-    if (p && r->done) {
-        r->done(&p->place, &answer, r->user);
-        if (reply->error == 0 && r->message->head.kind == SPAWN_EXEC_LEAF)
-            for (size_t i = 0; i < n_fds; i++)
-                fds[i] = -1; /* the asker's now */
-    }
-}
-
-static void opened(struct native *n, const struct spawn_reply *reply) {
-    static const struct {
-        uint32_t theirs;
-        unsigned ours;
-    } features[] = {{SPAWN_HAS_LIMIT_MEMORY, DRIVER_HAS_LIMIT_MEMORY},
-                    {SPAWN_HAS_LIMIT_CPU, DRIVER_HAS_LIMIT_CPU},
-                    {SPAWN_HAS_LIMIT_PIDS, DRIVER_HAS_LIMIT_PIDS},
-                    {SPAWN_HAS_LIMIT_DISK, DRIVER_HAS_LIMIT_DISK}};
-    struct err e;
-    if (reply->error != 0) {
-        explain(n, &e, reply);
-        n->driver.on_open(&n->driver, &e);
-        return;
-    }
-    n->driver.features = DRIVER_HAS_PAUSE | DRIVER_HAS_LEAVES;
-    for (size_t i = 0; i < COUNT_OF(features); i++)
-        if (reply->features & features[i].theirs)
-            n->driver.features |= features[i].ours;
-    n->driver.on_open(&n->driver, NULL);
-}
-
-static void swept(struct native *n, const struct request *r, const struct spawn_reply *reply);
-
-static void take_reply(struct native *n, const struct spawn_reply *reply, int *fds, size_t n_fds) {
-    LIST_FOR_EACH(node, &n->asked) {
-        struct request *r = container_of(node, struct request, in_native);
-        if (r->message->head.seq != reply->head.seq)
-            continue;
-        list_remove(&r->in_native);
-        if (reply->head.kind == SPAWN_HELLO)
-            opened(n, reply);
-        else if (reply->head.kind == SPAWN_CREATE && r->place)
-            created(r->place, reply, fds, n_fds);
-        else if (reply->head.kind == SPAWN_SWEEP)
-            swept(n, r, reply);
-        else
-            answered(n, r, reply, fds, n_fds);
-        request_free(r);
-        return;
-    }
-}
-
-/* berm-spawn is gone. Places it made live on; what was asked of it will not be answered. */
-static void on_lost(struct native *n) {
-    struct spawn_reply none = {.error = EPIPE, .step = STEP_REQUEST};
-    struct err e;
-    n->lost = true;
-    uv_poll_stop(&n->poll);
-    err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
-    for (struct list *node;
-         (node = list_pop_front(&n->asked)) || (node = list_pop_front(&n->unsent));) {
-        struct request *r = container_of(node, struct request, in_native);
-        if (r->message->head.kind == SPAWN_HELLO)
-            n->driver.on_open(&n->driver, &e);
-        else if (r->message->head.kind == SPAWN_CREATE && r->place)
-            fail_place(r->place, &e);
-        else if (r->message->head.kind == SPAWN_SWEEP)
-            swept(n, r, &none);
-        else
-            answered(n, r, &none, NULL, 0);
-        request_free(r);
-    }
-}
-
-static void send_some(struct native *n) {
-    while (!list_is_empty(&n->unsent)) {
-        struct request *r = container_of(n->unsent.next, struct request, in_native);
-        int sent = fd_send(n->spawn_fd, r->message, r->size, r->fds, r->n_fds);
-        if (sent == -EAGAIN)
-            return;
-        if (sent < 0) {
-            on_lost(n);
-            return;
-        }
-        fd_close_all(r->fds, r->n_fds);
-        r->n_fds = 0;
-        list_remove(&r->in_native);
-        list_push_back(&n->asked, &r->in_native);
-    }
-}
-
-static void receive_some(struct native *n) {
-    struct spawn_reply reply;
-    int fds[FD_PASS_MAX];
-    size_t n_fds = 0;
-    while (!n->lost && !n->closing) {
-        ssize_t got = fd_recv(n->spawn_fd, &reply, sizeof reply, fds, COUNT_OF(fds), &n_fds);
-        if (got == -EAGAIN)
-            return;
-        if (got != sizeof reply || reply.head.version != SPAWN_VERSION) {
-            if (got > 0)
-                fd_close_all(fds, n_fds);
-            on_lost(n);
-            return;
-        }
-        take_reply(n, &reply, fds, n_fds);
-        fd_close_all(fds, n_fds);
-    }
-}
-
-static void on_socket(uv_poll_t *handle, int status, int events) {
-    struct native *n = handle->data;
-    if (status < 0) {
-        on_lost(n);
-        return;
-    }
-    if (events & UV_READABLE)
-        receive_some(n);
-    if (!n->lost && !n->closing && (events & UV_WRITABLE)) {
-        send_some(n);
-        if (!n->lost)
-            watch(n);
-    }
-}
-
-static void watch(struct native *n) {
-    int events = UV_READABLE | (list_is_empty(&n->unsent) ? 0 : UV_WRITABLE);
-    if (!n->lost && !n->closing)
-        uv_poll_start(&n->poll, events, on_socket);
-}
-
-/* --- places --- */
+/* --- places: making and finding them --- */
 
 static struct native_place *place_new(struct native *n, const char *id,
                                       const struct place_events *events, void *user,
                                       struct err *e) {
     struct native_place *p = calloc(1, sizeof *p);
-    if (n->lost)
+    if (n->link.lost)
         err_set(e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
     else if (strlen(id) >= PLACE_ID_MAX)
         err_field(e, "id", "longer than %d characters", PLACE_ID_MAX - 1);
@@ -370,7 +218,7 @@ static int control_socket(const struct native *n, const char *id, struct err *e)
     return TAKE_FD(fd);
 }
 
-static int take_fd(struct request *r, int borrowed, struct err *e) {
+static int take_fd(struct spawn_ask *r, int borrowed, struct err *e) {
     int fd = fcntl(borrowed, F_DUPFD_CLOEXEC, 3);
     if (fd < 0)
         return err_sys(e, ERR_PLACE_FAILED, errno, "keep a descriptor");
@@ -378,7 +226,7 @@ static int take_fd(struct request *r, int borrowed, struct err *e) {
     return 0;
 }
 
-static int fill_mounts(struct request *r, const struct place_spec *spec, struct err *e) {
+static int fill_mounts(struct spawn_ask *r, const struct place_spec *spec, struct err *e) {
     struct spawn_create *c = &r->message->create;
     if (spec->n_mounts > SPAWN_MOUNTS_MAX)
         return err_field(e, "mounts", "at most %d", SPAWN_MOUNTS_MAX);
@@ -396,7 +244,7 @@ static int fill_mounts(struct request *r, const struct place_spec *spec, struct 
     return 0;
 }
 
-static int fill_create(struct native *n, struct request *r, const struct place_spec *spec,
+static int fill_create(struct native *n, struct spawn_ask *r, const struct place_spec *spec,
                        struct err *e) {
     static const char argv[] = "berm-guest";
     struct spawn_create *c = &r->message->create;
@@ -431,14 +279,13 @@ static struct place *native_create(struct driver *d, const struct place_spec *sp
     struct native_place *p = place_new(n, spec->id, events, user, e);
     if (!p)
         return NULL;
-    struct request *r = request_new(SPAWN_CREATE, sizeof(struct spawn_create));
+    struct spawn_ask *r = spawn_ask_new(SPAWN_CREATE, sizeof(struct spawn_create), on_created, p);
     if (r && fill_create(n, r, spec, e) == 0) {
-        r->place = p;
-        request_send(n, r);
+        spawn_link_send(&n->link, r);
         return &p->place;
     }
     if (r)
-        request_free(r);
+        spawn_ask_free(r);
     else
         err_set(e, ERR_LIMIT_REACHED, "out of memory");
     place_end(p);
@@ -493,32 +340,51 @@ static struct place *native_adopt(struct driver *d, const char *id,
 
 /* --- requests to a living place --- */
 
-/* A request of a kind whose only content is the id, which every kind has at the same place. */
-static struct request *request_for(struct native_place *p, uint32_t kind, size_t size,
-                                   place_done *done, void *user) {
-    struct request *r = request_new(kind, size);
-    if (!r)
+static void on_answered(struct spawn_ask *a, const struct spawn_reply *reply, int *fds,
+                        size_t n_fds) {
+    struct native_place *p = a->about;
+    const struct spawn_usage *u = &reply->usage;
+    struct err e;
+    struct place_answer answer = {
+        .usage = {u->memory_bytes, u->memory_peak_bytes, u->cpu_us, u->pids, u->oom_kills},
+        .fds = fds,
+        .n_fds = n_fds,
+        .per_leaf = reply->fds_per_leaf,
+    };
+    if (reply->error != 0) {
+        explain(p->native, &e, reply);
+        answer.e = &e;
+    }
+    ((place_done *)a->done)(&p->place, &answer, a->user);
+    for (size_t i = 0; !answer.e && i < n_fds; i++)
+        fds[i] = -1; /* the asker's now */
+}
+
+/* The kinds whose first content is the id have it at the same place. */
+static struct spawn_ask *ask_new(struct native_place *p, uint32_t kind, size_t size,
+                                 place_done *done, void *user) {
+    struct spawn_ask *a = spawn_ask_new(kind, size, done ? on_answered : NULL, p);
+    if (!a)
         return NULL;
-    r->place = p;
-    r->done = done;
-    r->user = user;
-    snprintf(r->message->by_id.id, SPAWN_ID_MAX, "%s", p->place.id);
-    return r;
+    a->done = (void (*)(void))done;
+    a->user = user;
+    snprintf(a->message->by_id.id, SPAWN_ID_MAX, "%s", p->place.id);
+    return a;
 }
 
 /* Sends it, or says at once that there is no memory for it or nobody to send it to. */
-static void ask(struct native_place *p, struct request *r, place_done *done, void *user) {
+static void ask(struct native_place *p, struct spawn_ask *a, place_done *done, void *user) {
     struct err e;
-    if (r && !p->native->lost) {
-        request_send(p->native, r);
+    if (a && !p->native->link.lost) {
+        spawn_link_send(&p->native->link, a);
         return;
     }
-    if (r)
+    if (a)
         err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
     else
         err_set(&e, ERR_LIMIT_REACHED, "out of memory");
-    if (r)
-        request_free(r);
+    if (a)
+        spawn_ask_free(a);
     struct place_answer answer = {.e = &e};
     if (done)
         done(&p->place, &answer, user);
@@ -526,109 +392,113 @@ static void ask(struct native_place *p, struct request *r, place_done *done, voi
 
 static void native_pause(struct place *place, place_done *done, void *user) {
     struct native_place *p = of_place(place);
-    ask(p, request_for(p, SPAWN_FREEZE, sizeof(struct spawn_by_id), done, user), done, user);
+    ask(p, ask_new(p, SPAWN_FREEZE, sizeof(struct spawn_by_id), done, user), done, user);
 }
 
 static void native_resume(struct place *place, place_done *done, void *user) {
     struct native_place *p = of_place(place);
-    ask(p, request_for(p, SPAWN_THAW, sizeof(struct spawn_by_id), done, user), done, user);
+    ask(p, ask_new(p, SPAWN_THAW, sizeof(struct spawn_by_id), done, user), done, user);
 }
 
 static void native_usage(struct place *place, place_done *done, void *user) {
     struct native_place *p = of_place(place);
-    ask(p, request_for(p, SPAWN_USAGE, sizeof(struct spawn_by_id), done, user), done, user);
+    ask(p, ask_new(p, SPAWN_USAGE, sizeof(struct spawn_by_id), done, user), done, user);
 }
 
 static void native_set_limits(struct place *place, const struct place_limits *l, place_done *done,
                               void *user) {
     struct native_place *p = of_place(place);
-    struct request *r = request_for(p, SPAWN_LIMITS, sizeof(struct spawn_set_limits), done, user);
-    if (r)
-        r->message->set_limits.limits = (struct spawn_limits){
+    struct spawn_ask *a = ask_new(p, SPAWN_LIMITS, sizeof(struct spawn_set_limits), done, user);
+    if (a)
+        a->message->set_limits.limits = (struct spawn_limits){
             .memory_bytes = l->memory_bytes, .cpu_milli = l->cpu_milli, .pids = l->pids};
-    ask(p, r, done, user);
+    ask(p, a, done, user);
 }
 
 static void native_leaves(struct place *place, uint32_t first, uint32_t count, place_done *done,
                           void *user) {
     struct native_place *p = of_place(place);
-    struct request *r = request_for(p, SPAWN_EXEC_LEAF, sizeof(struct spawn_exec_leaf), done, user);
-    if (r) {
-        r->message->exec_leaf.first = first;
-        r->message->exec_leaf.count = count;
+    struct spawn_ask *a = ask_new(p, SPAWN_EXEC_LEAF, sizeof(struct spawn_exec_leaf), done, user);
+    if (a) {
+        a->message->exec_leaf.first = first;
+        a->message->exec_leaf.count = count;
     }
-    ask(p, r, done, user);
+    ask(p, a, done, user);
 }
 
 static void native_kill_leaf(struct place *place, uint32_t leaf, place_done *done, void *user) {
     struct native_place *p = of_place(place);
-    struct request *r = request_for(p, SPAWN_KILL_LEAF, sizeof(struct spawn_kill_leaf), done, user);
-    if (r)
-        r->message->kill_leaf.leaf = leaf;
-    ask(p, r, done, user);
+    struct spawn_ask *a = ask_new(p, SPAWN_KILL_LEAF, sizeof(struct spawn_kill_leaf), done, user);
+    if (a)
+        a->message->kill_leaf.leaf = leaf;
+    ask(p, a, done, user);
 }
 
-static bool destroy(struct native *n, const char *id, uint32_t flags, driver_done *done,
-                    void *user) {
-    struct request *r = n->lost ? NULL : request_new(SPAWN_DESTROY, sizeof(struct spawn_destroy));
-    if (!r)
-        return false; /* the sweep at the next start finds what is left */
-    snprintf(r->message->destroy.id, SPAWN_ID_MAX, "%s", id);
-    r->message->destroy.flags = flags;
-    r->discarded = done;
-    r->user = user;
-    request_send(n, r);
-    return true;
-}
-
-/* on_gone comes from the pidfd, so that it is the guest's end and not berm-spawn's word for it. Without
- * berm-spawn the guest is ended by its pidfd; what is left of its cgroups is swept later. */
+/* Without berm-spawn the guest is ended by its pidfd; what is left of its cgroups is swept later. */
 static void native_stop(struct place *place) {
     struct native_place *p = of_place(place);
-    if (p->stopping || p->closing)
+    if (p->closing)
         return;
-    p->stopping = true;
-    if (p->native->lost && p->pid_fd >= 0)
+    if (p->native->link.lost && p->pid_fd >= 0)
         pidfd_send_signal(p->pid_fd, SIGKILL, NULL, 0);
     else
-        destroy(p->native, p->place.id, 0, NULL, NULL);
+        clear(p);
 }
 
-static void native_discard(struct driver *d, const char *id, driver_done *done, void *user) {
+static void on_discarded(struct spawn_ask *a, const struct spawn_reply *reply, int *fds,
+                         size_t n_fds) {
+    (void)fds, (void)n_fds;
     struct err e;
-    if (destroy(of_driver(d), id, SPAWN_DESTROY_FILES, done, user) || !done)
-        return;
-    err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
-    done(user, &e);
+    if (reply->error != 0)
+        explain(a->about, &e, reply);
+    ((driver_done *)a->done)(a->user, reply->error != 0 ? &e : NULL);
+}
+
+static void native_discard(struct driver *d, const char *id, bool with_files, driver_done *done,
+                           void *user) {
+    struct native *n = of_driver(d);
+    struct err e;
+    struct spawn_ask *a =
+        destroy(n, id, with_files ? SPAWN_DESTROY_FILES : 0, done ? on_discarded : NULL, n);
+    if (a) {
+        a->done = (void (*)(void))done;
+        a->user = user;
+    } else if (done) {
+        err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
+        done(user, &e);
+    }
+}
+
+static void on_swept(struct spawn_ask *a, const struct spawn_reply *reply, int *fds, size_t n_fds) {
+    (void)fds, (void)n_fds;
+    struct native *n = a->about;
+    struct err e;
+    if (reply->error != 0)
+        explain(n, &e, reply);
+    if (a->message->sweep.last || reply->error != 0)
+        n->driver.on_swept(&n->driver, reply->error != 0 ? &e : NULL);
 }
 
 /* In parts: berm-spawn acts on the last one. */
-static void native_sweep(struct driver *d, const char *const *ids, size_t n) {
-    struct native *native = of_driver(d);
+static void native_sweep(struct driver *d, const char *const *ids, size_t n_ids) {
+    struct native *n = of_driver(d);
     struct err e;
     size_t done = 0;
     do {
-        struct request *r =
-            native->lost ? NULL : request_new(SPAWN_SWEEP, sizeof(struct spawn_sweep));
-        if (!r) {
+        struct spawn_ask *a =
+            n->link.lost ? NULL
+                         : spawn_ask_new(SPAWN_SWEEP, sizeof(struct spawn_sweep), on_swept, n);
+        if (!a) {
             err_set(&e, ERR_DRIVER_UNAVAILABLE, "nothing was swept");
             d->on_swept(d, &e);
             return;
         }
-        struct spawn_sweep *part = &r->message->sweep;
-        for (; done < n && part->n_ids < SPAWN_SWEEP_MAX; done++)
+        struct spawn_sweep *part = &a->message->sweep;
+        for (; done < n_ids && part->n_ids < SPAWN_SWEEP_MAX; done++)
             snprintf(part->ids[part->n_ids++], SPAWN_ID_MAX, "%s", ids[done]);
-        part->last = done == n;
-        request_send(native, r);
-    } while (done < n);
-}
-
-static void swept(struct native *n, const struct request *r, const struct spawn_reply *reply) {
-    struct err e;
-    if (reply->error != 0)
-        explain(n, &e, reply);
-    if (r->message->sweep.last || reply->error != 0)
-        n->driver.on_swept(&n->driver, reply->error != 0 ? &e : NULL);
+        part->last = done == n_ids;
+        spawn_link_send(&n->link, a);
+    } while (done < n_ids);
 }
 
 static void native_close_place(struct place *place) {
@@ -637,10 +507,32 @@ static void native_close_place(struct place *place) {
 
 /* --- the driver --- */
 
-static void on_closed(uv_handle_t *handle) {
-    struct native *n = handle->data;
+static void on_hello(struct spawn_ask *a, const struct spawn_reply *reply, int *fds, size_t n_fds) {
+    (void)fds, (void)n_fds;
+    static const struct {
+        uint32_t theirs;
+        unsigned ours;
+    } features[] = {{SPAWN_HAS_LIMIT_MEMORY, DRIVER_HAS_LIMIT_MEMORY},
+                    {SPAWN_HAS_LIMIT_CPU, DRIVER_HAS_LIMIT_CPU},
+                    {SPAWN_HAS_LIMIT_PIDS, DRIVER_HAS_LIMIT_PIDS},
+                    {SPAWN_HAS_LIMIT_DISK, DRIVER_HAS_LIMIT_DISK}};
+    struct native *n = a->about;
+    struct err e;
+    if (reply->error != 0) {
+        explain(n, &e, reply);
+        n->driver.on_open(&n->driver, &e);
+        return;
+    }
+    n->driver.features = DRIVER_HAS_PAUSE | DRIVER_HAS_LEAVES;
+    for (size_t i = 0; i < COUNT_OF(features); i++)
+        if (reply->features & features[i].theirs)
+            n->driver.features |= features[i].ours;
+    n->driver.on_open(&n->driver, NULL);
+}
+
+static void on_link_closed(struct spawn_link *l) {
+    struct native *n = container_of(l, struct native, link);
     void (*told)(struct driver * d) = n->driver.on_closed;
-    close(n->spawn_fd);
     close(n->run_dir_fd);
     if (told)
         told(&n->driver);
@@ -649,15 +541,11 @@ static void on_closed(uv_handle_t *handle) {
 
 static void native_close(struct driver *d) {
     struct native *n = of_driver(d);
-    if (n->closing)
+    if (n->link.closing)
         return;
-    n->closing = true;
-    for (struct list *node;
-         (node = list_pop_front(&n->asked)) || (node = list_pop_front(&n->unsent));)
-        request_free(container_of(node, struct request, in_native));
     LIST_FOR_EACH(node, &n->places)
         place_end(container_of(node, struct native_place, in_native));
-    uv_close((uv_handle_t *)&n->poll, on_closed);
+    spawn_link_close(&n->link);
 }
 
 static const struct driver_ops ops = {
@@ -682,26 +570,20 @@ struct driver *native_open(uv_loop_t *loop, int spawn_fd, int run_dir_fd,
                            void (*on_open)(struct driver *d, const struct err *e), void *user,
                            struct err *e) {
     struct native *n = calloc(1, sizeof *n);
-    struct request *hello = request_new(SPAWN_HELLO, sizeof(struct spawn_hello));
-    int r = n && hello ? fcntl(spawn_fd, F_SETFL, O_NONBLOCK) : -1;
-    if (r == 0) {
-        n->driver = (struct driver){.ops = &ops, .loop = loop, .on_open = on_open, .user = user};
-        n->spawn_fd = spawn_fd;
-        n->run_dir_fd = run_dir_fd;
-        list_init(&n->unsent);
-        list_init(&n->asked);
-        list_init(&n->places);
-        r = uv_poll_init(loop, &n->poll, spawn_fd);
-    }
-    if (r < 0) {
-        err_set(e, ERR_DRIVER_UNAVAILABLE, "open the socket to berm-spawn");
+    struct spawn_ask *hello =
+        n ? spawn_ask_new(SPAWN_HELLO, sizeof(struct spawn_hello), on_hello, n) : NULL;
+    if (!hello)
         close(spawn_fd);
+    if (!hello || spawn_link_open(&n->link, loop, spawn_fd, on_link_closed) < 0) {
+        err_set(e, ERR_DRIVER_UNAVAILABLE, "open the socket to berm-spawn");
         close(run_dir_fd);
         free(hello);
         free(n);
         return NULL;
     }
-    n->poll.data = n;
-    request_send(n, hello);
+    n->driver = (struct driver){.ops = &ops, .loop = loop, .on_open = on_open, .user = user};
+    n->run_dir_fd = run_dir_fd;
+    list_init(&n->places);
+    spawn_link_send(&n->link, hello);
     return &n->driver;
 }

@@ -20,6 +20,7 @@
 
 /* Exit codes of our own, as in other tools that run a command. */
 enum { EXIT_JAIL_FAILED = 125 };
+enum { SLOT_TRIES = 100 };
 
 /* PID 1, built into this program: init.c. */
 extern const unsigned char jail_init[];
@@ -83,6 +84,17 @@ static void clean_up(struct spawn *s, const struct jail_options *o) {
         layer_delete_now(s);
 }
 
+/* A range by process number may be in use: numbers come again, and sandboxes of berm-spawn have ranges too. */
+static void create(struct spawn *s, struct jail_options *o, struct spawn_reply *reply,
+                   int *ret_pidfd) {
+    for (int turn = 0; turn < SLOT_TRIES; turn++) {
+        place_create(s, o->req, o->fds, o->n_fds, reply, ret_pidfd);
+        if (reply->step != STEP_EXISTS || o->keep)
+            return;
+        o->req->slot = (o->req->slot + 1) % JAIL_SLOTS;
+    }
+}
+
 int main(int argc, char **argv) {
     struct jail_options o;
     int r = jail_options_read(argc, argv, &o);
@@ -93,6 +105,7 @@ int main(int argc, char **argv) {
                                   .allowed_fds = o.allowed,
                                   .n_allowed = o.n_allowed,
                                   .net_once = true,
+                                  .is_tied = true,
                                   .without = o.without};
     struct spawn *s = malloc(sizeof *s);
     const char *what = "memory";
@@ -102,12 +115,11 @@ int main(int argc, char **argv) {
         return fail(what, -r);
     struct spawn_reply reply = {0};
     int pidfd = -1;
-    place_create(s, o.req, o.fds, o.n_fds, &reply, &pidfd);
-    if (reply.error != 0) {
-        r = fail(spawn_step_name(reply.step), reply.error);
-        if (reply.error != EEXIST) /* then it is another's */
-            clean_up(s, &o);
-        return r;
+    create(s, &o, &reply, &pidfd);
+    if (reply.error != 0) { /* what it made is gone already, but for the deletion */
+        layer_delete_now(s);
+        spawn_finish(s);
+        return fail(spawn_step_name(reply.step), reply.error);
     }
     mounts_done(&s->spent); /* while the command runs */
     r = wait_for(reply.pid, pidfd, signals);

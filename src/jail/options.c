@@ -265,13 +265,12 @@ static const struct option options[] = {{"root", no_argument, NULL, OPT_ROOT},
  * at once do not share one, and half by the name of what is kept, so that its files find their
  * owner again. */
 static uint32_t choose_slot(const struct jail_options *o) {
-    const uint32_t half = SPAWN_SLOTS / 2;
     if (!o->keep)
-        return (uint32_t)getpid() % half;
+        return (uint32_t)getpid() % JAIL_SLOTS;
     uint32_t hash = 2166136261u;
     for (const char *p = o->req->id; *p != '\0'; p++)
         hash = (hash ^ (unsigned char)*p) * 16777619u;
-    return half + hash % half;
+    return JAIL_SLOTS + hash % JAIL_SLOTS;
 }
 
 /* What nobody keeps needs no disk; it may take half the memory, as a tmpfs does by default. */

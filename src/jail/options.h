@@ -7,6 +7,8 @@
 #include "spawn/request.h"
 #include "spawn/spawn.h"
 
+#define JAIL_SLOTS (SPAWN_SLOTS / 2) /* ranges for what is not kept; the others go by name */
+
 struct jail_options {
     struct spawn_create *req;
     int fds[4 + SPAWN_MOUNTS_MAX];

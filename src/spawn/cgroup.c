@@ -223,10 +223,11 @@ static int make_v2(const struct cgroups *cg, const char *id, const struct spawn_
 }
 
 static int make_v1(const struct cgroups *cg, enum cgroup_v1 which, const char *id,
-                   const struct spawn_limits *limits, struct cgroup_seat *seat) {
+                   const struct spawn_limits *limits, uint32_t owner, struct cgroup_seat *seat) {
     AUTO_CLOSE int dir = make_dir(cg->v1[which], id);
-    if (dir < 0)
-        return dir;
+    int r = dir < 0 ? dir : own_procs(dir, owner); /* opens nothing here, and tells whose it is */
+    if (r < 0)
+        return r;
     AUTO_CLOSE int leaf = -1;
     if (which == CG_FREEZER)
         leaf = make_dir(dir, "guest");
@@ -243,12 +244,12 @@ int cgroup_make(const struct cgroups *cg, const char *id, const struct spawn_lim
                 uint32_t owner, struct cgroup_seat *ret_seat) {
     struct cgroup_seat seat = {.v2_leaf = -1};
     int r = cg->v2 >= 0 ? make_v2(cg, id, limits, owner, &seat)
-                        : make_v1(cg, CG_FREEZER, id, limits, &seat);
+                        : make_v1(cg, CG_FREEZER, id, limits, owner, &seat);
     if (r == 0 && cg->v2 < 0 && cg->v1[CG_CPUACCT] >= 0)
-        r = make_v1(cg, CG_CPUACCT, id, limits, &seat);
+        r = make_v1(cg, CG_CPUACCT, id, limits, owner, &seat);
     for (int i = CG_MEMORY; r == 0 && i <= CG_CPU; i++)
         if (cg->v1[i] >= 0 && !cg->v2_has[i] && wants(limits, i))
-            r = make_v1(cg, i, id, limits, &seat);
+            r = make_v1(cg, i, id, limits, owner, &seat);
     if (r < 0) {
         cgroup_seat_close(&seat);
         if (r != -EEXIST && cgroup_remove(cg, id) < 0)
@@ -268,10 +269,10 @@ void cgroup_seat_close(struct cgroup_seat *seat) {
 }
 
 int cgroup_owner(const struct cgroups *cg, const char *id, uint32_t *ret_owner) {
-    AUTO_CLOSE int dir = open_dir(cg->v2, id);
+    AUTO_CLOSE int dir = open_dir(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], id);
     struct stat st;
     if (dir < 0)
-        return cg->v2 < 0 ? 0 : dir; /* v1 hands out `tasks` files already open */
+        return dir;
     if (fstatat(dir, "cgroup.procs", &st, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
     *ret_owner = st.st_uid;

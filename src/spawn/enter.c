@@ -27,6 +27,11 @@ static int join_cgroup(struct enter *e) {
     return (int)sys1(SYS_unshare, CLONE_NEWCGROUP);
 }
 
+/* The kernel forgets it when ids change, so it is said again after that. */
+static int tie_to_parent(struct enter *e) {
+    return e->is_tied ? (int)sys5(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) : 0;
+}
+
 static int wait_phase(struct enter *e, int wanted) {
     for (;;) {
         int now = __atomic_load_n(&e->phase, __ATOMIC_ACQUIRE);
@@ -142,7 +147,8 @@ static int drop_caps(struct enter *e) {
 
 static int filter_calls(struct enter *e) {
     return seccomp_apply((e->flags & SPAWN_CREATE_STRICT_PROC) != 0 ||
-                         (e->flags & SPAWN_CREATE_NO_PTRACE) != 0);
+                             (e->flags & SPAWN_CREATE_NO_PTRACE) != 0,
+                         e->no_marks);
 }
 
 /* 0, 1, 2 and the control socket at 3; the program at 4, gone with the exec; nothing else stays
@@ -186,9 +192,11 @@ static const struct {
     enum spawn_step step;
     int (*apply)(struct enter *e);
 } steps[] = {
+    {STEP_CLONE, tie_to_parent},
     {STEP_ATTACH_CGROUP, join_cgroup},
     {STEP_IDMAP, wait_mapped},
     {STEP_IDENTITY, become_inner_root},
+    {STEP_IDENTITY, tie_to_parent},
     {STEP_HOSTNAME, name_host},
     {STEP_PROC, enter_stage_proc},
     {STEP_DEV, enter_stage_dev},

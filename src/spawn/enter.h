@@ -36,6 +36,8 @@ struct enter {
     uint64_t caps;
     int last_cap;
     bool landlock;
+    bool is_tied;        /* ends with the process that made it */
+    bool no_marks;       /* a directory of the host can be written: no setuid, no setgid */
     uint64_t file_bytes; /* largest file, 0 = no limit */
     const char *hostname;
     const char *const *argv;

@@ -46,10 +46,13 @@ static int memory_layer(const struct spawn_create *req) {
     return r < 0 ? r : sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 }
 
-static int disk_layer(struct spawn *s, const struct spawn_create *req) {
+static int disk_layer(struct spawn *s, const struct spawn_create *req, bool *made) {
     /* Passable: as a lower of another range its owner is nobody there. The parent is closed to
      * others. */
-    AUTO_CLOSE int dir = fd_make_dir(s->layers, req->id, 0711);
+    *made = mkdirat(s->layers, req->id, 0711) == 0;
+    if (!*made && errno != EEXIST)
+        return -errno;
+    AUTO_CLOSE int dir = fd_open_beneath(s->layers, req->id, O_RDONLY | O_DIRECTORY, 0);
     if (dir < 0)
         return dir;
     bool has_image = faccessat(dir, DISK_IMAGE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
@@ -58,7 +61,7 @@ static int disk_layer(struct spawn *s, const struct spawn_create *req) {
     return sys_clone_tree(dir, "");
 }
 
-int layer_open(struct spawn *s, const struct spawn_create *req, uint32_t *ret_step) {
+int layer_open(struct spawn *s, const struct spawn_create *req, bool *made, uint32_t *ret_step) {
     *ret_step = STEP_LAYER;
     if (req->layer == SPAWN_LAYER_MEMORY)
         return memory_layer(req);
@@ -67,7 +70,7 @@ int layer_open(struct spawn *s, const struct spawn_create *req, uint32_t *ret_st
     if (r < 0)
         return r;
     *ret_step = STEP_LAYER;
-    return disk_layer(s, req);
+    return disk_layer(s, req, made);
 }
 
 int layer_open_kept(struct spawn *s, const char *id, uint32_t *ret_base) {

@@ -10,8 +10,10 @@
 #include "spawn/spawn.h"
 
 /* A detached mount whose root is the layer, with `upper` and `work` in it. For a directory layer
- * the caller stands in the host's mount namespace (spawn_enter_host). */
-MUST_USE int layer_open(struct spawn *s, const struct spawn_create *req, uint32_t *ret_step);
+ * the caller stands in the host's mount namespace (spawn_enter_host). *made is set when the layer
+ * was not there before: whoever fails afterwards removes it. */
+MUST_USE int layer_open(struct spawn *s, const struct spawn_create *req, bool *made,
+                        uint32_t *ret_step);
 /* A kept layer, read-only use; *ret_base is the first id of the range it was written with. */
 MUST_USE int layer_open_kept(struct spawn *s, const char *id, uint32_t *ret_base);
 

@@ -8,6 +8,7 @@
 
 #include "base/fd.h"
 #include "spawn/layer.h"
+#include "spawn/rootfs.h"
 #include "spawn/sys.h"
 #include "spawn/userns.h"
 
@@ -21,6 +22,7 @@ struct build {
     struct enter *e;
     struct mounts *m;
     int userns;
+    int tree_map; /* of the host's trees */
     uint32_t base;
     int layer;
     int base_lowers[2]; /* what the root stands on: generated root, or image and mount points */
@@ -44,7 +46,7 @@ static int keep(struct mounts *m, int fd) {
 
 void mounts_done(struct mounts *m) {
     fd_close_all(m->fds, m->n_fds);
-    m->n_fds = 0;
+    *m = (struct mounts){.n_fds = 0};
 }
 
 bool mounts_allowed(const struct spawn *s, int dir) {
@@ -83,7 +85,7 @@ static bool wants_tree(const struct build *b, const struct spawn_tree *t) {
 
 /* Everything that has to be done among the host's mounts: open and clone, nothing else. */
 static int clone_from_host(struct build *b, uint32_t *ret_step) {
-    b->layer = keep(b->m, layer_open(b->s, b->req, ret_step));
+    b->layer = keep(b->m, layer_open(b->s, b->req, &b->m->made_layer, ret_step));
     if (b->layer < 0)
         return b->layer;
     for (unsigned i = 0; i < b->req->n_layers; i++) {
@@ -129,8 +131,8 @@ static int map_lowers(struct build *b) {
     for (unsigned i = 0; r == 0 && i < b->req->n_layers; i++) {
         int map = -1;
         if (b->kept_base[i] != b->base) {
-            map = keep(b->m, userns_for_mount(b->s->proc, b->kept_base[i], b->kept_base[i], b->base,
-                                              SPAWN_UID_SPAN));
+            struct userns_part part = {b->kept_base[i], b->kept_base[i], b->base, SPAWN_UID_SPAN};
+            map = keep(b->m, userns_for_mount(b->s->proc, &part, 1));
             if (map < 0)
                 return map;
         }
@@ -184,8 +186,7 @@ static void detach_layers(unsigned first) {
     }
 }
 
-static int set_layers_by_path(int fs, const char *upper, const char *work,
-                              const struct lower *lowers, unsigned n) {
+static int set_lowers_by_path(int fs, const struct lower *lowers, unsigned n) {
     char all[(SPAWN_LAYERS_MAX + 2) * 80] = "";
     char path[80];
     int r = 0;
@@ -198,8 +199,13 @@ static int set_layers_by_path(int fs, const char *upper, const char *work,
         }
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ":" : "", path);
     }
-    if (r == 0)
-        r = sys_fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", all, 0);
+    return r < 0 ? r : sys_fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", all, 0);
+}
+
+static int set_layers_by_path(int fs, const char *upper, const char *work,
+                              const struct lower *lowers, unsigned n) {
+    char path[80];
+    int r = set_lowers_by_path(fs, lowers, n);
     snprintf(path, sizeof path, "/layer/0/%s", upper);
     if (r == 0)
         r = sys_fsconfig(fs, FSCONFIG_SET_STRING, "upperdir", path, 0);
@@ -207,10 +213,15 @@ static int set_layers_by_path(int fs, const char *upper, const char *work,
     return r < 0 ? r : sys_fsconfig(fs, FSCONFIG_SET_STRING, "workdir", path, 0);
 }
 
-static int set_layers_by_fd(int fs, int upper, int work, const struct lower *lowers, unsigned n) {
+static int set_lowers_by_fd(int fs, const struct lower *lowers, unsigned n) {
     int r = 0;
     for (unsigned i = 0; r == 0 && i < n; i++)
         r = sys_fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, lowers[i].fd);
+    return r;
+}
+
+static int set_layers_by_fd(int fs, int upper, int work, const struct lower *lowers, unsigned n) {
+    int r = set_lowers_by_fd(fs, lowers, n);
     if (r == 0)
         r = sys_fsconfig(fs, FSCONFIG_SET_FD, "upperdir", NULL, upper);
     return r < 0 ? r : sys_fsconfig(fs, FSCONFIG_SET_FD, "workdir", NULL, work);
@@ -250,6 +261,23 @@ static int make_overlay(struct build *b, const char *upper_name, const char *wor
     return r;
 }
 
+/* One that nobody can write: it stands between the sandbox and the host's own inodes, whose watches and
+ * locks the host would share. An overlay of lowers alone has at least two. */
+static int make_screen(struct build *b, int tree) {
+    AUTO_CLOSE int empty = open("/empty", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int fs = empty < 0 ? -errno : sys_fsopen("overlay");
+    if (fs < 0)
+        return fs;
+    struct lower lowers[] = {{.fd = tree}, {.fd = empty, .path = "/empty"}};
+    int r = b->s->features & SPAWN_HAS_OVERLAY_FD
+                ? set_lowers_by_fd(fs, lowers, COUNT_OF(lowers))
+                : set_lowers_by_path(fs, lowers, COUNT_OF(lowers));
+    r = r < 0 ? r : keep(b->m, finish_overlay(fs));
+    if (!(b->s->features & SPAWN_HAS_OVERLAY_FD))
+        detach_layers(FIRST_LOWER);
+    return r;
+}
+
 static void add_mount(struct build *b, int fd, const char *target, bool make) {
     b->e->mounts[b->e->n_mounts++] = (struct enter_mount){.fd = fd, .target = target, .make = make};
 }
@@ -268,8 +296,18 @@ static int build_root(struct build *b) {
     return 0;
 }
 
-/* A tree is an overlay where it may be written, or was in the past; else a plain read-only
- * mount. */
+/* Programs belong to root and to system accounts. A person's file in the host's trees is nobody's inside:
+ * uid 1000 there is not the sandbox's user. */
+static int map_trees(struct build *b) {
+    const struct userns_part parts[] = {
+        {0, 0, b->base, ROOTFS_PEOPLE},
+        {ROOTFS_NOBODY, ROOTFS_NOBODY, b->base + ROOTFS_NOBODY, 1},
+    };
+    b->tree_map = keep(b->m, userns_for_mount(b->s->proc, parts, COUNT_OF(parts)));
+    return MIN(b->tree_map, 0);
+}
+
+/* A tree is an overlay with a writable layer where it may be written, or was in the past. */
 static int build_tree(struct build *b, unsigned index) {
     const struct spawn_tree *t = &b->s->trees[index];
     char upper[48], work[48];
@@ -279,7 +317,7 @@ static int build_tree(struct build *b, unsigned index) {
         *p = *p == '/' ? '_' : *p;
     for (char *p = work; *p; p++)
         *p = *p == '/' ? '_' : *p;
-    int r = map_mount(b->trees[index], b->userns, false);
+    int r = map_mount(b->trees[index], b->tree_map, false);
     struct lower lowers[SPAWN_LAYERS_MAX + 1] = {0};
     unsigned n = 0;
     if (r == 0)
@@ -287,12 +325,11 @@ static int build_tree(struct build *b, unsigned index) {
     if (r < 0)
         return r;
     bool written = n > 0 || faccessat(b->layer, upper, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-    if (b->req->profile != SPAWN_PROFILE_ROOT && !written) {
-        add_mount(b, b->trees[index], t->target, false);
-        return 0;
-    }
     lowers[n++].fd = b->trees[index];
-    r = make_overlay(b, upper, work, lowers, n);
+    if (b->req->profile == SPAWN_PROFILE_ROOT || written)
+        r = make_overlay(b, upper, work, lowers, n);
+    else
+        r = make_screen(b, b->trees[index]);
     if (r >= 0)
         add_mount(b, r, t->target, false);
     return MIN(r, 0);
@@ -308,7 +345,8 @@ static int build_bind(struct build *b, unsigned index) {
     if (writable && st.st_uid == 0)
         return -EPERM; /* what is made there belongs to the owner: a setuid file would be root's */
     uint32_t inner = b->req->profile == SPAWN_PROFILE_ROOT ? 0 : SPAWN_USER_UID;
-    AUTO_CLOSE int map = userns_for_mount(b->s->proc, st.st_uid, st.st_gid, b->base + inner, 1);
+    struct userns_part part = {st.st_uid, st.st_gid, b->base + inner, 1};
+    AUTO_CLOSE int map = userns_for_mount(b->s->proc, &part, 1);
     if (map < 0)
         return map;
     int r = map_mount(b->binds[index], map, writable);
@@ -324,6 +362,8 @@ static int build_all(struct build *b, uint32_t *ret_step) {
     *ret_step = STEP_OVERLAY;
     int r = build_root(b);
     *ret_step = r == 0 ? STEP_TREE : *ret_step;
+    if (r == 0 && b->req->root == SPAWN_ROOT_HOST)
+        r = map_trees(b);
     for (unsigned i = 0; r == 0 && b->req->root == SPAWN_ROOT_HOST && i < b->s->n_trees; i++)
         if (wants_tree(b, &b->s->trees[i]))
             r = build_tree(b, i);

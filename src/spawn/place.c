@@ -17,6 +17,7 @@
 #include "spawn/userns.h"
 
 #define DESTROY_MAX_MS 10000
+#define DESTROY_MIN_LOOKS 2000
 
 /* argv and env of PID 1 as exec wants them, pointing into the request. */
 struct strings {
@@ -34,18 +35,54 @@ static void split_text(const struct spawn_create *req, struct strings *out) {
     out->env[req->n_env] = NULL;
 }
 
-static bool is_taken(const struct spawn *s, const char *id, uint32_t slot) {
-    LIST_FOR_EACH(it, &s->places) {
-        const struct place *p = container_of(it, struct place, node);
-        if (p->slot == slot || strcmp(p->id, id) == 0)
-            return true;
+static struct place *find(const struct list *places, const char *id) {
+    LIST_FOR_EACH(it, places) {
+        struct place *p = container_of(it, struct place, node);
+        if (strcmp(p->id, id) == 0)
+            return p;
     }
-    LIST_FOR_EACH(it, &s->dying) {
+    return NULL;
+}
+
+static bool is_taken(const struct list *places, const char *id, uint32_t slot) {
+    LIST_FOR_EACH(it, places) {
         const struct place *p = container_of(it, struct place, node);
-        if (p->pid > 0 && (p->slot == slot || strcmp(p->id, id) == 0))
+        if (p->slot < SPAWN_SLOTS && (p->slot == slot || strcmp(p->id, id) == 0))
             return true;
     }
     return false;
+}
+
+struct restore {
+    struct spawn *s;
+    int error;
+};
+
+/* Comes once for each hierarchy that has the id. */
+static void restore_one(const char *id, void *arg) {
+    struct restore *all = arg;
+    struct place p = {.pid = -1, .wait_status = -1};
+    size_t n = strlen(id);
+    uint32_t owner = 0;
+    if (n >= sizeof p.id || find(&all->s->places, id))
+        return;
+    memcpy(p.id, id, n);
+    if (!check_id(p.id) || cgroup_owner(&all->s->cg, id, &owner) < 0 ||
+        !userns_slot(owner, &p.slot))
+        return; /* none of ours, or not finished: SWEEP removes it */
+    struct place *kept = malloc(sizeof *kept);
+    if (kept == NULL) {
+        all->error = -ENOMEM;
+        return;
+    }
+    *kept = p;
+    list_push_back(&all->s->places, &kept->node);
+}
+
+int places_restore(struct spawn *s) {
+    struct restore all = {.s = s};
+    cgroup_each(&s->cg, restore_one, &all);
+    return all.error;
 }
 
 static int map_ids(struct spawn *s, pid_t pid, uint32_t slot) {
@@ -76,6 +113,14 @@ static int serve_child(struct spawn *s, const struct spawn_create *req, const st
 static void wait_gone(pid_t pid) {
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
+}
+
+/* What a failed start made. What cannot be removed now is found by SWEEP. */
+static void remove_half(struct spawn *s, const char *id) {
+    bool made_layer = s->spent.made_layer;
+    mounts_done(&s->spent);
+    if (cgroup_remove(&s->cg, id) == 0 && made_layer && layer_remove(s, id) == 0)
+        layer_empty_trash(s);
 }
 
 static int start(struct spawn *s, const struct spawn_create *req, const struct check_fds *fds,
@@ -111,12 +156,18 @@ static int start(struct spawn *s, const struct spawn_create *req, const struct c
     fd_close_all(&e->sys, 1); /* the child made these while it shared our descriptors */
     fd_close_all(&e->sysctl, 1);
     if (r < 0) {
-        if (cgroup_remove(&s->cg, req->id) < 0)
-            return r; /* SWEEP finds it */
+        remove_half(s, req->id);
         return r;
     }
     *ret_pidfd = TAKE_FD(pidfd);
     return pid;
+}
+
+static bool has_writable_mount(const struct spawn_create *req) {
+    for (uint32_t i = 0; i < req->n_mounts; i++)
+        if (req->mounts[i].flags & SPAWN_MOUNT_WRITABLE)
+            return true;
+    return false;
 }
 
 static int create(struct spawn *s, const struct spawn_create *req, const int *fds, size_t n_fds,
@@ -128,7 +179,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
     if (r < 0)
         return r;
     reply->step = STEP_EXISTS;
-    if (is_taken(s, req->id, req->slot))
+    if (is_taken(&s->places, req->id, req->slot) || is_taken(&s->dying, req->id, req->slot))
         return -EEXIST;
     struct place *p = calloc(1, sizeof *p);
     AUTO_FREE struct strings *text = malloc(sizeof *text);
@@ -151,6 +202,8 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
         .caps = caps_for_profile(req->profile),
         .last_cap = s->last_cap,
         .landlock = (s->features & SPAWN_HAS_LANDLOCK_SCOPE) != 0,
+        .no_marks = has_writable_mount(req),
+        .is_tied = s->is_tied,
         .file_bytes = req->limits.file_bytes,
         .hostname = req->hostname[0] ? req->hostname : req->id,
         .argv = text->argv,
@@ -184,12 +237,7 @@ static int64_t now_ms(void) {
 }
 
 struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req) {
-    struct place *p = NULL;
-    LIST_FOR_EACH(it, &s->places) {
-        struct place *here = container_of(it, struct place, node);
-        if (strcmp(here->id, req->id) == 0)
-            p = here;
-    }
+    struct place *p = find(&s->places, req->id);
     if (p != NULL) {
         list_remove(&p->node);
     } else {
@@ -197,6 +245,7 @@ struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req) {
         if (p == NULL)
             return NULL;
         p->pid = p->wait_status = -1;
+        p->slot = SPAWN_SLOTS;
         memcpy(p->id, req->id, sizeof p->id);
     }
     p->seq = req->head.seq;
@@ -214,7 +263,10 @@ bool place_finish(struct spawn *s, struct place *p, int *ret_error, uint32_t *re
     *ret_step = STEP_NONE;
     bool waited = p->pid <= 0 || p->wait_status != -1;
     int r = waited ? cgroup_remove(&s->cg, p->id) : -EBUSY;
-    if (r == -EBUSY && now_ms() - p->since_ms < DESTROY_MAX_MS) {
+    /* Time alone is no measure: a machine that stands still for a while passes it without a look. */
+    bool is_late = now_ms() - p->since_ms >= DESTROY_MAX_MS && p->looks >= DESTROY_MIN_LOOKS;
+    if (r == -EBUSY && !is_late) {
+        p->looks++;
         cgroup_kill(&s->cg, p->id); /* something may have been on its way in */
         return false;
     }

@@ -1,7 +1,7 @@
 /* place — one sandbox as berm-spawn knows it: made, found by id, destroyed.
  *
- * Owner:   struct spawn (places while alive, dying while a DESTROY waits). Restart: nothing here
- * is needed to destroy, freeze or measure: those go by id through the cgroups. A
+ * Owner:   struct spawn (places while alive, dying while a DESTROY waits).
+ * Restart: read back from the cgroups, whose names are the ids and whose owners tell the ranges. A
  *          new berm-spawn only lacks the wait status, since the sandboxes are not its children. */
 #pragma once
 
@@ -14,14 +14,18 @@
 struct place {
     struct list node;
     char id[SPAWN_ID_MAX];
-    uint32_t slot;
+    uint32_t slot;    /* SPAWN_SLOTS: not known, nothing of it was there */
     pid_t pid;        /* -1: another berm-spawn's child */
     int wait_status;  /* -1 until reaped */
     uint32_t seq;     /* of the DESTROY that waits */
     uint32_t flags;   /* of that DESTROY */
     bool is_swept;    /* nobody waits for an answer */
     int64_t since_ms; /* when the DESTROY came */
+    unsigned looks;   /* how often it was still not over */
 };
+
+/* At the start: what lives already keeps its id and its range. */
+MUST_USE int places_restore(struct spawn *s);
 
 /* Checks, builds, waits until PID 1's program runs. On success *ret_pidfd is the caller's. On
  * failure the reply's error, step and missing are set, and nothing is left. Does not close

@@ -243,7 +243,8 @@ static int put_accounts(int etc, const char *file, const char *first, const char
     while (in != NULL && fgets(line, sizeof line, in) != NULL && len < sizeof out - 256) {
         char name[64];
         unsigned id, gid = 0;
-        if (sscanf(line, "%63[^:]:%*[^:]:%u:%u", name, &id, &gid) < 2 || id == 0 || id >= 1000)
+        if (sscanf(line, "%63[^:]:%*[^:]:%u:%u", name, &id, &gid) < 2 || id == 0 ||
+            id >= ROOTFS_PEOPLE)
             continue;
         len += (size_t)snprintf(out + len, 256, format, name, id, gid);
     }

@@ -8,6 +8,10 @@
 
 #include "base/macros.h"
 
+#define ROOTFS_PEOPLE \
+    1000 /* ids from here on are people's: they have no account and no file inside */
+#define ROOTFS_NOBODY 65534 /* but for this one */
+
 /* Both are directories beneath `state`, opened; `trees` are the names that are mounted, not
  * copied. */
 MUST_USE int rootfs_host(int state, const char *const *trees, int *ret_dir);

@@ -231,6 +231,8 @@ void serve_dying(struct serve *v) {
         reply.wait_status = p->wait_status;
         bool is_swept = p->is_swept;
         place_free(p);
+        if (is_swept && list_is_empty(&v->s->dying))
+            sweep_roots(v->s);
         if (!is_swept && send_reply(v, &reply, NULL) < 0)
             continue; /* the asker left; the work is done all the same */
     }

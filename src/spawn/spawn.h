@@ -32,6 +32,7 @@ struct spawn_tree {
 struct mounts {
     int fds[MOUNTS_FDS_MAX];
     unsigned n_fds;
+    bool made_layer; /* it was not there before */
 };
 
 struct spawn {
@@ -61,6 +62,7 @@ struct spawn {
     int last_cap;
     uint32_t masks;      /* of /proc: enter_masks_needed */
     struct mounts spent; /* of the last CREATE: closing them takes a while, so after the reply */
+    bool is_tied;        /* sandboxes end with us */
     int trash_wake;      /* a byte here wakes the process that empties the trash; -1 if none */
 };
 
@@ -71,6 +73,7 @@ struct spawn_options {
     unsigned n_allowed;
     unsigned net_ahead;
     bool net_once; /* one network namespace and no pool */
+    bool is_tied;  /* sandboxes end with this process */
     uint64_t reserve_bytes;
     uint32_t without; /* features to pretend absent, for tests of the fallbacks */
 };

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "spawn/caps.h"
 #include "spawn/enter_mounts.h"
+#include "spawn/place.h"
 #include "spawn/rootfs.h"
 #include "spawn/spawn.h"
 #include "spawn/sys.h"
@@ -252,9 +253,26 @@ static int start_mounts(struct spawn *s, const struct spawn_options *o) {
     return MIN(s->proc, 0);
 }
 
+/* A service manager may have protected us from running out of memory. Sandboxes would inherit that, and
+ * also how low a program may put itself again: so whoever makes them does without. */
+static int start_oom_score(struct spawn *s, const struct spawn_options *o) {
+    (void)s, (void)o;
+    char text[16];
+    if (fd_read_text(AT_FDCWD, "/proc/self/oom_score_adj", text, sizeof text) <= 0)
+        return -EIO;
+    bool is_protected = text[0] == '-';
+    int r = fd_write_text(AT_FDCWD, "/proc/self/oom_score_adj", is_protected ? "0" : text);
+    return is_protected ? r : 0;
+}
+
 static int start_kernel(struct spawn *s, const struct spawn_options *o) {
     (void)s, (void)o;
     return check_kernel();
+}
+
+static int start_places(struct spawn *s, const struct spawn_options *o) {
+    (void)o;
+    return places_restore(s);
 }
 
 /* The order matters: what needs the host's mounts stands before the step that leaves them. */
@@ -263,9 +281,11 @@ static const struct {
     int (*run)(struct spawn *s, const struct spawn_options *o);
 } steps[] = {
     {"kernel 6.1 or newer", start_kernel},
+    {"an out-of-memory score that may be inherited", start_oom_score},
     {"network namespaces", start_net},
     {"the host's mounts and trees", start_host},
     {"cgroups", start_cgroups},
+    {"the sandboxes that live already", start_places},
     {"the state directory", start_state},
     {"a sealed copy of PID 1's program", start_guest},
     {"a mount namespace and a procfs of our own", start_mounts},
@@ -273,7 +293,12 @@ static const struct {
 
 int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret_what) {
     *s = (struct spawn){
-        .host_ns = -1, .trash_wake = -1, .reserve_bytes = o->reserve_bytes, .last_cap = -1};
+        .host_ns = -1,
+        .trash_wake = -1,
+        .reserve_bytes = o->reserve_bytes,
+        .last_cap = -1,
+        .is_tied = o->is_tied,
+    };
     list_init(&s->places);
     list_init(&s->dying);
     s->n_allowed = MIN(o->n_allowed, SPAWN_ROOTS_MAX);

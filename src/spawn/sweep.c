@@ -5,10 +5,13 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 
 #include "spawn/check.h"
 #include "spawn/layer.h"
 #include "spawn/place.h"
+#include "spawn/sys.h"
 
 #define SWEEP_IDS_MAX 1000000
 
@@ -77,6 +80,45 @@ static void sweep_id(const char *id, void *arg) {
     w->count++;
 }
 
+static bool is_same(int dir, const char *name, int fd) {
+    struct stat a, b;
+    return fstatat(dir, name, &a, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &b) == 0 &&
+           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* Ours stand on the root that we opened at our start. */
+static void count_strangers(const char *id, void *arg) {
+    struct sweep *w = arg;
+    LIST_FOR_EACH(it, &w->s->places) {
+        const struct place *p = container_of(it, struct place, node);
+        if (p->pid > 0 && strcmp(p->id, id) == 0)
+            return;
+    }
+    w->count++;
+}
+
+/* The host's /etc changed and the generated root with it: the older ones go as soon as nobody can stand
+ * on one. That is so when every sandbox is ours, and we alone work on this state. */
+void sweep_roots(struct spawn *s) {
+    struct sweep w = {.s = s};
+    cgroup_each(&s->cg, count_strangers, &w);
+    AUTO_CLOSE int roots = openat(s->state, "roots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (w.count > 0 || roots < 0)
+        return;
+    int copy = openat(roots, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = copy < 0 ? NULL : fdopendir(copy);
+    bool alone = flock(s->state, LOCK_EX | LOCK_NB) == 0;
+    for (struct dirent *e; alone && list != NULL && (e = readdir(list)) != NULL;)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            !is_same(roots, e->d_name, s->host_root) && !is_same(roots, e->d_name, s->points) &&
+            sys_rename_new(roots, e->d_name, s->trash, e->d_name) == 0)
+            layer_empty_trash(s);
+    if (list != NULL)
+        closedir(list);
+    while (flock(s->state, LOCK_SH) < 0 && errno == EINTR)
+        ;
+}
+
 uint32_t sweep_run(struct spawn *s, struct list *owned) {
     struct sweep w = {.s = s, .owned = owned};
     cgroup_each(&s->cg, sweep_id, &w);
@@ -87,6 +129,7 @@ uint32_t sweep_run(struct spawn *s, struct list *owned) {
     if (list != NULL)
         closedir(list);
     layer_empty_trash(s);
+    sweep_roots(s);
     return w.count;
 }
 

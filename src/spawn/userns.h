@@ -4,6 +4,7 @@
  * process of one sandbox never shares an id with another's or with the host's. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -12,6 +13,12 @@
 
 static inline uint32_t userns_base(uint32_t slot) {
     return SPAWN_UID_SPAN * (slot + 3);
+}
+
+/* The slot whose range begins at `base`; false when none does. */
+static inline bool userns_slot(uint32_t base, uint32_t *ret_slot) {
+    *ret_slot = base / SPAWN_UID_SPAN - 3;
+    return base % SPAWN_UID_SPAN == 0 && base >= userns_base(0) && *ret_slot < SPAWN_SLOTS;
 }
 
 /* Gives the user namespace of `pid` its ids, lines "inside outside count". `proc` is our own
@@ -25,7 +32,10 @@ MUST_USE int userns_creator(uint32_t uid);
 /* The user namespace that `pid` lives in. */
 MUST_USE int userns_open(int proc, pid_t pid);
 
-/* A user namespace for mapping a mount: `count` ids from disk_uid and disk_gid on disk show as
- * those from `outer` on. Nobody lives in it. */
-MUST_USE int userns_for_mount(int proc, uint32_t disk_uid, uint32_t disk_gid, uint32_t outer,
-                              uint32_t count);
+/* `count` ids from `uid` and `gid` on disk show as those from `outer` on. */
+struct userns_part {
+    uint32_t uid, gid, outer, count;
+};
+
+/* A user namespace for mapping a mount; what no part names is nobody's there. Nobody lives in it. */
+MUST_USE int userns_for_mount(int proc, const struct userns_part *parts, unsigned n);

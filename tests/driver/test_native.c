@@ -233,7 +233,7 @@ TEST(native_makes_a_place_links_to_it_and_ends_it) {
     RUN_UNTIL(&w, seen.gone == 1);
     CHECK_INT(seen.failed, 0);
     close(link);
-    driver_discard(w.driver, "sb-one", NULL, NULL);
+    driver_discard(w.driver, "sb-one", true, NULL, NULL);
     world_close(&w);
 }
 

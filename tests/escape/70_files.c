@@ -25,6 +25,10 @@ static const char *shared(const char *name) {
     return path;
 }
 #define RESULT(x) ((x) < 0 ? -errno : 0)
+static long try_open_mode(const char *path, int flags, mode_t mode) {
+    int fd = open(path, flags, mode);
+    return fd < 0 ? -errno : close(fd);
+}
 #define BIND(name, good) PROBE(name, "bind", good, good, "host")
 
 BIND(bind_create, "EROFS") {
@@ -96,40 +100,68 @@ BIND(bind_fifo_write, "EACCES|EROFS|ENXIO|EPERM") {
 }
 
 /* Files made in a writable directory stay ordinary ones for the host. `run` looks at them there. */
-PROBE(shared_setuid, "bind", "EPERM|EACCES|EINVAL", "EPERM|EACCES|EINVAL", "host") {
-    const char *path = shared("setuid");
-    int fd = open(path, O_CREAT | O_WRONLY, 0755);
-    if (fd < 0)
-        return -errno;
-    long r = RESULT(fchmod(fd, 04755));
+static long marked(const char *name, mode_t bit, long r) {
     struct stat st;
-    fstat(fd, &st);
+    const char *path = shared(name);
+    bool has = stat(path, &st) == 0 && (st.st_mode & bit);
     if (in_control)
         unlink(path);
-    return r < 0 ? r : st.st_mode & S_ISUID ? 0 : SAFE;
+    return r < 0 ? r : has ? 0 : SAFE;
 }
-PROBE(shared_setuid_open, "bind", "EPERM|EACCES|EINVAL|safe", "EPERM|EACCES|EINVAL|safe", "host") {
-    const char *path = shared("setuid-at-birth");
-    int fd = open(path, O_CREAT | O_WRONLY, 04755);
-    struct stat st;
-    if (fd < 0)
-        return -errno;
-    fstat(fd, &st);
-    if (in_control)
-        unlink(path);
-    return st.st_mode & S_ISUID ? 0 : SAFE;
-}
-PROBE(shared_setgid, "bind", "EPERM|EACCES|EINVAL|safe", "EPERM|EACCES|EINVAL|safe", "host") {
-    const char *path = shared("setgid");
+/* An ordinary file, and then the mark by one of the calls that can set it. */
+static long mark(const char *name, mode_t bit, long (*by)(int fd, const char *path, long mode)) {
+    char path[600];
+    snprintf(path, sizeof path, "%s", shared(name));
     int fd = open(path, O_CREAT | O_WRONLY, 0755);
+    return fd < 0 ? -errno : marked(name, bit, by(fd, path, 0755 | (long)bit));
+}
+static long by_fchmod(int fd, const char *path, long mode) {
+    (void)path;
+    return RESULT(fchmod(fd, (mode_t)mode));
+}
+static long by_fchmodat(int fd, const char *path, long mode) {
+    (void)fd;
+    return call(SYS_fchmodat, AT_FDCWD, (long)path, mode);
+}
+static long by_fchmodat2(int fd, const char *path, long mode) {
+    (void)fd;
+    return call(452, AT_FDCWD, (long)path, mode, 0);
+}
+#define MARK(name) PROBE(name, "bind", "EPERM", "EPERM", "host")
+MARK(shared_setuid) { return mark("setuid", S_ISUID, by_fchmod); }
+MARK(shared_setgid) { return mark("setgid", S_ISGID, by_fchmod); }
+MARK(shared_setuid_at) { return mark("setuid-at", S_ISUID, by_fchmodat); }
+MARK(shared_setuid_at2) { return mark("setuid-at2", S_ISUID, by_fchmodat2); }
+MARK(shared_setuid_open) {
+    return marked("born", S_ISUID, try_open_mode(shared("born"), O_CREAT | O_WRONLY, 04755));
+}
+MARK(shared_setgid_open) {
+    return marked("born-g", S_ISGID, try_open_mode(shared("born-g"), O_CREAT | O_WRONLY, 02755));
+}
+MARK(shared_setuid_mknod) {
+    return marked("node-u", S_ISUID, RESULT(mknod(shared("node-u"), S_IFREG | 04755, 0)));
+}
+/* A file without a name that gets one afterwards. */
+MARK(shared_setuid_tmpfile) {
+    char link_from[64];
+    int fd = open(shared("."), O_TMPFILE | O_WRONLY, 04755);
     if (fd < 0)
         return -errno;
-    long r = RESULT(fchmod(fd, 02755));
-    struct stat st;
-    fstat(fd, &st);
-    if (in_control)
-        unlink(path);
-    return r < 0 ? r : st.st_mode & S_ISGID ? 0 : SAFE;
+    snprintf(link_from, sizeof link_from, "/proc/self/fd/%d", fd);
+    long r = RESULT(linkat(AT_FDCWD, link_from, AT_FDCWD, shared("late"), AT_SYMLINK_FOLLOW));
+    return marked("late", S_ISUID, r);
+}
+/* Its mode lies behind a pointer: the call is not there at all. */
+PROBE(shared_setuid_openat2, "bind", "ENOSYS", "ENOSYS", "host") {
+    uint64_t how[3] = {O_CREAT | O_WRONLY, 04755, 0};
+    return marked("born-2", S_ISUID, call(SYS_openat2, AT_FDCWD, (long)shared("born-2"), (long)how, sizeof how));
+}
+/* Elsewhere such files are the sandbox's own, and packages bring them. */
+PROBE(own_setuid, "plain", "ok", "ok", "host") {
+    const char *path = scratch("own-setuid");
+    long r = try_open_mode(path, O_CREAT | O_WRONLY, 04755);
+    unlink(path);
+    return r;
 }
 PROBE(shared_device, "bind", "EPERM", "EPERM", "host") {
     long r = RESULT(mknod(shared("node"), S_IFCHR | 0666, 0x103));
@@ -257,4 +289,4 @@ BIND(copy_range_into_bind, "EBADF|EACCES|EROFS") {
 /* Files of mode 0600 in a /usr made for this, of root and of the host's uid 1000. Root inside stands for
  * the owner of what lies beneath its layer: it reads what root may read there. */
 PROBE(usr_file_of_root, "private", "EACCES|EPERM", "ok", "host") { return try_read("/usr/of-root"); }
-PROBE(usr_file_of_1000, "private", "EACCES|EPERM", "ok", "host") { return try_read("/usr/of-1000"); }
+PROBE(usr_file_of_1000, "private", "EACCES|EPERM", "EACCES|EPERM", "host") { return try_read("/usr/of-1000"); }

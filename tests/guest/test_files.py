@@ -5,6 +5,7 @@ import os
 import pwd
 import stat
 import subprocess
+import tempfile
 import threading
 
 import pytest
@@ -249,18 +250,20 @@ def test_remove(link, tree):
     assert os.listdir(tree) == [] and (outside / "canary").read_text() == "alive"
 
 
-def test_remove_a_tree_deeper_than_descriptors_last(link, tree):
-    fd = os.open(tree, os.O_RDONLY)
-    os.mkdir("deep", dir_fd=fd)
-    at = os.open("deep", os.O_RDONLY, dir_fd=fd)
-    for _ in range(3000):
-        os.mkdir("d", dir_fd=at)
-        below = os.open("d", os.O_RDONLY, dir_fd=at)
+def test_remove_a_tree_deeper_than_descriptors_last(link):
+    # Not below tmp_path: pytest deletes what earlier runs left there by recursion, and a run may be killed here.
+    top = tempfile.mkdtemp(prefix="berm-deep-")
+    try:
+        at = os.open(top, os.O_RDONLY)
+        for _ in range(3000):
+            os.mkdir("d", dir_fd=at)
+            below = os.open("d", os.O_RDONLY, dir_fd=at)
+            os.close(at)
+            at = below
         os.close(at)
-        at = below
-    os.close(at)
-    assert link.call("remove", path=str(tree / "deep"), recursive=True)["removed"] == 3001
-    os.close(fd)
+        assert link.call("remove", path=top, recursive=True)["removed"] == 3001
+    finally:
+        subprocess.run(["rm", "-rf", top], check=True)
 
 
 def pages(link, **params):

@@ -128,6 +128,12 @@ def descriptors_are_checked():
         for fields in (dict(root=ROOT_IMAGE), dict(mounts=[("/x", 0)])):
             reply = spawn.create(id="outside", fds=[etc], **fields)
             same(reply.error, EACCES, "a directory outside the allowed ones")
+            check(not os.path.exists(f"{STATE}/layers/outside"), "a failure leaves no layer behind")
+        same(spawn.create(id="stays").error, 0, "CREATE")
+        same(spawn.destroy("stays", files=False).error, 0, "DESTROY but its files")
+        same(spawn.create(id="stays", fds=[etc], mounts=[("/x", 0)]).error, EACCES, "and a failure on top")
+        check(os.path.exists(f"{STATE}/layers/stays/upper"), "a layer of before stays")
+        same(spawn.destroy("stays").error, 0, "DESTROY")
         same(spawn.create(id="inside", flags=F_CONTROL, fds=[unix.fileno()]).error, 0, "control socket")
         same(spawn.destroy("inside").error, 0, "DESTROY")
         for fd in (directory, etc, null):

@@ -30,6 +30,10 @@ def filters():
     return found
 
 
+def whole_filters():
+    return [item for item in filters().items() if item[0][1] != "marks"]
+
+
 def simulate(code, arch, nr, args=()):
     """Classic BPF as seccomp runs it, with the kernel's bounds."""
     args = list(args) + [0] * (6 - len(args))
@@ -70,7 +74,7 @@ def expectations(column, variant):
 
 @test
 def every_number_gets_the_policys_answer():
-    for (arch, variant), code in filters().items():
+    for (arch, variant), code in whole_filters():
         audit, column = ARCHS[arch]
         want = expectations(column, variant)
         wrong = [nr for nr in range(1101)
@@ -83,7 +87,7 @@ def every_number_gets_the_policys_answer():
 
 @test
 def foreign_architectures_and_x32_kill():
-    for (arch, variant), code in filters().items():
+    for (arch, variant), code in whole_filters():
         audit, _ = ARCHS[arch]
         for other in (0x40000003, 0x40000028, 0, audit ^ 1, 0xC000003E ^ 0xC00000B7 ^ audit):
             same(simulate(code, other, 0), KILL, f"{arch} {variant} under {other:#x}")
@@ -118,7 +122,7 @@ CASES = [
 
 @test
 def arguments_decide_as_the_rules_say():
-    for (arch, variant), code in filters().items():
+    for (arch, variant), code in whole_filters():
         audit, column = ARCHS[arch]
         numbers = {name: nr for nr, name in expectations(column, variant).items()
                    if isinstance(name, str)}
@@ -126,6 +130,36 @@ def arguments_decide_as_the_rules_say():
         for name, args, want in CASES:
             got = simulate(code, audit, numbers[name], args)
             same(hex(got), hex(want), f"{arch} {variant} {name}{args}")
+
+
+CREAT, TMPFILE = 0o100, 0o20200000
+# call, where its flags stand (if it has any), where its mode stands
+MARKING = [("chmod", None, 1), ("fchmod", None, 1), ("fchmodat", None, 2), ("fchmodat2", None, 2), ("creat", None, 1),
+           ("mknod", None, 1), ("mknodat", None, 2), ("open", 1, 2), ("openat", 2, 3)]
+
+
+@test
+def marks_of_privilege_are_refused_and_nothing_else_is():
+    for (arch, variant), code in filters().items():
+        if variant != "marks":
+            continue
+        audit, column = ARCHS[arch]
+        lines = [line.split() for line in POLICY.read_text().splitlines()]
+        numbers = {f[1]: int(f[1 + column]) for f in lines if len(f) == 4 and f[1 + column].isdigit()}
+        judged = [row for row in MARKING if row[0] in numbers]
+        others = set(range(1101)) - {numbers[name] for name, _, _ in judged}
+        everything = (0xFFFFFFFF,) * 6
+        same([nr for nr in others if simulate(code, audit, nr, everything) != ALLOW], [], f"{arch}: other calls")
+        for name, flags_at, mode_at in judged:
+            for flags in (0, 2, CREAT, TMPFILE, CREAT | 1 << 40):
+                for mode in (0, 0o777, 0o1777, 0o4755, 0o2755, 0o6000, 0o4755 | 1 << 40):
+                    args = [0] * 6
+                    args[mode_at] = mode
+                    if flags_at is not None:
+                        args[flags_at] = flags
+                    counts = flags_at is None or flags & (CREAT | 0o20000000)
+                    want = 0x50001 if mode & 0o6000 and counts else ALLOW
+                    same(hex(simulate(code, audit, numbers[name], args)), hex(want), f"{arch} {name} {flags:#x} {mode:#o}")
 
 
 @test

@@ -8,36 +8,42 @@ import random
 import shutil
 import signal
 import struct
+import subprocess
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import client  # noqa: E402
 from client import PROFILE_ROOT, Spawn, id_body  # noqa: E402
-from tap import check, main, same, state_dir, test  # noqa: E402
+from tap import check, main, program, same, state_dir, test  # noqa: E402
 
 STATE = state_dir()
 CYCLES = int(os.environ.get("BERM_CYCLES", 200))
 FILES = int(os.environ.get("BERM_FILES", 50000))
 
 
+# Others may have sandboxes on this machine: ours are those below the name of our state directory.
+OURS = "/berm/s-{0.st_dev:x}-{0.st_ino:x}".format(os.stat(STATE))
+
+
 def cgroups():
-    """What sandboxes have below any berm/<state> cgroup."""
+    """What our sandboxes have in any hierarchy."""
     found = []
     for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
         _, point, kind, *_ = line.split()
         if kind in ("cgroup", "cgroup2"):
-            top = f"{point}/berm"  # walked, because what is being removed may vanish under the walk
-            found += [place for place, _, _ in os.walk(top) if place[len(top):].count("/") > 1]
+            top = point + OURS  # walked, because what is being removed may vanish under the walk
+            found += [place for place, _, _ in os.walk(top) if place != top]
     return sorted(found)
 
 
 def processes():
-    """Everyone outside the usual: host ids of a sandbox range, or a namespace of its own."""
+    """Who is in a sandbox of ours, and who was started for our state: berm-spawn and its helpers."""
     found = []
-    for entry in os.listdir("/proc"):
+    for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if entry.isdigit() and os.stat(f"/proc/{entry}").st_uid >= 65536 * 3:
+            place = pathlib.Path("/proc", entry)
+            if OURS in (place / "cgroup").read_text() or STATE.encode() in (place / "cmdline").read_bytes():
                 found.append(entry)
         except OSError:
             pass
@@ -52,12 +58,19 @@ def children(pid):
 
 
 def loops():
-    return sorted(p.parent.name for p in pathlib.Path("/sys/block").glob("loop*/loop"))
+    found = []
+    for path in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
+        try:
+            found += [path.parts[3]] if STATE in path.read_text() else []
+        except OSError:
+            pass        # it went while we looked
+    return sorted(found)
 
 
 def host():
-    return {"mounts": pathlib.Path("/proc/self/mountinfo").read_text(), "cgroups": cgroups(),
-            "processes": processes(), "loops": loops()}
+    mounts = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
+    mounts = [line for line in mounts if STATE in line or " overlay berm " in line]
+    return {"mounts": mounts, "cgroups": cgroups(), "loops": loops()}
 
 
 def settled(what, want, seconds=60 + FILES / 5000):
@@ -71,6 +84,7 @@ def settled(what, want, seconds=60 + FILES / 5000):
 def as_before(before, state=True):
     for name, value in before.items():
         same(settled(lambda: host()[name], value), value, name)
+    same(settled(processes, []), [], "processes")
     if state:
         for folder in ("layers", "trash"):
             path = f"{STATE}/{folder}"
@@ -228,6 +242,67 @@ def a_new_berm_spawn_finds_what_the_killed_one_left():
 
 
 @test
+def a_range_in_use_is_not_given_out_again():
+    spawn = Spawn(STATE)
+    same(spawn.create(id="old", slot=31, argv=SLEEP).error, 0, "CREATE")
+    spawn.kill()
+    with Spawn(STATE) as spawn:
+        for fields in (dict(id="new", slot=31), dict(id="old", slot=32)):
+            reply = spawn.create(argv=SLEEP, **fields)
+            same((reply.error, reply.step), (17, client.STEP_EXISTS), f"{fields}")
+        same(spawn.create(id="new", slot=32, argv=SLEEP).error, 0, "a free one")
+        same(spawn.destroy("old").error, 0, "DESTROY")
+        same(spawn.create(id="third", slot=31, argv=SLEEP).error, 0, "free again")
+        for name in ("new", "third"):
+            same(spawn.destroy(name).error, 0, "DESTROY")
+
+
+def sweep_all(spawn):
+    return spawn.ask(client.SWEEP, struct.pack("=II", 1, 0) + bytes(256 * 64))
+
+
+@test
+def old_roots_go_when_nobody_stands_on_them():
+    before = host()
+    roots = pathlib.Path(STATE, "roots")
+    old = roots / "host-0123456789abcdef"
+    spawn = Spawn(STATE)
+    same(spawn.create(id="stands", slot=41, argv=SLEEP).error, 0, "CREATE")
+    spawn.kill()
+    now = sorted(p.name for p in roots.iterdir())
+    (old / "etc").mkdir(parents=True)
+    with Spawn(STATE) as spawn:
+        ids = struct.pack("=64s", b"stands") + bytes(255 * 64)
+        same(spawn.ask(client.SWEEP, struct.pack("=II", 1, 1) + ids).swept, 0, "SWEEP that spares it")
+        check(old.exists(), "it may stand on the old one")
+        same(sweep_all(spawn).swept, 1, "SWEEP")
+        same(settled(lambda: sorted(p.name for p in roots.iterdir()), now), now, "only those of today")
+        same(spawn.create(id="next", slot=41, argv=SLEEP).error, 0, "CREATE")
+        (old / "etc").mkdir(parents=True)
+        same(spawn.ask(client.SWEEP, struct.pack("=II", 1, 1) + struct.pack("=64s", b"next") + bytes(255 * 64)).swept,
+             0, "SWEEP while one of ours lives")
+        same(settled(old.exists, False), False, "which stands on today's")
+        same(spawn.destroy("next").error, 0, "DESTROY")
+    as_before(before)
+
+
+@test
+def a_killed_berm_jail_takes_its_sandbox_along():
+    for profile in ([], ["--root"]):
+        jail = subprocess.Popen([program("berm-jail"), "--state", STATE, *client.WITHOUT, *profile, "--", "sh", "-c",
+                                 "setsid sleep 600 & echo up; sleep 600"], stdout=subprocess.PIPE)
+        same(jail.stdout.readline(), b"up\n", "it runs")
+        check(len(processes()) > 2, f"PID 1 and programs: {processes()}")
+        jail.kill()
+        jail.wait()
+        jail.stdout.close()
+        same(settled(processes, []), [], "nothing of it lives on")
+    with Spawn(STATE) as spawn:
+        same(sweep_all(spawn).swept, 2, "its cgroups are left for SWEEP")
+        same(settled(cgroups, []), [], "and gone")
+
+
+@test
 def sweep_spares_owners():
     with Spawn(STATE) as spawn:
         mine = spawn.create(id="mine", slot=21, argv=SLEEP)
@@ -260,7 +335,7 @@ def berm_spawn_killed_at_random_leaves_only_what_sweep_removes():
         same(reply.error, 0, "SWEEP")
         check(reply.swept > 0, "there was something to sweep")
         settled(cgroups, before["cgroups"])
-        as_before(before)
+    as_before(before)
 
 
 @test

@@ -214,9 +214,9 @@ TEST(spec_check_refuses_by_name_what_no_driver_gives) {
     CHECK_INT(check_spec(&asked, &s), 0);
     asked.network = NULL;
     asked.lifetime = &lifetime;
-    lifetime.ttl_ms = 1000;
+    lifetime.wake_on_call = true;
     CHECK_INT(check_spec(&asked, &s), -ERR_UNSUPPORTED);
-    CHECK_STR(e.field, "spec.lifetime.ttl_ms");
+    CHECK_STR(e.field, "spec.lifetime.wake_on_call");
     asked.lifetime = NULL;
     asked.root = &root;
     root.source_case = BERM__V1__ROOT_FILESYSTEM__SOURCE_IMAGE;
