@@ -42,24 +42,20 @@ async def close_channel(channel: Channel) -> None:
     await channel.close()
 
 
-async def ready(channel: Channel, seconds: float) -> bool:
-    """Connects; whether it could within the time."""
-    try:
-        await asyncio.wait_for(channel.channel_ready(), seconds)
-    except asyncio.TimeoutError:
-        return False
-    return True
-
-
 async def unary(
-    channel: Channel, method: Method[Req, Res], request: Req, timeout: float | None, metadata: Metadata
+    channel: Channel,
+    method: Method[Req, Res],
+    request: Req,
+    timeout: float | None,
+    metadata: Metadata,
+    wait_for_ready: bool = False,
 ) -> Res:
     call = channel.unary_unary(
         method.path,
         request_serializer=method.request.SerializeToString,
         response_deserializer=method.response.FromString,
     )
-    answer: Res = await call(request, timeout=timeout, metadata=metadata)
+    answer: Res = await call(request, timeout=timeout, metadata=metadata, wait_for_ready=wait_for_ready)
     return answer
 
 

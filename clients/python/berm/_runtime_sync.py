@@ -40,27 +40,20 @@ def close_channel(channel: Channel) -> None:
     channel.close()
 
 
-def ready(channel: Channel, seconds: float) -> bool:
-    """Connects; whether it could within the time."""
-    connected = grpc.channel_ready_future(channel)
-    try:
-        connected.result(timeout=seconds)
-    except grpc.FutureTimeoutError:
-        return False
-    finally:
-        connected.cancel()
-    return True
-
-
 def unary(
-    channel: Channel, method: Method[Req, Res], request: Req, timeout: float | None, metadata: Metadata
+    channel: Channel,
+    method: Method[Req, Res],
+    request: Req,
+    timeout: float | None,
+    metadata: Metadata,
+    wait_for_ready: bool = False,
 ) -> Res:
     call = channel.unary_unary(
         method.path,
         request_serializer=method.request.SerializeToString,
         response_deserializer=method.response.FromString,
     )
-    answer: Res = call(request, timeout=timeout, metadata=metadata)
+    answer: Res = call(request, timeout=timeout, metadata=metadata, wait_for_ready=wait_for_ready)
     return answer
 
 

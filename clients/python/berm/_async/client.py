@@ -235,11 +235,29 @@ class AsyncClient:
             raise failure
         span.again(failure)
         await runtime.sleep(pause)
-        if not is_lost(failure) or await runtime.ready(self._open(), retries.patience()):
+        if not is_lost(failure) or await self._reaches(retries.patience(), span):
             return
         if retries.time_left() == 0:
             raise errors.DeadlineExceededError(f"no daemon answered at {self.target} before the deadline")
         raise UnreachableError(f"no daemon answered at {self.target} for {self._reconnect:g} s")
+
+    async def _reaches(self, seconds: float, span: Span) -> bool:
+        """Connects again; whether a daemon answers within the time, whatever it says."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            try:
+                await runtime.unary(
+                    self._open(), methods.PING, pb.PingRequest(), left, self._metadata(span), wait_for_ready=True
+                )
+            except grpc.RpcError as error:
+                failure = failure_of(error)
+                if isinstance(failure, errors.DeadlineExceededError):
+                    return False
+                if is_lost(failure):
+                    await runtime.sleep(min(left, 0.05))
+                    continue
+            return True
+        return False
 
     def _open(self) -> runtime.Channel:
         if self._closed:
