@@ -239,6 +239,24 @@ export function classOf(reason: string): typeof BermError {
 '''
 
 
+def c(rows):
+    return f"""/* {BY} */
+#pragma once
+
+/* What a call can fail with. */
+enum berm_code {{
+    BERM_OK = 0,
+""" + each("    /* {meaning} */\n    BERM_{name} = {number},\n", rows) + """    /* Of the client itself; the daemon's numbers end at 999. */
+    /* the daemon gave a reason this client does not know */
+    BERM_UNKNOWN = 1000,
+    /* no daemon could be reached; nothing was sent */
+    BERM_UNREACHABLE = 1001,
+    /* the connection was lost before the answer came */
+    BERM_DISCONNECTED = 1002,
+};
+"""
+
+
 def main():
     rows = rows_of(pathlib.Path(sys.argv[1]).read_text())
     out = pathlib.Path(sys.argv[2])
@@ -247,6 +265,7 @@ def main():
         "clients/python/berm/errors.py": python(rows),
         "clients/go/errors.go": go(rows),
         "clients/typescript/src/errors.ts": typescript(rows),
+        "clients/c/include/berm_errors.h": c(rows),
     }.items():
         (out / path).parent.mkdir(parents=True, exist_ok=True)
         (out / path).write_text(text)

@@ -19,6 +19,7 @@
 #define HANDLER_api_sandbox_delete &api_sandbox_delete
 #define HANDLER_api_sandbox_delete_many &api_sandbox_delete_many
 #define HANDLER_api_events_watch &api_events_watch
+#define HANDLER_api_usage_watch &api_usage_watch
 #define HANDLER_api_health_watch &api_health_watch
 #define HANDLER_api_reflection &api_reflection
 #define HANDLER_api_exec_start &api_exec_start
@@ -32,6 +33,19 @@
 #define HANDLER_api_exec_get &api_exec_get
 #define HANDLER_api_exec_list &api_exec_list
 #define HANDLER_api_exec_interact &api_exec_interact
+#define HANDLER_api_file_read &api_file_read
+#define HANDLER_api_file_write &api_file_write
+#define HANDLER_api_file_stat &api_file_stat
+#define HANDLER_api_file_list &api_file_list
+#define HANDLER_api_file_make_dir &api_file_make_dir
+#define HANDLER_api_file_remove &api_file_remove
+#define HANDLER_api_file_rename &api_file_rename
+#define HANDLER_api_file_watch &api_file_watch
+#define HANDLER_api_file_upload_tree &api_file_upload_tree
+#define HANDLER_api_file_download_tree &api_file_download_tree
+#define HANDLER_api_file_edit &api_file_edit
+#define HANDLER_api_file_grep &api_file_grep
+#define HANDLER_api_file_glob &api_file_glob
 
 const struct api_methods *api_daemon_methods(void) {
     static const struct method rows[] = {

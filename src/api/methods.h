@@ -22,6 +22,7 @@ extern const struct handler api_sandbox_resume;
 extern const struct handler api_sandbox_delete;
 extern const struct handler api_sandbox_delete_many;
 extern const struct handler api_events_watch;
+extern const struct handler api_usage_watch;
 
 extern const struct handler api_exec_start;
 extern const struct handler api_exec_run;
@@ -34,3 +35,17 @@ extern const struct handler api_exec_resize;
 extern const struct handler api_exec_get;
 extern const struct handler api_exec_list;
 extern const struct handler api_exec_interact;
+
+extern const struct handler api_file_read;
+extern const struct handler api_file_write;
+extern const struct handler api_file_watch;
+extern const struct handler api_file_upload_tree;
+extern const struct handler api_file_download_tree;
+extern const struct handler api_file_stat;
+extern const struct handler api_file_list;
+extern const struct handler api_file_make_dir;
+extern const struct handler api_file_remove;
+extern const struct handler api_file_rename;
+extern const struct handler api_file_edit;
+extern const struct handler api_file_grep;
+extern const struct handler api_file_glob;

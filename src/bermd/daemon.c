@@ -102,6 +102,15 @@ static void on_drain_limit(struct deadline *deadline) {
     server_cut(&d->server);
 }
 
+static void drain(struct daemon *d) {
+    d->api.draining = true;
+    for (size_t i = 0; i < COUNT_OF(d->listeners); i++)
+        listener_close(&d->listeners[i]);
+    uint64_t limit_us = (uint64_t)config_of(d)->limits.of[LIMIT_DRAIN_MAX] * 1000;
+    deadline_set(&d->server.deadlines, &d->drain_limit, clock_us() + limit_us);
+    server_drain(&d->server, on_drained);
+}
+
 /* The first signal lets open calls finish, the second does not wait. */
 static void on_signal(uv_signal_t *handle, int number) {
     struct daemon *d = handle->data;
@@ -110,12 +119,17 @@ static void on_signal(uv_signal_t *handle, int number) {
         return;
     }
     log_text(LOG_INFO, "stopping", "got %s", number == SIGTERM ? "SIGTERM" : "SIGINT");
-    d->api.draining = true;
-    for (size_t i = 0; i < COUNT_OF(d->listeners); i++)
-        listener_close(&d->listeners[i]);
-    uint64_t limit_us = (uint64_t)config_of(d)->limits.of[LIMIT_DRAIN_MAX] * 1000;
-    deadline_set(&d->server.deadlines, &d->drain_limit, clock_us() + limit_us);
-    server_drain(&d->server, on_drained);
+    drain(d);
+}
+
+/* We gave up the right to start it again. Sandboxes live on, and the next daemon finds them. */
+static void on_driver_lost(struct driver *driver) {
+    struct daemon *d = driver->user;
+    if (d->api.draining || d->closing)
+        return;
+    err_set(&d->failure, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone: start bermd again");
+    log_text(LOG_ERROR, "driver", "%s", d->failure.text);
+    drain(d);
 }
 
 static void fail(struct daemon *d, const struct err *e) {
@@ -182,6 +196,8 @@ static void open_driver(struct daemon *d) {
         d->driver = native_open(&d->loop, spawn_fd, run_dir_fd, on_driver_open, d, &e);
         if (!d->driver)
             fail(d, &e);
+        else
+            d->driver->on_lost = on_driver_lost;
         return;
     }
     snprintf(d->no_driver, sizeof d->no_driver,
@@ -305,6 +321,12 @@ int daemon_main(int argc, char **argv, const struct api_methods *extra) {
         log_flush();
         return EXIT_STOPPED;
     }
-    log_text(LOG_ERROR, "failed", "%s", e.text);
+    struct log_line line;
+    if (log_begin(&line, LOG_ERROR, "failed")) {
+        log_str(&line, "error", str_of(err_face(e.code)->name));
+        log_str(&line, "state", str_of(d.options.config.state));
+        log_str(&line, "text", str_of(e.text));
+        log_end(&line);
+    }
     return e.code == ERR_LIMIT_REACHED && d.state.lock_fd == -1 ? EXIT_HELD : EXIT_BROKEN;
 }

@@ -42,10 +42,15 @@ static void on_gone(struct place *p) {
     sb->presence = PRESENCE_NONE;
     sb->frozen = sb->freezing = sb->configured = false;
     sb->asked_to_end = 0;
+    sb->connecting_since_us = 0; /* the next guest has its own time, and its own losses */
+    sb->n_relinks = 0;
     deadline_clear(sb->registry->spec.deadlines, &sb->patience);
+    if (sandbox_is(sb, SB_PENDING) && sb->failure.code == ERR_NONE)
+        err_set(&sb->failure, ERR_GUEST_LOST, "the guest ended before it was ready");
     sandbox_disconnect(sb);
     sandbox_failpoint(sb, OP_ACK);
     sandbox_update_unplaced(sb);
+    sandbox_measures_end(sb);
     exec_all_gone(sb);
     sandbox_converge(sb);
 }
@@ -70,6 +75,7 @@ void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct place_limits *ret_
 
 static void make_place(struct sandbox *sb) {
     const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    struct driver *d = sb->registry->spec.driver;
     struct place_spec place = {
         .id = sb->record->sandbox_id,
         .slot = (uint32_t)sb->slot,
@@ -83,7 +89,10 @@ static void make_place(struct sandbox *sb) {
     };
     sandbox_limits(spec, &place.limits);
     sandbox_failpoint(sb, OP_COMMIT);
-    sb->place = place_create(sb->registry->spec.driver, &place, &place_events, sb, &sb->failure);
+    if (d)
+        sb->place = place_create(d, &place, &place_events, sb, &sb->failure);
+    else
+        err_set(&sb->failure, ERR_DRIVER_UNAVAILABLE, "%s", sb->registry->spec.no_driver);
     if (!sb->place) {
         sandbox_converge(sb);
         return;
@@ -101,6 +110,8 @@ static void on_adopted_usage(struct place *p, const struct place_answer *a, void
 /* What was left of a place that has ended is gone: the books can be closed on it. */
 static void on_cleared(void *user, const struct err *e) {
     struct sandbox *sb = user;
+    if (registry_job_over(sb->registry))
+        return;
     if (e)
         log_text(LOG_WARN, "clear", "%s: %s", sb->record->sandbox_id, e->text);
     sb->presence = PRESENCE_NONE;
@@ -119,6 +130,7 @@ void sandbox_adopt(struct sandbox *sb) {
     }
     if (!sb->place) {
         sb->presence = PRESENCE_ENDING;
+        registry_job(sb->registry);
         driver_discard(d, id, false, on_cleared, sb);
         return;
     }
@@ -150,10 +162,12 @@ static void freeze(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_COMMIT);
     sb->freezing = true;
     sb->freezing_to = sb->wanted == WANTED_PAUSE;
-    if (sb->freezing_to)
+    if (sb->freezing_to) {
+        files_gone(sb, false);
         place_pause(sb->place, on_frozen, NULL);
-    else
+    } else {
         place_resume(sb->place, on_frozen, NULL);
+    }
     sandbox_failpoint(sb, OP_SEND);
 }
 
@@ -190,8 +204,9 @@ static void end_place(struct sandbox *sb) {
     if (sb->presence != PRESENCE_UP || sb->freezing || sb->asked_to_end == sb->wanted)
         return;
     sandbox_failpoint(sb, OP_COMMIT);
+    files_gone(sb, true);
     bool gently = sb->n_running > 0; /* so that the guest sees how its programs end */
-    if (gently && sb->frozen && sb->wanted == WANTED_STOP) {
+    if (gently && sb->frozen) {
         sb->freezing = true;
         place_resume(sb->place, on_thawed_to_end, NULL);
         return;
@@ -226,6 +241,8 @@ static void remove_folder(uv_work_t *work) {
 /* A driver that is lost leaves files for the sweep at the next start. */
 static void on_discarded(void *user, const struct err *e) {
     struct sandbox *sb = user;
+    if (registry_job_over(sb->registry))
+        return;
     if (e)
         log_text(LOG_WARN, "discard", "%s: %s", sb->record->sandbox_id, e->text);
     sandbox_failpoint(sb, OP_ACK);
@@ -245,8 +262,9 @@ static void on_removed(uv_work_t *work, int status) {
     struct removal *m = container_of(work, struct removal, work);
     struct sandbox *sb = m->sandbox;
     free(m);
-    if (sb->registry->closing)
+    if (registry_job_over(sb->registry))
         return;
+    registry_job(sb->registry);
     if (sb->registry->spec.driver)
         driver_discard(sb->registry->spec.driver, sb->record->sandbox_id, true, on_discarded, sb);
     else
@@ -268,6 +286,7 @@ static void remove_files(struct sandbox *sb) {
     snprintf(m->name, sizeof m->name, "%s", sb->record->sandbox_id);
     sb->removing = true;
     sandbox_failpoint(sb, OP_COMMIT);
+    registry_job(sb->registry);
     uv_queue_work(sb->registry->spec.loop, &m->work, remove_folder, on_removed);
 }
 
@@ -284,8 +303,7 @@ static void to_stop(struct sandbox *sb) {
     if (sb->presence != PRESENCE_NONE)
         end_place(sb);
     else if (sandbox_is(sb, SB_STOPPING))
-        sandbox_outcome(sb, SB_STOPPED, sb->wanted,
-                        &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+        sandbox_outcome(sb, SB_STOPPED, sb->wanted, &(struct sandbox_why){.cause = ended_by(sb)});
 }
 
 /* Nobody asked for its end: the files are kept and it can be started again. */

@@ -125,8 +125,10 @@ struct driver {
     unsigned features; /* enum driver_feature, once on_open has come */
     void (*on_open)(struct driver *d, const struct err *e); /* NULL error: it can make places */
     void (*on_swept)(struct driver *d, const struct err *e);
+    void (*on_lost)(struct driver *d);   /* it can do nothing any more; NULL: nobody minds */
     void (*on_closed)(struct driver *d); /* last */
     void *user;
+    void *sweeper; /* whoever asked for a sweep */
 };
 
 struct place {

@@ -106,13 +106,15 @@ static void on_durable(struct recorded *r) {
     exec_settle_idle(x);
 }
 
-/* The exit has been told and is in the guest's status file: it is recorded when the store works again. */
+/* The caller of one that is not durable hears that there is none, also when its sandbox ended
+ * meanwhile. An exit has been told and is in the guest's status file: it is recorded when the store
+ * works again. */
 static void on_reverted(struct recorded *r) {
     struct exec *x = container_of(r, struct exec, recorded);
-    if (x->over)
-        deadline_set(x->registry->spec.deadlines, &x->again, clock_us() + AGAIN_US);
-    else if (!r->durable)
+    if (!r->durable)
         exec_drop(x);
+    else if (x->over)
+        deadline_set(x->registry->spec.deadlines, &x->again, clock_us() + AGAIN_US);
 }
 
 static void on_again(struct deadline *d) {
@@ -256,6 +258,7 @@ static int check_id_free(struct registry *r, const char *id, struct err *e) {
 static Berm__V1__Exec *record_new(const struct sandbox *sb, const char *id,
                                   const Berm__V1__ExecSpec *spec) {
     Berm__V1__Exec model = BERM__V1__EXEC__INIT;
+    Berm__V1__ExecSpec filled = *spec; /* with what the sandbox gives where nothing is asked for */
     Berm__V1__ExecUsage usage = BERM__V1__EXEC_USAGE__INIT;
     Berm__V1__StdinState input = BERM__V1__STDIN_STATE__INIT;
     Berm__V1__OutputState streams[EXEC_STREAMS] = {BERM__V1__OUTPUT_STATE__INIT,
@@ -263,10 +266,14 @@ static Berm__V1__Exec *record_new(const struct sandbox *sb, const char *id,
     Berm__V1__OutputState *list[EXEC_STREAMS] = {&streams[0], &streams[1]};
     streams[0].stream = BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDOUT;
     streams[1].stream = BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDERR;
+    if (!filled.user[0])
+        filled.user = (char *)sandbox_user(sb);
+    if (!filled.cwd[0])
+        filled.cwd = sb->record->spec->workspace;
     model.exec_id = (char *)id;
     model.sandbox_id = sb->record->sandbox_id;
     model.incarnation = sb->record->incarnation;
-    model.spec = (Berm__V1__ExecSpec *)spec;
+    model.spec = &filled;
     model.state = EXEC_STARTING;
     model.usage = &usage;
     model.input = &input;
@@ -366,6 +373,7 @@ int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
                    : err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
     }
     r->exec_number++;
+    sb->n_started++;
     count(x, 1);
     sandbox_is_used(sb);
     exec_ask_leaf(x);

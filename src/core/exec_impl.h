@@ -104,6 +104,8 @@ enum exec_file {
 };
 void exec_log_name(const struct exec *x, enum exec_file which, char *out, size_t cap);
 void exec_fill_output(struct exec *x);
+/* Everything on disk of a program that is forgotten. */
+void exec_remove_files(struct sandbox *sb, const char *id);
 
 /* output_cap.c */
 int64_t exec_cap(const struct exec *x); /* its own, or less where the sandbox has less left */

@@ -231,6 +231,7 @@ void exec_resume_all(struct sandbox *sb) {
         if (x->over || x->ending)
             continue;
         if (x->is_known) {
+            exec_give_input(x);
             exec_wake(x);
             continue;
         }

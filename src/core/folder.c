@@ -1,6 +1,7 @@
 #include "core/folder.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,6 +45,8 @@ uint64_t folder_output_bytes(int dir_fd) {
 }
 
 int sandbox_dir(struct sandbox *sb) {
+    if (sb->removing) /* nobody brings it back */
+        return -ENOENT;
     if (sb->dir_fd < 0)
         sb->dir_fd = fd_make_dir(sb->registry->spec.sandboxes_fd, sb->record->sandbox_id, 0700);
     return sb->dir_fd;

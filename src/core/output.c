@@ -11,9 +11,19 @@
 #include "base/log.h"
 #include "core/exec_impl.h"
 
+static const char *const ends[] = {"out", "err", "exit", "in", "readers"};
+
 void exec_log_name(const struct exec *x, enum exec_file which, char *out, size_t cap) {
-    static const char *const ends[] = {"out", "err", "exit", "in", "readers"};
     snprintf(out, cap, "%s.%s", x->record->exec_id, ends[which]);
+}
+
+void exec_remove_files(struct sandbox *sb, const char *id) {
+    char name[80];
+    int dir = sandbox_dir(sb);
+    for (size_t i = 0; dir >= 0 && i < COUNT_OF(ends); i++) {
+        snprintf(name, sizeof name, "%.64s.%s", id, ends[i]);
+        unlinkat(dir, name, 0);
+    }
 }
 
 static int log_fd(struct exec *x, enum exec_stream s) {

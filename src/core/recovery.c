@@ -19,13 +19,39 @@ static void on_reported(struct ledger_wait *w, const struct err *e) {
     struct report *report = container_of(w, struct report, wait);
     struct registry *r = report->registry;
     free(report);
-    r->on_recovered(r, e);
+    if (e) /* a disk that is full must not keep anyone from deleting what fills it */
+        log_text(LOG_ERROR, "store", "the start is not recorded: %s", e->text);
+    r->on_recovered(r, NULL);
+}
+
+static void put_event(struct registry *r, struct entry *t, int state) {
+    Berm__V1__Event event = BERM__V1__EVENT__INIT;
+    Berm__V1__Actor actor = BERM__V1__ACTOR__INIT;
+    Berm__V1__DaemonEvent daemon = BERM__V1__DAEMON_EVENT__INIT;
+    bool is_start = state == BERM__V1__DAEMON_STATE__DAEMON_STATE_SERVING;
+    actor.kind = BERM__V1__ACTOR_KIND__ACTOR_KIND_DAEMON;
+    daemon.state = (Berm__V1__DaemonState)state;
+    daemon.version = (char *)r->spec.version;
+    daemon.run_id = (char *)r->spec.run_id;
+    daemon.adopted_sandboxes = is_start ? r->n_adopted : 0;
+    daemon.adopted_execs = is_start ? r->n_adopted_execs : 0;
+    daemon.lost_execs = is_start ? r->n_lost_execs : 0;
+    event.kind = BERM__V1__EVENT_KIND__EVENT_KIND_DAEMON;
+    event.actor = &actor;
+    event.body_case = BERM__V1__EVENT__BODY_DAEMON;
+    event.daemon = &daemon;
+    entry_event(t, &event, 0, NULL);
+}
+
+void registry_says_goodbye(struct registry *r) {
+    struct entry *t = r->is_recovered ? ledger_begin(r->ledger) : NULL;
+    if (!t)
+        return;
+    put_event(r, t, BERM__V1__DAEMON_STATE__DAEMON_STATE_DRAINING);
+    ledger_commit(t, NULL);
 }
 
 static void report(struct registry *r) {
-    Berm__V1__Event event = BERM__V1__EVENT__INIT;
-    Berm__V1__Actor actor = BERM__V1__ACTOR__INIT;
-    Berm__V1__DaemonEvent started = BERM__V1__DAEMON_EVENT__INIT;
     struct err e;
     struct report *told = malloc(sizeof *told);
     struct entry *t = told ? ledger_begin(r->ledger) : NULL;
@@ -37,18 +63,7 @@ static void report(struct registry *r) {
     }
     told->registry = r;
     ledger_wait_init(&told->wait, on_reported);
-    actor.kind = BERM__V1__ACTOR_KIND__ACTOR_KIND_DAEMON;
-    started.state = BERM__V1__DAEMON_STATE__DAEMON_STATE_SERVING;
-    started.version = (char *)r->spec.version;
-    started.run_id = (char *)r->spec.run_id;
-    started.adopted_sandboxes = r->n_adopted;
-    started.adopted_execs = r->n_adopted_execs;
-    started.lost_execs = r->n_lost_execs;
-    event.kind = BERM__V1__EVENT_KIND__EVENT_KIND_DAEMON;
-    event.actor = &actor;
-    event.body_case = BERM__V1__EVENT__BODY_DAEMON;
-    event.daemon = &started;
-    entry_event(t, &event, 0, NULL);
+    put_event(r, t, BERM__V1__DAEMON_STATE__DAEMON_STATE_SERVING);
     ledger_commit(t, &told->wait);
 }
 
@@ -68,7 +83,7 @@ static void sweep_folders(struct registry *r) {
 }
 
 static void on_swept(struct driver *d, const struct err *e) {
-    struct registry *r = d->user;
+    struct registry *r = d->sweeper;
     if (e)
         log_text(LOG_WARN, "sweep", "%s", e->text);
     report(r);
@@ -86,7 +101,7 @@ static void sweep(struct registry *r) {
     }
     LIST_FOR_EACH(node, &r->all)
         ids[n++] = container_of(node, struct sandbox, in_registry)->record->sandbox_id;
-    d->user = r;
+    d->sweeper = r;
     d->on_swept = on_swept;
     driver_sweep(d, ids, n);
     free(ids);

@@ -6,3 +6,6 @@
 #pragma once
 
 #include "core/registry_impl.h"
+
+/* The event of a clean end. */
+void registry_says_goodbye(struct registry *r);

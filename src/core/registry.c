@@ -136,7 +136,8 @@ int registry_find_exec(struct registry *r, const struct caller *who, const char 
         if (found < 0)
             return found;
     }
-    if (!l.exec || !caller_owns(who, l.exec->owner)) {
+    if (!l.exec || !caller_owns(who, l.exec->owner) ||
+        (l.exec->sandbox && l.exec->sandbox->removing)) { /* its output is going */
         err_set(e, ERR_EXEC_NOT_FOUND, "no program has the id %.64s", id);
         return err_about(e, "exec_id", id);
     }
@@ -165,6 +166,42 @@ static void on_turn(uv_check_t *turn) {
     r->flushed = false; /* the turn that flushed is no reason to flush again */
 }
 
+/* Programs of one sandbox beyond the number kept. */
+struct surplus {
+    struct registry *registry;
+    struct sandbox *sandbox;
+    struct entry *entry;
+    int64_t kept;
+};
+
+static bool forget_old(void *user, const struct db_exec *row) {
+    struct surplus *s = user;
+    char name[80];
+    bool has_ended = row->state == EXEC_EXITED || row->state == EXEC_LOST;
+    snprintf(name, sizeof name, "%.*s", (int)row->id.n, row->id.p);
+    if (s->kept-- > 0 || !has_ended || map_find(&s->registry->execs, name))
+        return true;
+    db_forget_exec(entry_txn(s->entry), row->id);
+    exec_remove_files(s->sandbox, name);
+    return true;
+}
+
+static void prune_execs(struct registry *r, struct entry *t) {
+    struct err e;
+    LIST_FOR_EACH(node, &r->all) {
+        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
+        struct surplus s = {r, sb, t, r->spec.limits->of[LIMIT_EXECS_KEPT]};
+        struct str id = str_of(sb->record->sandbox_id);
+        if (sb->n_started == 0)
+            continue;
+        if (db_list_execs(r->db, STR(""), id, 0, forget_old, &s, &e) < 0)
+            log_text(LOG_WARN, "prune", "%s", e.text);
+        sb->n_started = 0;
+        if (s.kept < 0)
+            sandbox_count_output(sb);
+    }
+}
+
 void registry_prune(struct registry *r) {
     const int64_t *limit = r->spec.limits->of;
     int64_t now = registry_unix_ms();
@@ -172,6 +209,7 @@ void registry_prune(struct registry *r) {
     if (t) {
         db_prune(entry_txn(t), now, now - limit[LIMIT_EVENTS_KEEP],
                  (uint64_t)limit[LIMIT_EVENTS_LEAST], now - limit[LIMIT_EVENTS_KEEP]);
+        prune_execs(r, t);
         ledger_commit(t, NULL);
     }
     deadline_set(r->spec.deadlines, &r->prune, clock_us() + PRUNE_EVERY_US);
@@ -243,7 +281,19 @@ static void on_db_closed(void *user) {
     uv_close((uv_handle_t *)&r->turn, on_turn_closed);
 }
 
+void registry_job(struct registry *r) {
+    r->n_jobs++;
+}
+
+bool registry_job_over(struct registry *r) {
+    bool is_closing = r->closing;
+    if (--r->n_jobs == 0 && is_closing)
+        db_close(r->db, on_db_closed, r);
+    return is_closing;
+}
+
 void registry_close(struct registry *r, void (*on_closed)(void *user), void *user) {
+    registry_says_goodbye(r);
     r->closing = true;
     r->on_closed = on_closed;
     r->close_user = user;
@@ -256,7 +306,8 @@ void registry_close(struct registry *r, void (*on_closed)(void *user), void *use
             place_close(TAKE(sb->place));
         sb->presence = PRESENCE_NONE;
     }
-    db_close(r->db, on_db_closed, r);
+    if (r->n_jobs == 0)
+        db_close(r->db, on_db_closed, r);
 }
 
 /* --- opening --- */

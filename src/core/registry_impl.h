@@ -28,6 +28,7 @@ struct registry {
     unsigned n_lost_execs;
     bool is_recovered;
     /* the end */
+    unsigned n_jobs; /* under way, each with a sandbox in its hand */
     void (*on_stopped)(struct registry *r);
     void (*on_closed)(void *user);
     void *close_user;
@@ -41,5 +42,9 @@ int64_t registry_take_slot(struct registry *r);
 void registry_give_slot(struct registry *r, uint64_t slot);
 /* A sandbox is as far as a restart can bring it before the daemon listens. */
 void registry_recovered_one(struct registry *r);
+/* Something is asked that will answer with a sandbox it was given, which has to be there then. */
+void registry_job(struct registry *r);
+/* It has answered. True: everything is being let go of, the sandbox may be gone from here on. */
+bool registry_job_over(struct registry *r);
 /* A sandbox may have stopped: --stop-sandboxes waits for all. */
 void registry_look(struct registry *r);

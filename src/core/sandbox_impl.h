@@ -45,15 +45,21 @@ struct sandbox {
     unsigned n_relinks; /* within the last ten seconds */
     uint64_t relinks_began_us;
     uint64_t connecting_since_us; /* 0 = the last try was answered */
+    bool updated;                 /* by the entry on its way */
     struct update *update;        /* waits for the driver to put limits in force */
     struct guest_wait configure_wait;
     struct transcript *transcript;
     int dir_fd;         /* its folder, -1 = not open */
     struct err failure; /* why the place could not be made, or the guest not be reached */
     struct list execs;  /* all that are in memory */
+    unsigned n_started; /* programs, since their records were last pruned */
     unsigned n_running;
     uint64_t oom_kills_seen; /* of the sandbox, at the last program that might have been one */
     struct list waits;
+    struct list measures; /* of usage, waiting for the driver */
+    struct list files;    /* file calls, those that only wait for an answer too */
+    unsigned n_files;
+    unsigned n_file_handles;
     struct deadline again;    /* the store failed, or the guest did not answer: try again */
     struct deadline patience; /* the guest was asked to end */
     struct deadline due;      /* its time, or its idle time, is over */
@@ -61,6 +67,11 @@ struct sandbox {
     uint64_t output_kept;     /* of all its programs */
 };
 
+/* Whose rights programs have that ask for nobody's. */
+static inline const char *sandbox_user(const struct sandbox *sb) {
+    bool is_root = sb->record->spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT;
+    return is_root ? "root" : "user";
+}
 static inline bool sandbox_is(const struct sandbox *sb, int state) {
     return sb->record->state == (Berm__V1__SandboxState)state;
 }
@@ -109,6 +120,11 @@ void sandbox_lifetime_look(struct sandbox *sb);
 /* A program or file call came, or a program ended. */
 void sandbox_is_used(struct sandbox *sb);
 
+/* usage.c */
+void sandbox_measures_end(struct sandbox *sb);
+/* sandbox.c */
+int sandbox_not_there(const struct sandbox *sb, struct err *e);
+
 /* converge.c */
 void sandbox_converge(struct sandbox *sb);
 /* At a restart: finds the place its record speaks of. */
@@ -124,3 +140,9 @@ void sandbox_update_drop(struct sandbox *sb);
 /* sandbox_link.c */
 void sandbox_connect(struct sandbox *sb);
 void sandbox_disconnect(struct sandbox *sb);
+/* The link broke, or whoever is at its other end broke the protocol. */
+void sandbox_lose_link(struct sandbox *sb, const struct err *e);
+
+/* files.c: no file call can go on, for now or (is_final) at all; what the guest says of one */
+void files_gone(struct sandbox *sb, bool is_final);
+void files_notice(struct sandbox *sb, struct str method, const struct json *params);

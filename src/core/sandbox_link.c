@@ -63,9 +63,7 @@ static void configure(struct sandbox *sb) {
     json_put_str(o, "hostname", str_of(sb->record->sandbox_id));
     if (spec->workspace[0])
         json_put_str(o, "workspace", str_of(spec->workspace));
-    json_put_str(o, "user",
-                 spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT ? STR("root")
-                                                                                  : STR("user"));
+    json_put_str(o, "user", str_of(sandbox_user(sb)));
     exec_put_env(o, spec->n_env, spec->env);
     guest_wait_init(&sb->configure_wait, on_configured);
     guest_link_send(sb->link, NULL, 0, &sb->configure_wait);
@@ -81,6 +79,10 @@ static void on_link_ready(struct guest_link *l) {
 }
 
 static void on_notice(struct guest_link *l, struct str method, const struct json *params) {
+    if (str_is(method, STR("changed")) || str_is(method, STR("tree_done"))) {
+        files_notice(of_link(l), method, params);
+        return;
+    }
     struct exec *x = exec_named(of_link(l), params);
     if (!x)
         return;
@@ -93,8 +95,7 @@ static void on_notice(struct guest_link *l, struct str method, const struct json
 }
 
 /* Too many losses in a short time: whoever is there is no guest of ours any more. */
-static void on_lost(struct guest_link *l, const struct err *e) {
-    struct sandbox *sb = of_link(l);
+void sandbox_lose_link(struct sandbox *sb, const struct err *e) {
     uint64_t now = clock_us();
     sandbox_disconnect(sb);
     if (now - sb->relinks_began_us > RELINKS_WITHIN_US) {
@@ -108,6 +109,10 @@ static void on_lost(struct guest_link *l, const struct err *e) {
         return;
     }
     deadline_set(sb->registry->spec.deadlines, &sb->again, now + RELINK_PAUSE_US);
+}
+
+static void on_lost(struct guest_link *l, const struct err *e) {
+    sandbox_lose_link(of_link(l), e);
 }
 
 static const struct guest_events guest_events = {on_exec, on_link_ready, on_notice, on_lost};
@@ -159,4 +164,5 @@ void sandbox_disconnect(struct sandbox *sb) {
     if (sb->link)
         guest_link_close(TAKE(sb->link));
     sb->linked = false;
+    files_gone(sb, true);
 }

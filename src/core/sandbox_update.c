@@ -74,6 +74,7 @@ static int record(struct sandbox *sb, struct update *u, struct err *e) {
     entry_put_sandbox(t, &sb->recorded, sb->record, sb->number, sb->wanted, sb->slot);
     entry_put_request(t, &u->key, sb->record->sandbox_id, (struct str){0});
     failpoint(FAIL_UPDATE_INTENT);
+    sb->updated = true;
     ledger_commit(t, wait_of(u));
     update_free(u);
     return 0;

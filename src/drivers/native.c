@@ -1,5 +1,6 @@
 #include "drivers/native.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -479,11 +480,30 @@ static void on_swept(struct spawn_ask *a, const struct spawn_reply *reply, int *
         n->driver.on_swept(&n->driver, reply->error != 0 ? &e : NULL);
 }
 
+static bool is_among(const char *name, const char *const *ids, size_t n_ids) {
+    for (size_t i = 0; i < n_ids; i++)
+        if (strcmp(ids[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Control sockets of places that no record names. */
+static void sweep_sockets(const struct native *n, const char *const *ids, size_t n_ids) {
+    int copy = openat(n->run_dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = copy < 0 ? NULL : fdopendir(copy);
+    for (struct dirent *d; list && (d = readdir(list));)
+        if (d->d_type == DT_SOCK && !is_among(d->d_name, ids, n_ids))
+            unlinkat(n->run_dir_fd, d->d_name, 0);
+    if (list)
+        closedir(list);
+}
+
 /* In parts: berm-spawn acts on the last one. */
 static void native_sweep(struct driver *d, const char *const *ids, size_t n_ids) {
     struct native *n = of_driver(d);
     struct err e;
     size_t done = 0;
+    sweep_sockets(n, ids, n_ids);
     do {
         struct spawn_ask *a =
             n->link.lost ? NULL
@@ -530,6 +550,12 @@ static void on_hello(struct spawn_ask *a, const struct spawn_reply *reply, int *
     n->driver.on_open(&n->driver, NULL);
 }
 
+static void on_link_lost(struct spawn_link *l) {
+    struct native *n = container_of(l, struct native, link);
+    if (n->driver.on_lost)
+        n->driver.on_lost(&n->driver);
+}
+
 static void on_link_closed(struct spawn_link *l) {
     struct native *n = container_of(l, struct native, link);
     void (*told)(struct driver * d) = n->driver.on_closed;
@@ -574,7 +600,7 @@ struct driver *native_open(uv_loop_t *loop, int spawn_fd, int run_dir_fd,
         n ? spawn_ask_new(SPAWN_HELLO, sizeof(struct spawn_hello), on_hello, n) : NULL;
     if (!hello)
         close(spawn_fd);
-    if (!hello || spawn_link_open(&n->link, loop, spawn_fd, on_link_closed) < 0) {
+    if (!hello || spawn_link_open(&n->link, loop, spawn_fd, on_link_lost, on_link_closed) < 0) {
         err_set(e, ERR_DRIVER_UNAVAILABLE, "open the socket to berm-spawn");
         close(run_dir_fd);
         free(hello);

@@ -32,7 +32,7 @@ static void answer(struct spawn_ask *a, const struct spawn_reply *reply, int *fd
 }
 
 /* Places it made live on; what was asked of it will not be answered by it. */
-static void on_lost(struct spawn_link *l) {
+static void lose(struct spawn_link *l) {
     static const struct spawn_reply none = {.error = EPIPE, .step = STEP_REQUEST};
     l->lost = true;
     uv_poll_stop(&l->poll);
@@ -40,6 +40,8 @@ static void on_lost(struct spawn_link *l) {
     for (size_t i = 0; i < COUNT_OF(lists); i++)
         while (!l->closing && !list_is_empty(lists[i]))
             answer(container_of(lists[i]->next, struct spawn_ask, in_link), &none, NULL, 0);
+    if (!l->closing)
+        l->on_lost(l);
 }
 
 static void take_reply(struct spawn_link *l, const struct spawn_reply *reply, int *fds,
@@ -60,7 +62,7 @@ static void send_some(struct spawn_link *l) {
         if (sent == -EAGAIN)
             return;
         if (sent < 0) {
-            on_lost(l);
+            lose(l);
             return;
         }
         fd_close_all(a->fds, a->n_fds);
@@ -81,7 +83,7 @@ static void receive_some(struct spawn_link *l) {
         if (got != sizeof reply || reply.head.version != SPAWN_VERSION) {
             if (got > 0)
                 fd_close_all(fds, n_fds);
-            on_lost(l);
+            lose(l);
             return;
         }
         take_reply(l, &reply, fds, n_fds);
@@ -94,7 +96,7 @@ static void watch(struct spawn_link *l);
 static void on_socket(uv_poll_t *handle, int status, int events) {
     struct spawn_link *l = handle->data;
     if (status < 0) {
-        on_lost(l);
+        lose(l);
         return;
     }
     if (events & UV_READABLE)
@@ -130,8 +132,10 @@ void spawn_link_forget(struct spawn_link *l, const void *about) {
 }
 
 int spawn_link_open(struct spawn_link *l, uv_loop_t *loop, int fd,
+                    void (*on_lost)(struct spawn_link *l),
                     void (*on_closed)(struct spawn_link *l)) {
     l->fd = fd;
+    l->on_lost = on_lost;
     l->on_closed = on_closed;
     list_init(&l->unsent);
     list_init(&l->asked);

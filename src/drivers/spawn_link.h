@@ -23,6 +23,7 @@ struct spawn_link {
     struct list asked; /* sent, waiting for the reply */
     bool lost;         /* berm-spawn is gone */
     bool closing;
+    void (*on_lost)(struct spawn_link *l); /* berm-spawn is gone, and all who waited know it */
     void (*on_closed)(struct spawn_link *l);
 };
 
@@ -44,6 +45,7 @@ struct spawn_ask {
 
 /* Takes the descriptor over, also when it fails. */
 MUST_USE int spawn_link_open(struct spawn_link *l, uv_loop_t *loop, int fd,
+                             void (*on_lost)(struct spawn_link *l),
                              void (*on_closed)(struct spawn_link *l));
 void spawn_link_close(struct spawn_link *l);
 

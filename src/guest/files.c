@@ -5,45 +5,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/random.h>
 
+#include "guest/archive.h"
+#include "guest/newfile.h"
 #include "guest/params.h"
 #include "guest/path.h"
 
 #define CHUNK_MAX 49152
-#define LINKS_MAX 40
-
-/* What names contents, or why it does not. */
-static int check_regular(const struct stat *st, const char *path, struct err *e) {
-    if (S_ISREG(st->st_mode))
-        return 0;
-    if (S_ISDIR(st->st_mode))
-        return err_set(e, ERR_IS_A_DIRECTORY, "%.150s", path);
-    return err_set(e, ERR_NOT_A_REGULAR_FILE, "%.150s", path);
-}
-
-/* Looks before it opens, and again at what it opened: the name may be swapped in between. */
-static int open_regular(const char *path, struct err *e) {
-    struct stat st;
-    AUTO_CLOSE int look = path_open(path, O_PATH, 0);
-    if (look < 0 || fstat(look, &st) < 0)
-        return path_error(e, look < 0 ? -look : errno, "open", path);
-    if (check_regular(&st, path, e) < 0)
-        return -(int)e->code;
-    AUTO_CLOSE int fd = path_open(path, O_RDONLY, 0);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return path_error(e, fd < 0 ? -fd : errno, "open", path);
-    if (check_regular(&st, path, e) < 0)
-        return -(int)e->code;
-    return TAKE_FD(fd);
-}
 
 static int work_read(struct work *w, struct err *e) {
     char *path;
     if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0)
         return -(int)e->code;
     path_clean(path);
-    int fd = open_regular(path, e);
+    int fd = file_open_regular(path, e);
     if (fd < 0)
         return fd;
     struct stat st;
@@ -94,72 +69,16 @@ static struct handle *new_handle(struct guest *g, struct job *j, const int *fds,
     return h;
 }
 
-static void on_read(struct guest *g, struct job *j, struct str members, const int *fds,
-                    size_t n_fds) {
+void files_answer_opened(struct guest *g, struct job *j, struct str members, const int *fds,
+                         size_t n_fds) {
     arena_reset(&g->arena);
     struct handle *h = new_handle(g, j, fds, n_fds);
     if (h)
         answer_with_handle(g, j, h, members);
 }
 
-/* Follows links at the end of a path, so that a write goes where the name leads. The result may not
- * exist. */
-static int follow_links(struct work *w, char **path, struct err *e) {
-    for (int i = 0; i < LINKS_MAX; i++) {
-        const char *name;
-        char target[PATH_LENGTH_MAX + 1];
-        AUTO_CLOSE int dir = path_open_parent(*path, &name);
-        if (dir < 0)
-            return path_error(e, -dir, "open the directory of", *path);
-        ssize_t n = readlinkat(dir, name, target, sizeof target - 1);
-        if (n < 0)
-            return 0;
-        size_t base = target[0] == '/' ? 0 : (size_t)(name - *path);
-        char *next = arena_alloc(w->arena, base + (size_t)n + 1);
-        if (!next || base + (size_t)n > PATH_LENGTH_MAX)
-            return path_error(e, ELOOP, "follow", *path);
-        memcpy(next, *path, base);
-        memcpy(next + base, target, (size_t)n);
-        next[base + (size_t)n] = '\0';
-        *path = next;
-    }
-    return path_error(e, ELOOP, "follow", *path);
-}
-
-static void temp_name(char *out, size_t cap) {
-    uint64_t random = 0;
-    (void)!getrandom(&random, sizeof random, 0);
-    snprintf(out, cap, ".berm-%016llx", (unsigned long long)random);
-}
-
-static int open_temp(int dir, char *ret_name, size_t cap) {
-    ret_name[0] = '\0';
-    int fd = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOENT))
-        return fd < 0 ? -errno : fd;
-    temp_name(ret_name, cap);
-    fd = openat(dir, ret_name, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR | O_CLOEXEC, 0600);
-    return fd < 0 ? -errno : fd;
-}
-
-/* The target as it is now: it may be replaced if its own mode allows writing. */
-static int check_target(int dir, const char *name, const char *path, bool must_not_exist,
-                        mode_t *mode, struct err *e) {
-    struct stat st;
-    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : path_error(e, errno, "look at", path);
-    if (must_not_exist)
-        return err_set(e, ERR_FILE_EXISTS, "%.150s", path);
-    if (check_regular(&st, path, e) < 0)
-        return -(int)e->code;
-    if (faccessat(dir, name, W_OK, AT_EACCESS) < 0)
-        return path_error(e, errno, "write", path);
-    *mode = st.st_mode & 0777;
-    return 0;
-}
-
 static int work_write(struct work *w, struct err *e) {
-    char *path, temp[32];
+    char *path, temp[NEWFILE_NAME];
     const char *name;
     int64_t asked_mode = -1;
     mode_t mode = 0644;
@@ -176,14 +95,14 @@ static int work_write(struct work *w, struct err *e) {
     int r = make_parents ? path_make_parents(path, w->arena) : 0;
     if (r < 0)
         return path_error(e, -r, "make the directories of", path);
-    if (follow_links(w, &path, e) < 0)
+    if (newfile_follow(w->arena, &path, e) < 0)
         return -(int)e->code;
     AUTO_CLOSE int dir = path_open_parent(path, &name);
     if (dir < 0)
         return path_error(e, -dir, "open the directory of", path);
-    if (check_target(dir, name, path, must_not_exist, &mode, e) < 0)
+    if (newfile_check(dir, name, path, must_not_exist, &mode, e) < 0)
         return -(int)e->code;
-    int fd = open_temp(dir, temp, sizeof temp);
+    int fd = newfile_open(dir, temp);
     if (fd < 0)
         return path_error(e, -fd, "write in the directory of", path);
     json_key(w->out, "path_b64");
@@ -242,35 +161,6 @@ static void on_write(struct guest *g, struct job *j, struct str members, const i
     guest_answer_error(g, j->generation, j->id, &e);
 }
 
-/* Gives an unnamed file a name; -EEXIST where there is one already. */
-static int link_file(int fd, int dir, const char *name) {
-    char self[32];
-    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
-    if (linkat(AT_FDCWD, self, dir, name, AT_SYMLINK_FOLLOW) == 0)
-        return 0;
-    if (errno != ENOENT) /* ENOENT: there is no /proc */
-        return -errno;
-    return linkat(fd, "", dir, name, AT_EMPTY_PATH) < 0 ? -errno : 0;
-}
-
-static int put_in_place(const struct handle *h, const char *name) {
-    char temp[32];
-    if (h->must_not_exist && !h->temp[0])
-        return link_file(h->fd, h->dir, name);
-    if (h->temp[0]) {
-        snprintf(temp, sizeof temp, "%s", h->temp);
-    } else {
-        temp_name(temp, sizeof temp);
-        int r = link_file(h->fd, h->dir, temp);
-        if (r < 0)
-            return r;
-    }
-    int r = path_rename(h->dir, temp, h->dir, name, !h->must_not_exist);
-    if (r < 0 && !h->temp[0])
-        unlinkat(h->dir, temp, 0);
-    return r;
-}
-
 static int work_commit(struct work *w, struct err *e) {
     const struct handle *h = w->handle;
     int64_t size = -1;
@@ -287,11 +177,11 @@ static int work_commit(struct work *w, struct err *e) {
     const char *name = strrchr(h->path, '/') + 1;
     mode_t mode = h->mode;
     bool created = fstatat(h->dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
-    if (!created && check_target(h->dir, name, h->path, h->must_not_exist, &mode, e) < 0)
+    if (!created && newfile_check(h->dir, name, h->path, h->must_not_exist, &mode, e) < 0)
         return -(int)e->code;
     if (fchmod(h->fd, h->mode) < 0)
         return path_error(e, errno, "set the mode of", h->path);
-    int r = put_in_place(h, name);
+    int r = newfile_place(h->fd, h->dir, h->temp, name, !h->must_not_exist);
     if (r < 0)
         return path_error(e, -r, "put in place", h->path);
     struct user_names names;
@@ -323,7 +213,7 @@ static int handle_param(struct request *r, struct handle **ret, struct err *e) {
 }
 
 int files_method_read(struct request *r, struct err *e) {
-    return jobs_start(r, work_read, on_read, NULL, e);
+    return jobs_start(r, work_read, files_answer_opened, NULL, e);
 }
 
 int files_method_write(struct request *r, struct err *e) {
@@ -356,6 +246,8 @@ int files_method_read_chunk(struct request *r, struct err *e) {
         return -(int)e->code;
     if (offset < 0 || max < 0)
         return params_missing(offset < 0 ? "offset" : "max_bytes", e);
+    if (h->archive)
+        return archive_read(h->archive, r, (uint64_t)offset, (size_t)max, e);
     ssize_t n = pread(h->fd, r->guest->scratch, (size_t)max, offset);
     if (n < 0)
         return err_sys(e, ERR_INTERNAL, errno, "read");
@@ -375,6 +267,8 @@ int files_method_write_chunk(struct request *r, struct err *e) {
         return -(int)e->code;
     if (offset < 0 || !data.p)
         return params_missing(offset < 0 ? "offset" : "data_b64", e);
+    if (h->archive)
+        return archive_write(h->archive, r, (uint64_t)offset, data, e);
     if (!h->is_writing)
         return err_field(e, "handle", "is for reading");
     for (size_t done = 0; done < data.n;) {

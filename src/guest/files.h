@@ -12,12 +12,17 @@ int files_method_commit(struct request *r, struct err *e);
 int files_method_close(struct request *r, struct err *e);
 int files_method_read_chunk(struct request *r, struct err *e);
 int files_method_write_chunk(struct request *r, struct err *e);
+int files_method_read_lines(struct request *r, struct err *e);
+int files_method_edit(struct request *r, struct err *e);
 int files_method_list(struct request *r, struct err *e);
 int files_method_stat(struct request *r, struct err *e);
 int files_method_mkdir(struct request *r, struct err *e);
 int files_method_remove(struct request *r, struct err *e);
 int files_method_rename(struct request *r, struct err *e);
 int files_method_sync(struct request *r, struct err *e);
+
+/* An on_result: makes a handle of the first descriptor and answers with it and the members. */
+job_result_fn files_answer_opened;
 
 /* In the child. */
 /* A file_info object; `dir` and `name` are for a symlink's target and may be -1 and NULL. */

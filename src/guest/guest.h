@@ -10,6 +10,7 @@
 #include "guest/link.h"
 #include "guest/loop.h"
 #include "guest/user.h"
+#include "guest/watch.h"
 
 #define GUEST_VERSION_SPOKEN 1
 #define GUEST_LEASE_DEFAULT_MS UINT64_C(86400000)
@@ -34,6 +35,7 @@ struct guest {
     struct settings settings;
     struct execs execs;
     struct jobs jobs;
+    struct watches watches;
     struct source signals;
     struct timer lease;
     uint64_t lease_ms; /* 0: for ever */

@@ -1,4 +1,4 @@
-/* handles — files the daemon has open in the guest, by number; they end with the connection.
+/* handles — files and archives the daemon has open in the guest, by number; they end with the connection.
  *
  * A file being written has no name until commit, or one that begins with `.berm-` where the filesystem
  * cannot do without; handles_close takes that away again. */
@@ -12,10 +12,13 @@
 
 #define HANDLES_MAX 64
 
+struct archive;
+
 struct handle {
-    uint64_t id; /* 0: free */
-    int fd;      /* the file */
-    int dir;     /* of the target; -1 for reading */
+    uint64_t id;             /* 0: free */
+    struct archive *archive; /* NULL: a file */
+    int fd;                  /* the file */
+    int dir;                 /* of the target; -1 for reading */
     bool is_writing;
     bool must_not_exist;
     bool has_mode; /* else a replaced file's is kept */

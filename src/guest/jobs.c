@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -22,6 +23,7 @@ void jobs_init(struct jobs *js, struct guest *g) {
     *js = (struct jobs){.guest = g};
     list_init(&js->running);
     list_init(&js->waiting);
+    list_init(&js->children);
     handles_init(&js->handles);
 }
 
@@ -64,8 +66,10 @@ static void job_end(struct job *j) {
     close(fd);
     fd_close_all(j->fds, j->n_fds);
     timer_stop(&j->limit);
+    child_forget(&j->child);
     list_remove(&j->node);
     j->guest->jobs.n_running--;
+    j->guest->jobs.n_searches -= j->is_search;
     loop_free_later(&j->guest->loop, &j->grave, free_grave);
 }
 
@@ -77,8 +81,9 @@ static void job_fail(struct job *j, const struct err *e) {
 static void on_limit(struct timer *t) {
     struct job *j = container_of(t, struct job, limit);
     struct err e;
-    kill(j->pid, SIGKILL);
-    err_set(&e, ERR_DEADLINE_EXCEEDED, "the work took more than %d s", JOB_MAX_MS / 1000);
+    child_kill(&j->child);
+    err_set(&e, ERR_DEADLINE_EXCEEDED, "the work took more than %llu s",
+            (unsigned long long)j->max_ms / 1000);
     job_fail(j, &e);
 }
 
@@ -87,7 +92,7 @@ void jobs_done(struct jobs *js) {
         free(container_of(it, struct waiting, node));
     while (!list_is_empty(&js->running)) {
         struct job *j = container_of(js->running.next, struct job, node);
-        kill(j->pid, SIGKILL);
+        child_kill(&j->child);
         job_end(j);
     }
     handles_close_all(&js->handles);
@@ -170,12 +175,21 @@ static void close_others(int sock, const struct handle *h) {
     }
 }
 
+/* Regular expressions and hostile trees may ask for more than is good. Not under a sanitizer, which lives
+ * on address space. */
+static void bound_memory(void) {
+#if !defined(__SANITIZE_ADDRESS__)
+    struct rlimit limit = {JOB_MEMORY, JOB_MEMORY};
+    setrlimit(RLIMIT_AS, &limit);
+#endif
+}
+
 static void child_main(struct request *r, work_fn *work, const struct user *u,
                        const struct handle *h, int sock) {
     struct guest *g = r->guest;
     struct reply_head head = {0};
-    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     close_others(sock, h);
+    bound_memory();
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -190,7 +204,8 @@ static void child_main(struct request *r, work_fn *work, const struct user *u,
                      .workspace = g->settings.workspace ? g->settings.workspace : "/"};
     int e = user_become(u, &g->privileges);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-    umask(0); /* modes are as asked for, whatever the umask */
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* a change of user forgets it */
+    umask(0);                                  /* modes are as asked for, whatever the umask */
     if (e < 0)
         err_sys(&head.err, ERR_INTERNAL, -e, "become %s", u->name);
     else if (work(&w, &head.err) == 0)
@@ -199,8 +214,14 @@ static void child_main(struct request *r, work_fn *work, const struct user *u,
         err_set(&head.err, ERR_MESSAGE_TOO_LARGE, "the answer is larger than a message");
     head.bytes = head.err.code == ERR_NONE ? (uint32_t)buf_len(&g->text) : 0;
     size_t n_fds = head.err.code == ERR_NONE ? w.n_fds : 0;
-    if (fd_send(sock, &head, sizeof head, w.fds, n_fds) == 0)
-        send_all(sock, buf_data(&g->text), head.bytes);
+    if (fd_send(sock, &head, sizeof head, w.fds, n_fds) < 0)
+        _exit(1);
+    send_all(sock, buf_data(&g->text), head.bytes);
+    if (head.err.code == ERR_NONE && w.then) {
+        close(sock);
+        fd_close_all(w.fds, w.n_fds);
+        w.then(&w);
+    }
     _exit(0);
 }
 
@@ -232,13 +253,15 @@ static struct job *job_new(struct request *r, job_result_fn *on_result, const st
     return j;
 }
 
-int jobs_start(struct request *r, work_fn *work, job_result_fn *on_result, const struct handle *h,
-               struct err *e) {
+static int start(struct request *r, work_fn *work, job_result_fn *on_result, const struct handle *h,
+                 bool is_search, struct err *e) {
     struct jobs *js = &r->guest->jobs;
     struct user user;
     int pair[2];
     if (find_user(r, h, &user, e) < 0)
         return -(int)e->code;
+    if (is_search && js->n_searches >= SEARCHES_RUNNING)
+        return err_set(e, ERR_LIMIT_REACHED, "%zu searches are at work", js->n_searches);
     if (js->n_running >= JOBS_RUNNING)
         return GUEST_WAIT;
     struct job *j = job_new(r, on_result, h);
@@ -246,10 +269,10 @@ int jobs_start(struct request *r, work_fn *work, job_result_fn *on_result, const
         free(j);
         return err_set(e, ERR_LIMIT_REACHED, "no memory for file work");
     }
-    j->pid = fork();
-    if (j->pid == 0)
+    pid_t pid = fork();
+    if (pid == 0)
         child_main(r, work, &user, h, pair[1]);
-    int error = j->pid < 0 ? errno : 0;
+    int error = pid < 0 ? errno : 0;
     close(pair[1]);
     if (error == 0 && (fcntl(pair[0], F_SETFL, O_NONBLOCK) < 0 ||
                        loop_add(&r->guest->loop, &j->sock, pair[0], EPOLLIN) < 0))
@@ -259,8 +282,21 @@ int jobs_start(struct request *r, work_fn *work, job_result_fn *on_result, const
         free(j);
         return err_sys(e, ERR_LIMIT_REACHED, error, "start file work");
     }
+    child_add(&js->children, &j->child, pid);
     list_push_back(&js->running, &j->node);
     js->n_running++;
-    timer_start(&r->guest->loop, &j->limit, JOB_MAX_MS);
+    js->n_searches += is_search;
+    j->is_search = is_search;
+    j->max_ms = is_search ? SEARCH_MAX_MS : JOB_MAX_MS;
+    timer_start(&r->guest->loop, &j->limit, j->max_ms);
     return GUEST_LATER;
+}
+
+int jobs_start(struct request *r, work_fn *work, job_result_fn *on_result, const struct handle *h,
+               struct err *e) {
+    return start(r, work, on_result, h, false, e);
+}
+
+int jobs_start_search(struct request *r, work_fn *work, struct err *e) {
+    return start(r, work, jobs_answer, NULL, true, e);
 }

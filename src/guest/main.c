@@ -61,8 +61,10 @@ static void on_signal(struct source *s, uint32_t events) {
         if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
             guest_end(g, GRACE_DEFAULT_MS);
     int status;
-    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
         execs_on_child(&g->execs, pid, status);
+        children_on_end(&g->jobs.children, pid);
+    }
 }
 
 static void on_lease(struct timer *t) {
@@ -84,6 +86,8 @@ static void on_turn(void *arg) {
     guest_serve_waiting(g);
     execs_tell(&g->execs);
     link_flush(&g->link);
+    if (watches_turn(&g->watches))
+        link_flush(&g->link);
     bool told = !g->link.connected || buf_len(&g->link.tx) == 0;
     if (g->ending && g->execs.running == 0 && told)
         g->loop.stop = true;
@@ -140,6 +144,7 @@ static int guest_start(struct guest *g, const struct options *o) {
     buf_init(&g->text, LINK_MESSAGE_MAX);
     execs_init(&g->execs, g);
     jobs_init(&g->jobs, g);
+    list_init(&g->watches.all);
     timer_init(&g->lease, on_lease);
     timer_init(&g->end, on_end);
     g->lease_ms = o->lease_ms;
@@ -169,6 +174,7 @@ static void end_all_below(void) {
 
 static void guest_done(struct guest *g) {
     end_all_below();
+    watches_close_all(&g->watches);
     jobs_done(&g->jobs);
     link_done(&g->link);
     execs_done(&g->execs);

@@ -4,10 +4,12 @@
 #include <sys/socket.h>
 
 #include "base/fd.h"
+#include "guest/archive.h"
 #include "guest/files.h"
 #include "guest/guest.h"
 #include "guest/params.h"
 #include "guest/path.h"
+#include "guest/search.h"
 
 #define WORKSPACE_MAX 4095
 
@@ -30,7 +32,8 @@ static int method_hello(struct request *r, struct err *e) {
     }
     if (!common)
         return err_set(e, ERR_GUEST_VERSION, "the guest speaks %d", GUEST_VERSION_SPOKEN);
-    static const char *const capabilities[] = {"terminal", "files", "leaf"};
+    static const char *const capabilities[] = {"terminal", "files",  "leaf",  "lines",
+                                               "edit",     "search", "watch", "trees"};
     g->lease_ms = (uint64_t)lease_ms;
     g->link.hello_done = true;
     timer_stop(&g->lease);
@@ -146,6 +149,14 @@ static const struct {
     {"close", files_method_close},
     {"read_chunk", files_method_read_chunk},
     {"write_chunk", files_method_write_chunk},
+    {"read_lines", files_method_read_lines},
+    {"edit", files_method_edit},
+    {"grep", search_method_grep},
+    {"glob", search_method_glob},
+    {"watch", watch_method_watch},
+    {"unwatch", watch_method_unwatch},
+    {"pack", archive_method_pack},
+    {"unpack", archive_method_unpack},
     {"list", files_method_list},
     {"stat", files_method_stat},
     {"mkdir", files_method_mkdir},
@@ -308,6 +319,7 @@ static void on_message(struct link *l, struct str text) {
 static void on_gone(struct link *l, bool ended) {
     struct guest *g = container_of(l, struct guest, link);
     jobs_on_gone(&g->jobs);
+    watches_close_all(&g->watches);
     if (ended)
         guest_end(g, 0);
     else if (g->lease_ms > 0)

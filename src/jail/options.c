@@ -174,8 +174,8 @@ static int apply(struct draft *d, enum option_id id) {
         d->state = optarg;
         return 0;
     case OPT_WITHOUT:
-        d->o->without |= strcmp(optarg, "overlay-fd") == 0 ? SPAWN_HAS_OVERLAY_FD : 0;
-        return 0;
+        d->o->without |= spawn_feature_named(optarg);
+        return spawn_feature_named(optarg) != 0 ? 0 : -EINVAL;
     case OPT_HELP:
         break;
     }

@@ -46,19 +46,8 @@ static int number(const char *text, uint64_t max, uint64_t *ret) {
 }
 
 static int feature(const char *name, uint32_t *bits) {
-    static const struct {
-        const char *name;
-        uint32_t bit;
-    } rows[] = {{"overlay-fd", SPAWN_HAS_OVERLAY_FD},
-                {"cgroup-v2", SPAWN_HAS_CGROUP_V2},
-                {"landlock-scope", SPAWN_HAS_LANDLOCK_SCOPE},
-                {"limit-disk", SPAWN_HAS_LIMIT_DISK}};
-    for (size_t i = 0; i < COUNT_OF(rows); i++)
-        if (strcmp(rows[i].name, name) == 0) {
-            *bits |= rows[i].bit;
-            return 0;
-        }
-    return -EINVAL;
+    *bits |= spawn_feature_named(name);
+    return spawn_feature_named(name) != 0 ? 0 : -EINVAL;
 }
 
 static int open_dir(const char *path) {

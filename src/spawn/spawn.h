@@ -78,6 +78,9 @@ struct spawn_options {
     uint32_t without; /* features to pretend absent, for tests of the fallbacks */
 };
 
+/* The feature that --without names; 0 for another name. */
+uint32_t spawn_feature_named(const char *name);
+
 /* Opens the host, builds the templates, enters the own mount namespace. -errno, and *ret_what
  * says in words what failed; the process is of no use then. Takes over the descriptors in `o`. */
 MUST_USE int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret_what);

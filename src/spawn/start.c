@@ -21,6 +21,20 @@
 #define KERNEL_MIN_MAJOR 6
 #define KERNEL_MIN_MINOR 1
 
+uint32_t spawn_feature_named(const char *name) {
+    static const struct {
+        const char *name;
+        uint32_t bit;
+    } rows[] = {{"overlay-fd", SPAWN_HAS_OVERLAY_FD},
+                {"cgroup-v2", SPAWN_HAS_CGROUP_V2},
+                {"landlock-scope", SPAWN_HAS_LANDLOCK_SCOPE},
+                {"limit-disk", SPAWN_HAS_LIMIT_DISK}};
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return rows[i].bit;
+    return 0;
+}
+
 static int check_kernel(void) {
     struct utsname name;
     int major = 0, minor = 0;

@@ -33,12 +33,12 @@ static void db_free(struct db *db) {
 static int lock_dir(struct db *db, const char *dir, struct err *e) {
     db->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (db->dir_fd < 0)
-        return err_sys(e, ERR_STORE_FAILED, errno, "open %s", dir);
+        return err_sys(e, ERR_STORE_FAILED, errno, "open the state folder");
     if (flock(db->dir_fd, LOCK_EX | LOCK_NB) == 0)
         return 0;
     if (errno == EWOULDBLOCK)
-        return err_set(e, ERR_STORE_FAILED, "%s is held by another process", dir);
-    return err_sys(e, ERR_STORE_FAILED, errno, "lock %s", dir);
+        return err_set(e, ERR_STORE_FAILED, "the state folder is held by another process");
+    return err_sys(e, ERR_STORE_FAILED, errno, "lock the state folder");
 }
 
 /* Makes the file if it is absent: private, and by our hand, so that SQLite makes none. An empty file
@@ -140,7 +140,7 @@ int db_open(uv_loop_t *loop, const char *dir, struct db **ret_db, struct db_fact
     db->dir_fd = -1;
     if (open_parts(db, loop, dir, &facts, e) < 0) {
         db_free(db);
-        return err_wrap(e, "open the state in %s", dir);
+        return err_wrap(e, "open the state");
     }
     *ret_db = db;
     *ret_facts = facts;

@@ -54,7 +54,7 @@ struct writer {
     struct list queue;
     struct list answered;
     size_t queue_bytes; /* of all not yet answered */
-    bool broken;        /* `failure` waits for the loop to collect it */
+    bool broken;        /* `failure` waits for the loop to tell it; nothing is written meanwhile */
     struct err failure;
     bool ending; /* nothing will be handed over any more */
     bool ended;
@@ -226,36 +226,39 @@ static void end_if_idle(struct writer *w) {
     uv_mutex_unlock(&w->mutex);
 }
 
-/* What can be answered; after a failure that is everything. */
-static void collect(struct writer *w, struct list *ret_answers, struct err *ret_failure,
-                    bool *ret_ended) {
-    struct list *it;
+static void collect(struct writer *w, struct list *ret_answers, bool *ret_ended) {
     list_init(ret_answers);
     uv_mutex_lock(&w->mutex);
-    while ((it = list_pop_front(&w->answered)))
+    for (struct list *it; (it = list_pop_front(&w->answered));) {
+        w->queue_bytes -= container_of(it, struct db_txn, node)->bytes;
         list_push_back(ret_answers, it);
-    if (w->broken) {
-        *ret_failure = w->failure;
-        while ((it = list_pop_front(&w->queue))) {
-            container_of(it, struct db_txn, node)->failed = true;
-            list_push_back(ret_answers, it);
-        }
-        w->broken = false;
-        uv_cond_signal(&w->wake);
-    }
-    LIST_FOR_EACH(node, ret_answers) {
-        w->queue_bytes -= container_of(node, struct db_txn, node)->bytes;
     }
     *ret_ended = w->ended;
+    uv_mutex_unlock(&w->mutex);
+}
+
+/* The first failure is told next: all that was handed over up to now, also from inside the answers
+ * before it, fails with it, and the thread may go on. */
+static void fail_queue(struct writer *w, struct list *answers, struct err *ret_failure) {
+    uv_mutex_lock(&w->mutex);
+    *ret_failure = w->failure;
+    for (struct list *it; (it = list_pop_front(&w->queue));) {
+        struct db_txn *t = container_of(it, struct db_txn, node);
+        t->failed = true;
+        w->queue_bytes -= t->bytes;
+        list_push_back(answers, it);
+    }
+    w->broken = false;
+    uv_cond_signal(&w->wake);
     uv_mutex_unlock(&w->mutex);
 }
 
 static void on_async(uv_async_t *async) {
     struct writer *w = async->data;
     struct list answers, *it;
-    struct err failure;
+    struct err failure = {0};
     bool ended;
-    collect(w, &answers, &failure, &ended);
+    collect(w, &answers, &ended);
     if (ended) {
         uv_thread_join(&w->thread);
         uv_close((uv_handle_t *)&w->async, on_async_closed);
@@ -266,6 +269,8 @@ static void on_async(uv_async_t *async) {
         db_done *done = t->done;
         void *user = t->user;
         bool failed = t->failed;
+        if (failed && failure.code == ERR_NONE)
+            fail_queue(w, &answers, &failure);
         writer_drop(t);
         if (done)
             done(user, failed ? &failure : NULL);

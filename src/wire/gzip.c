@@ -90,3 +90,66 @@ int gzip_deflate(struct gzip *g, const uint8_t *bytes, size_t n, struct buf *out
     buf_commit(out, bound - g->out.avail_out);
     return 0;
 }
+
+/* --- streams --- */
+
+struct gzip_stream {
+    z_stream z;
+    enum gzip_way way;
+    bool at_end; /* of a member */
+};
+
+int gzip_stream_new(enum gzip_way way, struct gzip_stream **ret_stream) {
+    struct gzip_stream *s = calloc(1, sizeof *s);
+    if (!s)
+        return -ENOMEM;
+    s->way = way;
+    int z = way == GZIP_INFLATE
+                ? inflateInit2(&s->z, GZIP_WINDOW)
+                : deflateInit2(&s->z, Z_BEST_SPEED, Z_DEFLATED, GZIP_WINDOW, 8, Z_DEFAULT_STRATEGY);
+    if (z != Z_OK) {
+        free(s);
+        return -ENOMEM;
+    }
+    *ret_stream = s;
+    return 0;
+}
+
+void gzip_stream_free(struct gzip_stream *s) {
+    if (!s)
+        return;
+    if (s->way == GZIP_INFLATE)
+        inflateEnd(&s->z);
+    else
+        deflateEnd(&s->z);
+    free(s);
+}
+
+static int step_inflate(struct gzip_stream *s) {
+    if (s->at_end && s->z.avail_in > 0 && inflateReset(&s->z) != Z_OK)
+        return -ENOMEM;
+    s->at_end = s->at_end && s->z.avail_in == 0;
+    int z = s->at_end ? Z_STREAM_END : inflate(&s->z, Z_NO_FLUSH);
+    s->at_end = z == Z_STREAM_END;
+    if (z == Z_MEM_ERROR)
+        return -ENOMEM;
+    return z == Z_OK || z == Z_BUF_ERROR ? 0 : s->at_end ? 1 : -EBADMSG;
+}
+
+static int step_deflate(struct gzip_stream *s, bool is_last) {
+    int z = deflate(&s->z, is_last ? Z_FINISH : Z_NO_FLUSH);
+    return z == Z_STREAM_END ? 1 : z == Z_OK || z == Z_BUF_ERROR ? 0 : -ENOMEM;
+}
+
+int gzip_stream_step(struct gzip_stream *s, struct gzip_piece *p, bool is_last) {
+    s->z.next_in = (Bytef *)p->in;
+    s->z.avail_in = (uInt)p->n_in;
+    s->z.next_out = p->out;
+    s->z.avail_out = (uInt)p->n_out;
+    int r = s->way == GZIP_INFLATE ? step_inflate(s) : step_deflate(s, is_last);
+    p->in += p->n_in - s->z.avail_in;
+    p->n_in = s->z.avail_in;
+    p->out += p->n_out - s->z.avail_out;
+    p->n_out = s->z.avail_out;
+    return r;
+}

@@ -5,11 +5,13 @@ Run it with .deps/venv/bin/python. Crashes that were found join the corpus under
 """
 
 import gzip
+import io
 import json
 import pathlib
 import random
 import struct
 import sys
+import tarfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "hostile"))
@@ -253,8 +255,67 @@ def guest_link(_):
     yield "fd-flood", pieces(hello()) + b"\xff{" * 70
 
 
+def pattern(_):
+    paths = ["a", "a.txt", "src/deep/main.c", ".env", ".git/config", "a/.h/b", "ünï/é", "\udcff/x", "a" * 60, "a/" * 40 + "b"]
+    patterns = ["*", "**", "?", "*.txt", "/*.c", "src/**/*.c", "**/*", "a/**", ".*", "**/.*", "[a-c]*", "[!a]", "[]]", "[!]]",
+                "[a", "{a,b}", "{a,{b,c}}.txt", "{a", "{[}]", "{,a}", "{}", "{a/,}**/b", "*a" * 20 + "b", "**/" * 20 + "b",
+                "{a,a}" * 20, "?" * 60, "\\*", "é*", "[é-ü]n?", "{" * 16 + "a" + "}" * 16, "{" * 17 + "}" * 17, "/", "a\0b", ""]
+    for i, text in enumerate(patterns):
+        raw = text.encode()
+        for path in (paths[i % len(paths)], paths[(i * 7 + 3) % len(paths)]):
+            yield f"{i:02}-{paths.index(path)}", bytes([len(raw)]) + raw + path.encode("utf-8", "surrogateescape")
+
+
+def tar(_):
+    def made(format, *members, end=True):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w", format=format) as archive:
+            for name, kind, data, target in members:
+                info = tarfile.TarInfo(name)
+                info.type, info.size, info.linkname = kind, len(data), target
+                archive.addfile(info, io.BytesIO(data))
+        data = out.getvalue().rstrip(b"\0")
+        return data + bytes(-len(data) % 512) + (bytes(1024) if end else b"")
+
+    file, link, sym, folder = tarfile.REGTYPE, tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE
+    for name, format in (("ustar", tarfile.USTAR_FORMAT), ("pax", tarfile.PAX_FORMAT), ("gnu", tarfile.GNU_FORMAT)):
+        yield name, b"\xff" + made(format, ("a", file, b"x" * 700, ""), ("d", folder, b"", ""), ("s", sym, b"", "a"),
+                                   ("h", link, b"", "a"), ("d/" * 60 + "f", file, b"", ""))
+    long = [("n" * 200, file, b"12345", ""), ("l", sym, b"", "t" * 200), ("é", file, b"", ""), ("\udcff", file, b"", "")]
+    yield "pax-long", b"\x07" + made(tarfile.PAX_FORMAT, *long)
+    yield "gnu-long", b"\x00" + made(tarfile.GNU_FORMAT, *long)
+    yield "no-end", b"\x40" + made(tarfile.USTAR_FORMAT, ("a", file, b"x", ""), end=False)
+    for name, kind in (("device", b"3"), ("block", b"4"), ("fifo", b"6"), ("sparse", b"S"), ("unknown", b"Z"), ("old", b"\0")):
+        yield name, b"\x80" + made(tarfile.USTAR_FORMAT, ("x", kind, b"", ""))
+    good = bytearray(made(tarfile.USTAR_FORMAT, ("a", file, b"abc", "")))
+
+    def patched(at, value):
+        block = bytearray(good)
+        block[at:at + len(value)] = value
+        block[148:156] = b" " * 8
+        block[148:156] = b"%06o\0 " % sum(block[:512])
+        return b"\x20" + bytes(block)
+
+    yield "base-256", patched(124, b"\x80" + bytes(10) + b"\3")
+    yield "negative", patched(124, b"\xff" * 12)
+    yield "too-large", patched(124, b"\x80" + b"\x7f" * 11)
+    yield "time", patched(136, b"\xff" * 12)
+    yield "digits", patched(124, b"9" * 12)
+    yield "prefix", patched(345, b"p" * 155)
+    yield "sum", b"\x20" + bytes(good[:148]) + b"0000000\0" + bytes(good[156:])
+    for i, body in enumerate((b"11 path=ab\n", b"9 path=\n", b"99 path=x\n", b"x", b"5 a=\n", b"4 ab\n", b"20 mtime=-12345.678\n",
+                              b"20 size=99999999999\n", b"22 GNU.sparse.major=1\n", b"11 path=\0b\n")):
+        head = bytearray(patched(156, b"x")[1:513])
+        head[124:136] = b"%011o\0" % len(body)
+        head[148:156] = b" " * 8
+        head[148:156] = b"%06o\0 " % sum(head)
+        yield f"pax-{i}", b"\x10" + bytes(head) + body + bytes(-len(body) % 512) + bytes(good)
+    yield "empty", b""
+    yield "zeros", b"\x01" + bytes(1024)
+
+
 def main():
-    for make in (config, grpc, guest_link, gzip_, h2, pb, str_, transport):
+    for make in (config, grpc, guest_link, gzip_, h2, pattern, pb, str_, tar, transport):
         folder = HERE / "corpus" / make.__name__.rstrip("_")
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("seed-*"):

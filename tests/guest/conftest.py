@@ -259,6 +259,13 @@ class Guest:
                 raise AssertionError("the guest did not end on SIGTERM")
 
 
+@pytest.fixture(autouse=True)
+def tidy(tmp_path):
+    """Trees deeper than pytest's own deletion can go do not wait for it."""
+    yield
+    subprocess.run(["rm", "-rf", str(tmp_path)], check=True)
+
+
 @pytest.fixture
 def make_guest(tmp_path_factory):
     made = []

@@ -64,6 +64,29 @@ TEST(db_failure_fails_all_that_was_handed_over_before_its_answer) {
     finish();
 }
 
+static void on_first(void *user, const struct err *e) {
+    db_on_done(user, e);
+    hand_over(3, record);
+}
+
+/* Two batches are answered in one turn, the second with a failure that nobody has heard of yet. */
+TEST(db_failure_fails_what_the_answer_before_it_hands_over) {
+    fresh();
+    struct db_txn *t = db_begin(f.db);
+    struct db_event event = db_event_of(1, record);
+    db_put_event(t, &event);
+    db_commit(t, on_first, &f);
+    t = db_begin(f.db);
+    db_spoil(t);
+    db_commit(t, db_on_done, &f);
+    usleep(100000);
+    wait_for(3);
+    CHECK_INT(f.failed, 2);
+    CHECK_INT(db_count_events(&f), 1);
+    CHECK_INT(db_put_event_now(&f, 2, record), 0);
+    finish();
+}
+
 TEST(db_refuses_a_number_that_another_has) {
     fresh();
     struct db_txn *t = db_begin(f.db);

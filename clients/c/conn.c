@@ -1,0 +1,413 @@
+#include "clients/c/conn.h"
+
+#include <errno.h>
+#include <nghttp2/nghttp2.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "wire/grpc.h"
+
+#define OUT_BYTES ((size_t)64 * 1024)
+#define IN_BYTES ((size_t)64 * 1024)
+#define CONN_WINDOW_BYTES ((int32_t)16 << 20)
+#define DETAILS_BYTES ((size_t)16 * 1024) /* twice what a daemon sends, in base64 */
+#define PING_US ((uint64_t)20 * 1000000)  /* of silence */
+#define LOST_US ((uint64_t)30 * 1000000)
+
+struct conn {
+    nghttp2_session *session;
+    int fd;
+    unsigned refs;
+    struct buf out;
+    uint64_t heard_us; /* when something came last, or when we began to listen */
+    bool pinged;       /* since then */
+    bool leaving;      /* the daemon takes no new call here */
+    bool deaf;         /* nothing can be sent any more; what was sent to us can still be read */
+    bool lost;
+    char authority[256];
+    char bearer[300];
+    char trace[64];
+};
+
+/* --- receiving --- */
+
+/* Whether a whole message lies at the head of the inbox; a broken one marks the call. */
+static bool has_message(struct call *k, size_t *ret_n) {
+    if (buf_len(&k->in) < GRPC_PREFIX_BYTES)
+        return false;
+    const uint8_t *p = buf_data(&k->in);
+    size_t n = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
+    if (p[0] != 0 || n > CALL_MESSAGE_BYTES) /* we did not say that we take compressed ones */
+        k->is_bad = true;
+    *ret_n = n;
+    return !k->is_bad && buf_len(&k->in) >= GRPC_PREFIX_BYTES + n;
+}
+
+static void give_back(struct call *k, size_t n) {
+    n = MIN(n, k->window_bytes);
+    k->window_bytes -= n;
+    if (!k->ended && n > 0)
+        nghttp2_session_consume_stream(k->conn->session, k->id, n);
+}
+
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes,
+                   size_t n, void *user) {
+    (void)flags;
+    (void)user;
+    struct call *k = nghttp2_session_get_stream_user_data(session, id);
+    nghttp2_session_consume_connection(session, n);
+    if (!k)
+        return 0;
+    size_t unused;
+    if (buf_append(&k->in, bytes, n) < 0)
+        k->is_bad = true;
+    k->window_bytes += n;
+    if (!has_message(k, &unused)) /* what is still being gathered may not hold the rest of it up */
+        give_back(k, k->window_bytes);
+    return 0;
+}
+
+/* Percent-decoded, cut to what there is room for. */
+static void set_message(struct call *k, struct str text) {
+    size_t n = 0;
+    for (size_t i = 0; i < text.n && n < sizeof k->message - 1; i++) {
+        unsigned value;
+        char hex[3] = {0};
+        if (text.p[i] == '%' && i + 2 < text.n) {
+            memcpy(hex, text.p + i + 1, 2);
+            if (sscanf(hex, "%2x", &value) == 1) {
+                k->message[n++] = (char)value;
+                i += 2;
+                continue;
+            }
+        }
+        k->message[n++] = text.p[i];
+    }
+    k->message[n] = '\0';
+}
+
+static int number_of(struct str text) {
+    uint64_t value;
+    return str_to_u64(text, 0, 999, &value) < 0 ? 2 : (int)value; /* 2 is gRPC's UNKNOWN */
+}
+
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name_p,
+                     size_t name_n, const uint8_t *value_p, size_t value_n, uint8_t flags,
+                     void *user) {
+    (void)flags;
+    (void)user;
+    struct call *k = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+    struct str name = {(const char *)name_p, name_n};
+    struct str value = {(const char *)value_p, value_n};
+    if (!k)
+        return 0;
+    if (str_is(name, STR(":status")))
+        k->http_status = number_of(value);
+    else if (str_is(name, STR("grpc-status")))
+        k->grpc_status = number_of(value);
+    else if (str_is(name, STR("grpc-message")))
+        set_message(k, value);
+    else if (str_is(name, STR("grpc-status-details-bin")) &&
+             buf_append(&k->details, value_p, value_n) < 0)
+        buf_clear(&k->details); /* the status alone then has to do */
+    return 0;
+}
+
+static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user) {
+    (void)session;
+    struct conn *c = user;
+    if (frame->hd.type == NGHTTP2_GOAWAY)
+        c->leaving = true;
+    return 0;
+}
+
+static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, void *user) {
+    (void)user;
+    struct call *k = nghttp2_session_get_stream_user_data(session, id);
+    if (!k)
+        return 0;
+    nghttp2_session_set_stream_user_data(session, id, NULL);
+    k->ended = true;
+    k->refused = code == NGHTTP2_REFUSED_STREAM;
+    return 0;
+}
+
+/* Takes in what lies in the socket, without waiting. */
+static void receive(struct conn *c) {
+    uint8_t bytes[IN_BYTES];
+    ssize_t n = recv(c->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0 || nghttp2_session_mem_recv(c->session, bytes, (size_t)n) < 0) {
+        c->lost = true;
+        return;
+    }
+    c->heard_us = clock_us();
+    c->pinged = false;
+}
+
+/* --- sending --- */
+
+static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, size_t cap,
+                            uint32_t *flags, nghttp2_data_source *source, void *user) {
+    (void)session;
+    (void)id;
+    (void)user;
+    struct call *k = source->ptr;
+    size_t n = MIN(cap, k->body_left);
+    memcpy(out, k->body, n);
+    k->body += n;
+    k->body_left -= n;
+    if (k->body_left == 0)
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+    return (ssize_t)n;
+}
+
+static void flush(struct conn *c) {
+    while (!c->deaf) {
+        while (buf_len(&c->out) < OUT_BYTES) {
+            const uint8_t *chunk;
+            ssize_t n = nghttp2_session_mem_send(c->session, &chunk);
+            if (n < 0 || (n > 0 && buf_append(&c->out, chunk, (size_t)n) < 0))
+                c->lost = true;
+            if (n <= 0 || c->lost)
+                break;
+        }
+        if (buf_len(&c->out) == 0 || c->lost)
+            return;
+        ssize_t n = send(c->fd, buf_data(&c->out), buf_len(&c->out), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n < 0)
+            c->deaf = true;
+        buf_consume(&c->out, n < 0 ? buf_len(&c->out) : (size_t)n);
+    }
+}
+
+/* --- waiting --- */
+
+static int ms_until(uint64_t until_us) {
+    uint64_t now = clock_us();
+    if (until_us <= now)
+        return 0;
+    return (int)MIN((until_us - now + 999) / 1000, (uint64_t)60000);
+}
+
+static int woken(const struct waker *w, const struct pollfd *p) {
+    return w && p->revents != 0 && w->on_wake(w->user) != 0 ? -ECANCELED : 0;
+}
+
+int wait_until(uint64_t until_us, const struct waker *w) {
+    for (int ms; (ms = ms_until(until_us)) > 0;) {
+        struct pollfd p = {.fd = w ? w->fd : -1, .events = POLLIN};
+        if (poll(&p, 1, ms) > 0 && woken(w, &p) < 0)
+            return -ECANCELED;
+    }
+    return 0;
+}
+
+/* Waits for something to happen on the connection and takes it in. until_us 0 = for ever. */
+static int conn_step(struct conn *c, uint64_t until_us, const struct waker *w) {
+    flush(c);
+    if (!nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session))
+        c->lost = true; /* the daemon broke HTTP/2 and was told so, or its last call has ended */
+    if (c->lost)
+        return -ECONNRESET;
+    uint64_t now = clock_us();
+    if (until_us != 0 && now >= until_us)
+        return -ETIMEDOUT;
+    if (now - c->heard_us >= LOST_US) {
+        c->lost = true;
+        return -ECONNRESET;
+    }
+    if (now - c->heard_us >= PING_US && !c->pinged) {
+        c->pinged = true;
+        nghttp2_submit_ping(c->session, NGHTTP2_FLAG_NONE, NULL);
+        flush(c);
+    }
+    uint64_t wake_us = c->heard_us + (c->pinged ? LOST_US : PING_US);
+    struct pollfd p[] = {
+        {.fd = c->fd, .events = (short)(POLLIN | (buf_len(&c->out) > 0 ? POLLOUT : 0))},
+        {.fd = w ? w->fd : -1, .events = POLLIN},
+    };
+    if (poll(p, COUNT_OF(p), ms_until(until_us != 0 ? MIN(until_us, wake_us) : wake_us)) <= 0)
+        return 0;
+    if (p[0].revents & ~POLLOUT)
+        receive(c);
+    return woken(w, &p[1]);
+}
+
+/* --- the connection --- */
+
+static int session_new(struct conn *c) {
+    nghttp2_session_callbacks *callbacks;
+    nghttp2_option *option;
+    if (nghttp2_option_new(&option) != 0)
+        return -ENOMEM;
+    if (nghttp2_session_callbacks_new(&callbacks) != 0) {
+        nghttp2_option_del(option);
+        return -ENOMEM;
+    }
+    nghttp2_option_set_no_auto_window_update(option, 1);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
+    int r = nghttp2_session_client_new2(&c->session, callbacks, c, option);
+    nghttp2_session_callbacks_del(callbacks);
+    nghttp2_option_del(option);
+    nghttp2_settings_entry settings[] = {
+        {NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
+        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, (uint32_t)CALL_WINDOW_BYTES},
+    };
+    if (r != 0 ||
+        nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, settings, COUNT_OF(settings)) != 0 ||
+        nghttp2_session_set_local_window_size(c->session, NGHTTP2_FLAG_NONE, 0,
+                                              CONN_WINDOW_BYTES) != 0)
+        return -ENOMEM;
+    return 0;
+}
+
+int conn_open(struct conn **ret_conn, const struct target *target) {
+    int fd = target_connect(target);
+    if (fd < 0)
+        return fd;
+    struct conn *c = calloc(1, sizeof *c);
+    if (!c) {
+        close(fd);
+        return -ENOMEM;
+    }
+    c->fd = fd;
+    c->refs = 1;
+    c->heard_us = clock_us();
+    buf_init(&c->out, OUT_BYTES + CALL_MESSAGE_BYTES);
+    snprintf(c->authority, sizeof c->authority, "%s", target->is_tcp ? target->name : "localhost");
+    snprintf(c->bearer, sizeof c->bearer, "%s", target->bearer);
+    snprintf(c->trace, sizeof c->trace, "%s", target->trace);
+    int r = session_new(c);
+    if (r < 0)
+        conn_unref(c);
+    else
+        *ret_conn = c;
+    return r;
+}
+
+struct conn *conn_ref(struct conn *c) {
+    c->refs++;
+    return c;
+}
+
+void conn_unref(struct conn *c) {
+    if (--c->refs > 0)
+        return;
+    flush(c); /* a last reset, if one waits */
+    nghttp2_session_del(c->session);
+    buf_done(&c->out);
+    close(c->fd);
+    free(c);
+}
+
+bool conn_is_usable(struct conn *c) {
+    struct pollfd p = {.fd = c->fd, .events = POLLIN};
+    while (!c->lost && poll(&p, 1, 0) > 0)
+        receive(c);
+    return !c->lost && !c->leaving && !c->deaf && nghttp2_session_check_request_allowed(c->session);
+}
+
+void conn_give_up(struct conn *c) {
+    c->lost = true;
+}
+
+/* --- a call --- */
+
+static nghttp2_nv header(const char *name, const char *value) {
+    return (nghttp2_nv){.name = (uint8_t *)name,
+                        .value = (uint8_t *)value,
+                        .namelen = strlen(name),
+                        .valuelen = strlen(value)};
+}
+
+/* At most eight digits and a unit. */
+static void put_timeout(char out[16], uint64_t timeout_us) {
+    uint64_t ms = MAX(timeout_us / 1000, (uint64_t)1);
+    if (ms <= 99999999)
+        snprintf(out, 16, "%lum", (unsigned long)ms);
+    else
+        snprintf(out, 16, "%luS", (unsigned long)MIN(ms / 1000, (uint64_t)99999999));
+}
+
+int call_begin(struct call *k, struct conn *c, const char *path, const uint8_t *body, size_t n,
+               uint64_t timeout_us) {
+    char timeout[16];
+    *k = (struct call){.conn = conn_ref(c), .body = body, .body_left = n, .grpc_status = -1};
+    buf_init(&k->in, GRPC_PREFIX_BYTES + CALL_MESSAGE_BYTES + CALL_WINDOW_BYTES);
+    buf_init(&k->details, DETAILS_BYTES);
+    nghttp2_nv headers[10] = {
+        header(":method", "POST"),
+        header(":scheme", "http"),
+        header(":authority", c->authority),
+        header(":path", path),
+        header("te", "trailers"),
+        header("content-type", "application/grpc"),
+        header("user-agent", "libberm/" BERM_VERSION),
+    };
+    size_t n_headers = 7;
+    if (c->bearer[0] != '\0')
+        headers[n_headers++] = header("authorization", c->bearer);
+    if (c->trace[0] != '\0')
+        headers[n_headers++] = header("traceparent", c->trace);
+    if (timeout_us > 0) {
+        put_timeout(timeout, timeout_us);
+        headers[n_headers++] = header("grpc-timeout", timeout);
+    }
+    nghttp2_data_provider source = {.source.ptr = k, .read_callback = on_read_body};
+    k->id = nghttp2_submit_request(c->session, NULL, headers, n_headers, &source, k);
+    if (k->id < 0) {
+        k->ended = true;
+        call_done(k);
+        return -ECONNRESET;
+    }
+    return 0;
+}
+
+int call_next(struct call *k, uint64_t until_us, const struct waker *w, const uint8_t **ret_bytes,
+              size_t *ret_n) {
+    buf_consume(&k->in, k->lent_bytes);
+    give_back(k, k->lent_bytes);
+    k->lent_bytes = 0;
+    k->conn->heard_us = clock_us(); /* what the caller did meanwhile is not the daemon's silence */
+    k->conn->pinged = false;
+    for (;;) {
+        if (has_message(k, ret_n)) {
+            *ret_bytes = buf_data(&k->in) + GRPC_PREFIX_BYTES;
+            k->lent_bytes = GRPC_PREFIX_BYTES + *ret_n;
+            return 1;
+        }
+        give_back(k, k->window_bytes);
+        if (k->is_bad || (k->ended && buf_len(&k->in) > 0 && k->grpc_status == 0))
+            return -EPROTO;
+        if (k->ended)
+            return 0;
+        int r = conn_step(k->conn, until_us, w);
+        if (r < 0)
+            return r;
+    }
+}
+
+void call_done(struct call *k) {
+    if (!k->conn)
+        return;
+    if (!k->ended) {
+        nghttp2_session_set_stream_user_data(k->conn->session, k->id, NULL);
+        nghttp2_submit_rst_stream(k->conn->session, NGHTTP2_FLAG_NONE, k->id, NGHTTP2_CANCEL);
+        flush(k->conn);
+    }
+    buf_done(&k->in);
+    buf_done(&k->details);
+    conn_unref(k->conn);
+    k->conn = NULL;
+}

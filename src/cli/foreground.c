@@ -1,0 +1,295 @@
+/* A program in front: its output here, our input there, our signals to it.
+ *
+ * The main thread follows the output; a second one, with a client of its own, feeds the input, because a
+ * program that does not read must not hold its output up. Signals come to the main thread through a
+ * signalfd that the client watches while it waits. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+
+#include "cli/cli.h"
+
+#define ACK_BYTES ((uint64_t)4 << 20) /* of output, between two acknowledgements */
+#define INPUT_BYTES ((size_t)64 * 1024)
+#define RECONNECT_MS 30000
+#define RUN_INPUT_BYTES ((size_t)1 << 20)
+
+struct foreground {
+    struct cli *cli;
+    char *exec_id;
+    char reader_id[32]; /* empty: the program does not wait for us */
+    uint64_t offset[2]; /* stdout, stderr: everything before it is written */
+    uint64_t acked;     /* of both together */
+    int signal;         /* that ended our wait */
+    unsigned signals;   /* seen */
+    bool stdout_gone;
+    int status;
+    bool ended;
+    int signal_fd;
+};
+
+/* --- output --- */
+
+static bool write_all(int fd, const uint8_t *bytes, size_t n) {
+    while (n > 0) {
+        ssize_t r = write(fd, bytes, n);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r < 0)
+            return false;
+        bytes += r;
+        n -= (size_t)r;
+    }
+    return true;
+}
+
+static int acknowledge(struct foreground *f, bool release) {
+    struct berm_error e;
+    Berm__V1__AckOutputRequest ack = BERM__V1__ACK_OUTPUT_REQUEST__INIT;
+    if (f->reader_id[0] == '\0')
+        return 0;
+    ack.exec_id = f->exec_id;
+    ack.reader_id = f->reader_id;
+    ack.stdout_offset = f->offset[0];
+    ack.stderr_offset = f->offset[1];
+    ack.release = release;
+    f->acked = f->offset[0] + f->offset[1];
+    int r = berm_exec_ack(f->cli->client, &ack, NULL, &e);
+    if (r < 0 && !release)
+        cli_fail(f->cli, &e);
+    return r;
+}
+
+static int on_chunk(struct foreground *f, const Berm__V1__OutputChunk *chunk) {
+    bool is_stderr = chunk->stream == BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDERR;
+    if (!write_all(is_stderr ? STDERR_FILENO : STDOUT_FILENO, chunk->data.data, chunk->data.len)) {
+        f->stdout_gone = true;
+        return 1;
+    }
+    f->offset[is_stderr] = chunk->offset + chunk->data.len;
+    bool due = f->offset[0] + f->offset[1] >= f->acked + ACK_BYTES;
+    return due && acknowledge(f, false) < 0;
+}
+
+static int on_output(const Berm__V1__AttachExecResponse *m, void *user) {
+    struct foreground *f = user;
+    switch ((int)m->event_case) {
+    case BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_OUTPUT:
+        return on_chunk(f, m->output);
+    case BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_GAP:
+        cli_complain("%llu bytes of output are no longer kept",
+                     (unsigned long long)(m->gap->next_offset - m->gap->offset));
+        return 0;
+    case BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_EXITED:
+        f->ended = true;
+        f->status = exit_status_of(m->exited->exit);
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+/* --- signals --- */
+
+/* The first one of its kind goes to the program; after a second we no longer wait for it. */
+static int on_signal(void *user) {
+    struct foreground *f = user;
+    struct signalfd_siginfo info;
+    struct berm_error e;
+    Berm__V1__SignalExecRequest request = BERM__V1__SIGNAL_EXEC_REQUEST__INIT;
+    if (read(f->signal_fd, &info, sizeof info) != sizeof info)
+        return 0;
+    f->signal = (int)info.ssi_signo;
+    if (++f->signals > 1 || !f->exec_id)
+        return 1;
+    request.exec_id = f->exec_id;
+    request.signal_number = f->signal;
+    if (berm_exec_signal(f->cli->client, &request, NULL, &e) < 0 && e.code != BERM_EXEC_ENDED)
+        cli_fail(f->cli, &e);
+    return 0;
+}
+
+struct foreground *foreground_begin(struct cli *cli) {
+    struct foreground *f = cli_alloc(cli, sizeof *f);
+    sigset_t set;
+    f->cli = cli;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGQUIT);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    f->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    berm_client_set_wake(cli->client, f->signal_fd, on_signal, f);
+    return f;
+}
+
+int foreground_signal(const struct foreground *f) {
+    return f->signal;
+}
+
+void foreground_end(struct foreground *f) {
+    berm_client_set_wake(f->cli->client, -1, NULL, NULL);
+    close(f->signal_fd);
+}
+
+/* --- input --- */
+
+/* Ends with our input, or when the program takes no more; what the program did is told elsewhere. */
+static void *feed(void *user) {
+    struct foreground *f = user;
+    struct berm_error e;
+    static const enum berm_code expected[] = {BERM_EXEC_ENDED, BERM_STDIN_CLOSED,
+                                              BERM_EXEC_NOT_FOUND};
+    uint8_t bytes[INPUT_BYTES];
+    uint64_t offset = 0;
+    Berm__V1__CloseStdinRequest end = BERM__V1__CLOSE_STDIN_REQUEST__INIT;
+    Berm__V1__GetExecRequest get = BERM__V1__GET_EXEC_REQUEST__INIT;
+    Berm__V1__GetExecResponse *now;
+    struct berm_client *client = cli_client(f->cli, RECONNECT_MS);
+    get.exec_id = end.exec_id = f->exec_id;
+    int r = client ? berm_exec_get(client, &get, &now, &e) : -1;
+    if (r == 0) {
+        offset = now->exec->input ? now->exec->input->next_offset : 0;
+        berm_free(now);
+    }
+    while (r == 0) {
+        ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        r = berm_exec_feed(client, f->exec_id, &offset, bytes, (size_t)n, &e);
+    }
+    end.offset = offset;
+    if (r == 0)
+        r = berm_exec_close_stdin(client, &end, NULL, &e);
+    for (size_t i = 0; i < COUNT_OF(expected) && r < 0; i++)
+        if (e.code == expected[i])
+            r = 0;
+    if (r < 0)
+        cli_fail(f->cli, &e);
+    berm_client_free(client);
+    return NULL;
+}
+
+static bool start_feeding(struct foreground *f) {
+    pthread_t thread;
+    f->cli->feeds = pthread_create(&thread, NULL, feed, f) == 0;
+    if (!f->cli->feeds)
+        cli_complain("no thread for the input");
+    return f->cli->feeds;
+}
+
+/* --- the whole --- */
+
+/* Nobody reads any more: in a pipeline of one machine the program would get SIGPIPE. */
+static int leave_gone(struct foreground *f) {
+    Berm__V1__SignalExecRequest request = BERM__V1__SIGNAL_EXEC_REQUEST__INIT;
+    request.exec_id = f->exec_id;
+    request.signal_number = SIGPIPE;
+    acknowledge(f, true);
+    berm_exec_signal(f->cli->client, &request, NULL, NULL);
+    return EXIT_SIGNAL + SIGPIPE;
+}
+
+static int follow(struct foreground *f, Berm__V1__AttachExecRequest *request, bool owns) {
+    struct berm_error e;
+    int r = berm_exec_attach(f->cli->client, request, on_output, f, &e);
+    if (f->stdout_gone)
+        return owns ? leave_gone(f) : EXIT_SIGNAL + SIGPIPE;
+    if (f->ended)
+        acknowledge(f, true);
+    if (r == -(int)BERM_CANCELLED && f->signal != 0) {
+        acknowledge(f, true);
+        return EXIT_SIGNAL + f->signal;
+    }
+    if (r < 0)
+        return cli_fail(f->cli, &e);
+    return f->ended ? f->status : r > 0 ? EXIT_BERM : 0;
+}
+
+int start_failed(struct cli *cli, const struct berm_error *e) {
+    cli_fail(cli, e);
+    return e->code == BERM_PROGRAM_NOT_FOUND        ? EXIT_NOT_FOUND
+           : e->code == BERM_PROGRAM_NOT_EXECUTABLE ? EXIT_NOT_EXECUTABLE
+                                                    : EXIT_BERM;
+}
+
+/* Our whole input, as far as one request takes it. */
+static bool read_input(struct cli *cli, ProtobufCBinaryData *ret_data) {
+    ret_data->data = cli_alloc(cli, RUN_INPUT_BYTES + 1);
+    while (ret_data->len <= RUN_INPUT_BYTES) {
+        ssize_t n =
+            read(STDIN_FILENO, ret_data->data + ret_data->len, RUN_INPUT_BYTES + 1 - ret_data->len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return true;
+        ret_data->len += (size_t)n;
+    }
+    cli_complain("with --json the input is at most 1 MiB");
+    return false;
+}
+
+/* With --json: one answer when it has ended, output included. */
+static int run_json(struct foreground *f, char *sandbox_id, Berm__V1__ExecSpec *spec, bool input) {
+    struct berm_error e;
+    Berm__V1__RunExecRequest request = BERM__V1__RUN_EXEC_REQUEST__INIT;
+    Berm__V1__RunExecResponse *done;
+    request.sandbox_id = sandbox_id;
+    request.spec = spec;
+    spec->output_policy = BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_DROP_OLDEST;
+    if (opt_has(f->cli, "exec-id"))
+        request.exec_id = opt_get(f->cli, "exec-id");
+    if (input && !read_input(f->cli, &request.stdin_data))
+        return EXIT_BERM;
+    if (berm_exec_run(f->cli->client, &request, &done, &e) < 0)
+        return e.code == BERM_CANCELLED ? EXIT_SIGNAL + f->signal : start_failed(f->cli, &e);
+    cli_print_json(f->cli, done);
+    int status = exit_status_of(done->exec->exit);
+    berm_free(done);
+    return status;
+}
+
+/* Under BLOCK the program waits until a reader of this name says what it has. */
+static void name_reader(struct foreground *f, Berm__V1__AttachExecRequest *attach) {
+    snprintf(f->reader_id, sizeof f->reader_id, "berm-%s", cli_random(f->cli));
+    attach->reader_id = f->reader_id;
+}
+
+int foreground_run(struct foreground *f, char *sandbox_id, Berm__V1__ExecSpec *spec, bool input) {
+    struct berm_error e;
+    Berm__V1__StartExecRequest start = BERM__V1__START_EXEC_REQUEST__INIT;
+    Berm__V1__StartExecResponse *started;
+    Berm__V1__AttachExecRequest attach = BERM__V1__ATTACH_EXEC_REQUEST__INIT;
+    if (f->cli->json)
+        return run_json(f, sandbox_id, spec, input);
+    start.sandbox_id = sandbox_id;
+    start.spec = spec;
+    if (opt_has(f->cli, "exec-id"))
+        start.exec_id = opt_get(f->cli, "exec-id");
+    if (input)
+        spec->stdin_mode = BERM__V1__STDIN_MODE__STDIN_MODE_PIPE;
+    if (berm_exec_start(f->cli->client, &start, &started, &e) < 0)
+        return e.code == BERM_CANCELLED ? EXIT_SIGNAL + f->signal : start_failed(f->cli, &e);
+    cli_keep(f->cli, started);
+    attach.exec_id = f->exec_id = started->exec->exec_id;
+    if (spec->output_policy == BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_BLOCK)
+        name_reader(f, &attach);
+    if (input && !start_feeding(f))
+        return EXIT_BERM;
+    return follow(f, &attach, true);
+}
+
+int foreground_attach(struct cli *cli, Berm__V1__AttachExecRequest *request, bool input) {
+    struct foreground *f = cli_alloc(cli, sizeof *f);
+    f->cli = cli;
+    f->exec_id = request->exec_id;
+    signal(SIGPIPE, SIG_IGN);
+    if (input && !start_feeding(f))
+        return EXIT_BERM;
+    return follow(f, request, false);
+}

@@ -1,0 +1,346 @@
+/* What people see: words for values, tables that fit, errors that say what to do next. */
+#include <stdarg.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/json.h"
+#include "cli/cli.h"
+
+void *cli_alloc(struct cli *cli, size_t n) {
+    void *p = arena_zalloc(&cli->arena, n);
+    if (!p) {
+        cli_complain("out of memory");
+        exit(EXIT_BERM);
+    }
+    return p;
+}
+
+char *cli_text(struct cli *cli, const char *fmt, ...) {
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    size_t n = (size_t)vsnprintf(NULL, 0, fmt, args) + 1;
+    va_end(args);
+    char *text = cli_alloc(cli, n);
+    vsnprintf(text, n, fmt, again);
+    va_end(again);
+    return text;
+}
+
+char *cli_random(struct cli *cli) {
+    uint64_t random;
+    while (getrandom(&random, sizeof random, 0) != sizeof random)
+        ; /* short only when interrupted */
+    return cli_text(cli, "%016llx", (unsigned long long)random);
+}
+
+struct kept {
+    void *message;
+    struct kept *next;
+};
+
+void cli_keep(struct cli *cli, void *message) {
+    struct kept *k = cli_alloc(cli, sizeof *k);
+    *k = (struct kept){.message = message, .next = cli->kept};
+    cli->kept = k;
+}
+
+void cli_done(struct cli *cli) {
+    for (struct kept *k = cli->kept; k; k = k->next)
+        berm_free(k->message);
+    berm_client_free(cli->client);
+    arena_done(&cli->arena);
+}
+
+int cli_complain(const char *fmt, ...) {
+    va_list args;
+    fputs("berm: ", stderr);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return EXIT_BERM;
+}
+
+/* --- errors --- */
+
+static const struct {
+    enum berm_code code;
+    const char *next;
+} hints[] = {
+    {BERM_UNREACHABLE,
+     "start one with `berm daemon start`, or say where it listens: --socket PATH"},
+    {BERM_DISCONNECTED, "look at the daemon: `berm daemon status`"},
+    {BERM_SHUTTING_DOWN, "look at the daemon: `berm daemon status`"},
+    {BERM_UNAUTHENTICATED, "give the file `token` of the daemon's state folder: --token-file FILE"},
+    {BERM_PERMISSION_DENIED,
+     "the daemon's knob allow_uids says who may call, socket_mode who may connect"},
+    {BERM_SANDBOX_NOT_FOUND, "`berm ls` shows the sandboxes there are"},
+    {BERM_SANDBOX_STOPPED, "start it with `berm start SANDBOX`"},
+    {BERM_SANDBOX_PAUSED, "let it go on with `berm resume SANDBOX`"},
+    {BERM_SANDBOX_FAILED, "`berm get SANDBOX` says why; only `berm rm` is left"},
+    {BERM_SANDBOX_NOT_READY, "`berm get SANDBOX` says where it stands"},
+    {BERM_SANDBOX_EXISTS, "ids are never used twice: take another, or leave --id out"},
+    {BERM_EXEC_NOT_FOUND, "`berm ps --all` shows the programs there are"},
+    {BERM_EXEC_ENDED, "`berm get EXEC` says how it ended, `berm logs EXEC` what it wrote"},
+    {BERM_UNIMPLEMENTED, "this daemon is older than this berm: `berm info` shows its version"},
+    {BERM_UNSUPPORTED, "`berm info` shows what this daemon can do"},
+    {BERM_DRIVER_UNAVAILABLE, "`berm info` shows the drivers and why one cannot work"},
+    {BERM_EVENT_CURSOR_EXPIRED, "begin with the oldest that is kept: --since oldest"},
+};
+
+static const char *hint_of(enum berm_code code) {
+    for (size_t i = 0; i < COUNT_OF(hints); i++)
+        if (hints[i].code == code)
+            return hints[i].next;
+    return NULL;
+}
+
+static void fail_json(const struct berm_error *e) {
+    static const char *const retries[] = {"never", "later", "check"};
+    struct buf text;
+    struct json_out o;
+    buf_init(&text, 64 * 1024);
+    json_begin(&o, &text);
+    json_open(&o, '{');
+    json_put_str(&o, "code", str_of(e->name));
+    json_put_str(&o, "message", str_of(e->message));
+    json_put_str(&o, "retry", str_of(retries[e->retry]));
+    if (e->field[0] != '\0')
+        json_put_str(&o, "field", str_of(e->field));
+    json_key(&o, "metadata");
+    json_open(&o, '{');
+    for (size_t i = 0; i < e->n_metadata; i++)
+        json_put_str(&o, e->metadata[i].key, str_of(e->metadata[i].value));
+    json_close(&o, '}');
+    json_close(&o, '}');
+    if (json_end(&o) == 0)
+        fprintf(stderr, "%.*s\n", (int)buf_len(&text), buf_data(&text));
+    buf_done(&text);
+}
+
+int cli_fail(const struct cli *cli, const struct berm_error *e) {
+    if (cli->json) {
+        fail_json(e);
+        return EXIT_BERM;
+    }
+    char message[sizeof e->message];
+    snprintf(message, sizeof message, "%s", e->message);
+    for (char *p = message; *p != '\0'; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = '?';
+    fprintf(stderr, "berm: %s (%s)\n", message, e->name);
+    const char *hint = hint_of(e->code);
+    if (hint)
+        fprintf(stderr, "      %s\n", hint);
+    return EXIT_BERM;
+}
+
+/* --- JSON --- */
+
+/* Two spaces a level, as the whole of it is for people when it goes to a terminal. */
+static void print_indented(const char *json) {
+    unsigned depth = 0;
+    bool in_string = false;
+    for (const char *p = json; *p != '\0'; p++) {
+        if (in_string) {
+            putchar(*p);
+            if (*p == '\\' && p[1] != '\0')
+                putchar(*++p);
+            else if (*p == '"')
+                in_string = false;
+            continue;
+        }
+        bool opens = *p == '{' || *p == '[', closes = *p == '}' || *p == ']';
+        bool empty =
+            (opens && (p[1] == '}' || p[1] == ']')) || (closes && (p[-1] == '{' || p[-1] == '['));
+        depth += (unsigned)opens;
+        depth -= (unsigned)closes;
+        if (closes && !empty)
+            printf("\n%*s", (int)depth * 2, "");
+        putchar(*p);
+        if ((opens && !empty) || *p == ',')
+            printf("\n%*s", (int)depth * 2, "");
+        if (*p == ':')
+            putchar(' ');
+        in_string = *p == '"';
+    }
+}
+
+void cli_print_json(const struct cli *cli, const void *message) {
+    (void)cli;
+    char *text = berm_json(message);
+    if (!text) {
+        cli_complain("the answer cannot be shown as JSON");
+        exit(EXIT_BERM);
+    }
+    if (isatty(STDOUT_FILENO))
+        print_indented(text);
+    else
+        fputs(text, stdout);
+    putchar('\n');
+    fflush(stdout); /* one by one where they come as a stream */
+    free(text);
+}
+
+/* --- words --- */
+
+char *cli_clean(struct cli *cli, const char *text) {
+    char *copy = cli_text(cli, "%s", text);
+    for (char *p = copy; *p != '\0'; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = ' ';
+    return copy;
+}
+
+/* What all names of an enum begin with is not said: it is that of the zero value, UNSPECIFIED. */
+const char *cli_enum(struct cli *cli, const ProtobufCEnumDescriptor *type, int value) {
+    const ProtobufCEnumValue *zero = protobuf_c_enum_descriptor_get_value(type, 0);
+    const ProtobufCEnumValue *known = protobuf_c_enum_descriptor_get_value(type, value);
+    size_t prefix = zero ? strlen(zero->name) - strlen("UNSPECIFIED") : 0;
+    if (!known || strlen(known->name) < prefix)
+        return cli_text(cli, "%d", value);
+    char *text = cli_text(cli, "%s", known->name + prefix);
+    for (char *p = text; *p != '\0'; p++)
+        *p = (char)(*p == '_' ? ' ' : *p >= 'A' && *p <= 'Z' ? *p - 'A' + 'a' : *p);
+    return text;
+}
+
+const char *cli_age(struct cli *cli, int64_t unix_ms) {
+    static const struct {
+        int64_t seconds;
+        char unit;
+    } steps[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}, {1, 's'}};
+    if (unix_ms == 0)
+        return "-";
+    int64_t seconds = MAX((int64_t)time(NULL) - unix_ms / 1000, (int64_t)0);
+    size_t i = 0;
+    while (i < COUNT_OF(steps) - 1 && seconds < steps[i].seconds * 2)
+        i++;
+    return cli_text(cli, "%lld%c", (long long)(seconds / steps[i].seconds), steps[i].unit);
+}
+
+const char *cli_bytes(struct cli *cli, int64_t bytes) {
+    static const char units[] = "BKMGT";
+    size_t i = 0;
+    if (bytes < 0)
+        return "none";
+    while (i + 2 < sizeof units && bytes >= 10240) {
+        bytes /= 1024;
+        i++;
+    }
+    return cli_text(cli, i == 0 ? "%lld" : "%lld%c", (long long)bytes, units[i]);
+}
+
+const char *cli_pairs(struct cli *cli, size_t n, Berm__V1__KeyValue **pairs) {
+    const char *text = "";
+    for (size_t i = 0; i < n; i++)
+        text = cli_text(cli, "%s%s%s=%s", text, i > 0 ? "," : "", pairs[i]->key, pairs[i]->value);
+    return n > 0 ? text : "-";
+}
+
+/* --- tables --- */
+
+void table_init(struct table *t, struct cli *cli, const char *const *heads, size_t n_columns,
+                size_t colored) {
+    *t = (struct table){.cli = cli, .n_columns = n_columns, .colored = colored};
+    table_add(t, heads);
+}
+
+void table_add(struct table *t, const char *const *cells) {
+    if (t->n_rows == t->cap) {
+        t->cap = MAX(t->cap * 2, (size_t)16);
+        const char **more = cli_alloc(t->cli, t->cap * t->n_columns * sizeof *more);
+        if (t->n_rows > 0)
+            memcpy(more, t->cells, t->n_rows * t->n_columns * sizeof *more);
+        t->cells = more;
+    }
+    for (size_t i = 0; i < t->n_columns; i++)
+        t->cells[t->n_rows * t->n_columns + i] = cli_clean(t->cli, cells[i]);
+    t->n_rows++;
+}
+
+/* Characters, not bytes. */
+static size_t width_of(const char *text) {
+    size_t n = 0;
+    for (; *text != '\0'; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+static size_t terminal_width(void) {
+    struct winsize size;
+    return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0
+               ? size.ws_col
+               : SIZE_MAX;
+}
+
+static const char *color_of(const char *word) {
+    static const struct {
+        const char *word;
+        const char *color;
+    } colors[] = {{"ready", "\033[32m"},  {"running", "\033[32m"}, {"serving", "\033[32m"},
+                  {"failed", "\033[31m"}, {"lost", "\033[31m"},    {"out of memory", "\033[31m"},
+                  {"paused", "\033[33m"}, {"pending", "\033[33m"}, {"timed out", "\033[33m"}};
+    for (size_t i = 0; i < COUNT_OF(colors); i++)
+        if (strcmp(word, colors[i].word) == 0)
+            return colors[i].color;
+    return NULL;
+}
+
+/* At most `width` characters; the last of a cut text is a dot to show it. */
+static void print_cell(const char *text, size_t width, bool pad, const char *color) {
+    size_t full = width_of(text);
+    if (color)
+        fputs(color, stdout);
+    size_t n = 0;
+    for (const char *p = text; *p != '\0'; p++) {
+        n += ((unsigned char)*p & 0xc0) != 0x80;
+        if (full > width && n >= width)
+            break;
+        putchar(*p);
+    }
+    if (full > width)
+        fputs("…", stdout);
+    if (color)
+        fputs("\033[0m", stdout);
+    if (pad)
+        printf("%*s", (int)(width - MIN(full, width)) + 2, "");
+}
+
+#define COLUMNS_MAX 12
+#define COLUMN_LEAST 6
+
+static void fit(size_t *widths, size_t n, size_t room) {
+    for (;;) {
+        size_t total = (n - 1) * 2, widest = 0;
+        for (size_t i = 0; i < n; i++) {
+            total += widths[i];
+            widest = widths[i] >= widths[widest] ? i : widest;
+        }
+        if (total <= room || widths[widest] <= COLUMN_LEAST)
+            return;
+        widths[widest]--;
+    }
+}
+
+void table_print(const struct table *t) {
+    size_t widths[COLUMNS_MAX] = {0};
+    size_t n = MIN(t->n_columns, (size_t)COLUMNS_MAX);
+    for (size_t r = 0; r < t->n_rows; r++)
+        for (size_t i = 0; i < n; i++)
+            widths[i] = MAX(widths[i], width_of(t->cells[r * n + i]));
+    fit(widths, n, terminal_width());
+    for (size_t r = 0; r < t->n_rows; r++) {
+        for (size_t i = 0; i < n; i++) {
+            const char *text = t->cells[r * n + i];
+            const char *color = !t->cli->color    ? NULL
+                                : r == 0          ? "\033[1m"
+                                : i == t->colored ? color_of(text)
+                                                  : NULL;
+            print_cell(text, widths[i], i + 1 < n, color);
+        }
+        putchar('\n');
+    }
+}

@@ -1,0 +1,20 @@
+/* file_pipe — our end of a pipe to a guest's child: bytes of a tree, without ever waiting in a call.
+ *
+ * Owner:   whoever opened it.        Ends: file_pipe_close, also from inside on_ready.
+ * The other end may be anybody's, and so may be the flags of this one: each call says by itself that it
+ * does not wait. */
+#pragma once
+
+#include "core/files.h"
+
+struct file_pipe;
+
+/* Takes the pipe out of an answer, to be read (O_RDONLY) or written (O_WRONLY). NULL: there is none. */
+struct file_pipe *file_pipe_open(struct file_call *f, const struct guest_answer *a, int access,
+                                 void (*on_ready)(void *user), void *user);
+void file_pipe_close(struct file_pipe *p);
+/* The count, 0 at the end (read), -EAGAIN: wait; -EPIPE: nobody reads any more (write). */
+MUST_USE ssize_t file_pipe_read(struct file_pipe *p, void *out, size_t n);
+MUST_USE ssize_t file_pipe_write(struct file_pipe *p, const void *bytes, size_t n);
+/* on_ready comes once, from the loop, when the next read or write does something. */
+void file_pipe_wait(struct file_pipe *p);

@@ -1,0 +1,113 @@
+/* glob — paths that match a pattern. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+
+#include "base/clock.h"
+#include "guest/params.h"
+#include "guest/pattern.h"
+#include "guest/search.h"
+
+struct glob {
+    struct walk walk;
+    struct pattern *pattern;
+    bool all_types;
+    size_t left;
+    struct user_names names;
+    struct buf items;
+    struct json_out out;
+    enum search_end end;
+};
+
+void search_put(struct json_out *o, const struct buf *items, enum search_end end) {
+    static const char *const ends[] = {"", "matches", "size", "work"};
+    json_key(o, "matches");
+    json_open(o, '[');
+    if (buf_len(items) > 0)
+        json_raw(o, (struct str){(const char *)buf_data(items), buf_len(items)});
+    json_close(o, ']');
+    json_put_str(o, "truncated", str_of(ends[end]));
+}
+
+void search_bound(struct walk *w, enum limit_id time) {
+    w->entries_left = (uint64_t)limit_table[LIMIT_SEARCH_ENTRIES].value;
+    w->deadline_us = clock_us() + (uint64_t)limit_table[time].value * 1000;
+}
+
+static unsigned on_name(struct walk *w, unsigned char type) {
+    struct glob *g = container_of(w, struct glob, walk);
+    unsigned want = WALK_SKIP;
+    if ((g->all_types || type == DT_REG) && pattern_matches(g->pattern, w->relative))
+        want |= WALK_VISIT;
+    if (type == DT_DIR && pattern_leads_into(g->pattern, w->relative))
+        want |= WALK_ENTER;
+    return want;
+}
+
+static void end_with(struct glob *g, enum search_end end) {
+    g->end = end;
+    g->walk.stop = true;
+}
+
+static void on_entry(struct walk *w, unsigned char type) {
+    struct glob *g = container_of(w, struct glob, walk);
+    struct stat st;
+    (void)type;
+    AUTO_CLOSE int fd = path_open_below(w->root, w->relative, O_PATH);
+    if (fd < 0 || fstat(fd, &st) < 0 || (!g->all_types && !S_ISREG(st.st_mode)))
+        return; /* it went away, or became something else */
+    if (g->left == 0) {
+        end_with(g, SEARCH_MATCHES);
+        return;
+    }
+    struct json_out before = g->out;
+    size_t n = buf_len(&g->items);
+    info_write(&g->out, w->path, &st, fd, "", &g->names);
+    if (g->out.error) {
+        g->out = before;
+        buf_truncate(&g->items, n);
+        end_with(g, SEARCH_SIZE);
+        return;
+    }
+    g->left--;
+}
+
+static int work_glob(struct work *w, struct err *e) {
+    char *path;
+    struct str text = {0};
+    int64_t max = SEARCH_MATCHES_MAX;
+    struct glob *g = calloc(1, sizeof *g);
+    if (!g)
+        return err_set(e, ERR_LIMIT_REACHED, "no memory to search");
+    if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0 ||
+        params_str(w->params, "pattern", PATTERN_MAX, &text, e) < 0 ||
+        params_bool(w->params, "all_types", &g->all_types, e) < 0 ||
+        params_int(w->params, "max_matches", 1, SEARCH_MATCHES_MAX, &max, e) < 0)
+        return -(int)e->code;
+    if (!text.p)
+        return params_missing("pattern", e);
+    if (pattern_new(w->arena, text, PATTERN_VISIBLE, "pattern", &g->pattern, e) < 0)
+        return -(int)e->code;
+    path_clean(path);
+    g->left = (size_t)max;
+    g->walk.on_name = on_name;
+    g->walk.on_entry = on_entry;
+    buf_init(&g->items, SEARCH_ITEMS_MAX);
+    json_begin(&g->out, &g->items);
+    user_names_load(&g->names);
+    search_bound(&g->walk, LIMIT_GLOB_TIME);
+    int r = walk_init(&g->walk, path);
+    if (r == 0)
+        r = walk_run(&g->walk);
+    if (r < 0)
+        return path_error(e, -r, "search", path);
+    if (g->walk.is_cut && !g->walk.stop)
+        g->end = SEARCH_WORK;
+    search_put(w->out, &g->items, g->end);
+    json_put_u64(w->out, "unreadable", g->walk.unreadable);
+    return 0;
+}
+
+int search_method_glob(struct request *r, struct err *e) {
+    return jobs_start_search(r, work_glob, e);
+}

@@ -1,0 +1,427 @@
+#include "guest/tar.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* Where things are in a header. */
+enum {
+    AT_NAME = 0,
+    AT_MODE = 100,
+    AT_UID = 108,
+    AT_GID = 116,
+    AT_SIZE = 124,
+    AT_TIME = 136,
+    AT_SUM = 148,
+    AT_TYPE = 156,
+    AT_LINK = 157,
+    AT_MAGIC = 257,
+    AT_PREFIX = 345,
+};
+#define NAME_N 100
+#define PREFIX_N 155
+#define OCTAL_8 UINT64_C(07777777)      /* what seven digits hold */
+#define OCTAL_12 UINT64_C(077777777777) /* and eleven */
+#define SIZE_LARGEST (UINT64_MAX >> 2)
+
+void tar_in_init(struct tar_in *t) {
+    *t = (struct tar_in){.why = ""};
+    buf_init(&t->extra, TAR_EXTRA_MAX);
+}
+
+void tar_in_done(struct tar_in *t) {
+    buf_done(&t->extra);
+}
+
+static int refuse(struct tar_in *t, const char *why) {
+    t->why = why;
+    return -EBADMSG;
+}
+
+/* Octal digits between spaces and NULs, or base-256 with the top bit set. */
+static bool read_number(const uint8_t *at, size_t n, int64_t *ret) {
+    uint64_t value = 0;
+    if (at[0] & 0x80) {
+        bool is_negative = at[0] & 0x40;
+        value = is_negative ? ~UINT64_C(0) : 0;
+        for (size_t i = 0; i < n; i++) {
+            uint64_t byte = i == 0 ? (at[0] & 0x7fu) | (is_negative ? 0x80u : 0) : at[i];
+            if (value >> 55 != (is_negative ? 0x1ff : 0))
+                return false;
+            value = value << 8 | byte;
+        }
+        *ret = (int64_t)value;
+        return true;
+    }
+    size_t i = 0;
+    while (i < n && at[i] == ' ')
+        i++;
+    for (; i < n && at[i] >= '0' && at[i] <= '7'; i++)
+        value = value << 3 | (uint64_t)(at[i] - '0'); /* at most 12 digits */
+    for (; i < n; i++)
+        if (at[i] != ' ' && at[i] != '\0')
+            return false;
+    *ret = (int64_t)value;
+    return true;
+}
+
+static bool is_zero(const uint8_t *block) {
+    for (size_t i = 0; i < TAR_BLOCK; i++)
+        if (block[i])
+            return false;
+    return true;
+}
+
+/* Some writers added up signed bytes. */
+static bool sum_is_right(const uint8_t *block) {
+    int64_t told, plain = 0, with_sign = 0;
+    for (size_t i = 0; i < TAR_BLOCK; i++) {
+        uint8_t byte = i >= AT_SUM && i < AT_SUM + 8 ? ' ' : block[i];
+        plain += byte;
+        with_sign += (int8_t)byte;
+    }
+    return read_number(block + AT_SUM, 8, &told) && (told == plain || told == with_sign);
+}
+
+/* Into a path of the member; -EBADMSG when it does not fit or holds a NUL. */
+static int take_name(struct tar_in *t, char *to, struct str name) {
+    to[0] = '\0';
+    if (name.n == 0)
+        return 0;
+    if (name.n > PATH_LENGTH_MAX)
+        return refuse(t, "has a name longer than a path may be");
+    if (memchr(name.p, '\0', name.n))
+        return refuse(t, "has a NUL in its name");
+    memcpy(to, name.p, name.n);
+    to[name.n] = '\0';
+    return 0;
+}
+
+static struct str field(const uint8_t *at, size_t n) {
+    return (struct str){(const char *)at, strnlen((const char *)at, n)};
+}
+
+static void take_ustar_name(struct tar_in *t, const uint8_t *b) {
+    struct str name = field(b + AT_NAME, NAME_N), prefix = {0};
+    if (memcmp(b + AT_MAGIC, "ustar\0", 6) == 0)
+        prefix = field(b + AT_PREFIX, PREFIX_N);
+    snprintf(t->member.path, sizeof t->member.path, "%.*s%s%.*s", (int)prefix.n,
+             prefix.n ? prefix.p : "", prefix.n ? "/" : "", (int)name.n, name.p);
+}
+
+/* "mtime" is decimal and may have a fraction, which is left out. */
+static bool read_time(struct str s, int64_t *ret) {
+    bool is_negative = s.n > 0 && s.p[0] == '-';
+    struct str digits = {s.p + is_negative, s.n - is_negative}, whole;
+    uint64_t value;
+    if (!str_split(&digits, '.', &whole) || str_to_u64(whole, 0, INT64_MAX, &value) < 0)
+        return false;
+    *ret = is_negative ? -(int64_t)value : (int64_t)value;
+    return true;
+}
+
+static int take_record(struct tar_in *t, struct str key, struct str value) {
+    if (str_starts(key, STR("GNU.sparse.")))
+        return refuse(t, "is a sparse file");
+    if (str_is(key, STR("path"))) {
+        t->has_path = true;
+        return take_name(t, t->member.path, value);
+    }
+    if (str_is(key, STR("linkpath"))) {
+        t->has_target = true;
+        return take_name(t, t->member.target, value);
+    }
+    if (str_is(key, STR("size"))) {
+        t->has_size = true;
+        if (str_to_u64(value, 0, SIZE_LARGEST, &t->member.size) < 0)
+            return refuse(t, "has a size that is none");
+    }
+    if (str_is(key, STR("mtime"))) {
+        t->has_time = true;
+        if (!read_time(value, &t->member.modified_s))
+            return refuse(t, "has a time that is none");
+    }
+    return 0;
+}
+
+/* Records: "LENGTH key=value\n", LENGTH being that of all of it. */
+static int take_pax(struct tar_in *t, bool is_global) {
+    struct str rest = {(const char *)buf_data(&t->extra), buf_len(&t->extra)};
+    while (rest.n > 0) {
+        struct str after = rest, digits;
+        uint64_t n;
+        if (!str_split(&after, ' ', &digits) || str_to_u64(digits, 1, rest.n, &n) < 0 ||
+            n < digits.n + 3 || rest.p[n - 1] != '\n')
+            return refuse(t, "has a pax header that is damaged");
+        const char *end = rest.p + n - 1, *equals = memchr(after.p, '=', (size_t)(end - after.p));
+        if (!equals)
+            return refuse(t, "has a pax header that is damaged");
+        struct str key = {after.p, (size_t)(equals - after.p)};
+        struct str value = {equals + 1, (size_t)(end - equals - 1)};
+        int r = is_global ? 0 : take_record(t, key, value);
+        if (r < 0)
+            return r;
+        rest = (struct str){rest.p + n, rest.n - n};
+    }
+    return 0;
+}
+
+static int end_extra(struct tar_in *t) {
+    struct str text = {(const char *)buf_data(&t->extra), buf_len(&t->extra)};
+    int r = 0;
+    if (t->extra_type == 'x' || t->extra_type == 'g') {
+        r = take_pax(t, t->extra_type == 'g');
+    } else {
+        bool is_path = t->extra_type == 'L';
+        text.n = text.n > 0 ? strnlen(text.p, text.n) : 0; /* GNU ends it with NUL */
+        r = take_name(t, is_path ? t->member.path : t->member.target, text);
+        t->has_path |= is_path;
+        t->has_target |= !is_path;
+    }
+    buf_clear(&t->extra);
+    t->state = TAR_IN_PADDING;
+    t->left = t->padding;
+    return r;
+}
+
+/* A header that speaks of the next member. */
+static int begin_extra(struct tar_in *t, char type, int64_t size) {
+    if (size < 0 || (uint64_t)size > TAR_EXTRA_MAX)
+        return refuse(t, "has a header that is too large");
+    t->extra_type = type;
+    t->left = (uint64_t)size;
+    t->padding = tar_padding((uint64_t)size);
+    t->state = TAR_IN_EXTRA;
+    return TAR_MORE;
+}
+
+static int take_type(struct tar_in *t, char type) {
+    size_t n = strlen(t->member.path);
+    bool is_old_dir = n > 0 && t->member.path[n - 1] == '/';
+    switch (type) {
+    case '0':
+    case '7':
+    case '\0':
+        t->member.type = is_old_dir ? TAR_DIRECTORY : TAR_FILE;
+        return 0;
+    case '1':
+        t->member.type = TAR_LINK;
+        return 0;
+    case '2':
+        t->member.type = TAR_SYMLINK;
+        return 0;
+    case '5':
+        t->member.type = TAR_DIRECTORY;
+        return 0;
+    case '3':
+    case '4':
+        return refuse(t, "is a device");
+    case '6':
+        return refuse(t, "is a FIFO");
+    default:
+        return refuse(t, "is of a type that is not taken");
+    }
+}
+
+static int take_header(struct tar_in *t) {
+    const uint8_t *b = t->block;
+    int64_t size, mode, time;
+    if (is_zero(b)) {
+        t->state = TAR_AT_END;
+        return TAR_END;
+    }
+    if (!t->has_path)
+        take_ustar_name(t, b);
+    if (!sum_is_right(b))
+        return refuse(t, "has a header with a wrong checksum");
+    if (!read_number(b + AT_SIZE, 12, &size) || !read_number(b + AT_MODE, 8, &mode) ||
+        !read_number(b + AT_TIME, 12, &time))
+        return refuse(t, "has a header with a number that is none");
+    char type = (char)b[AT_TYPE];
+    if (type == 'x' || type == 'g' || type == 'L' || type == 'K')
+        return begin_extra(t, type, size);
+    int r = take_type(t, type);
+    if (r < 0)
+        return r;
+    if (!t->has_target) {
+        struct str target = field(b + AT_LINK, NAME_N);
+        memcpy(t->member.target, target.p, target.n);
+        t->member.target[target.n] = '\0';
+    }
+    if (!t->has_size && (size < 0 || (uint64_t)size > SIZE_LARGEST))
+        return refuse(t, "has a size that is none");
+    if (!t->has_size)
+        t->member.size = (uint64_t)size;
+    if (t->member.type != TAR_FILE)
+        t->member.size = 0;
+    if (!t->has_time)
+        t->member.modified_s = time;
+    t->member.mode = (uint32_t)mode & 07777;
+    t->has_path = t->has_target = t->has_size = t->has_time = false;
+    t->left = t->member.size;
+    t->padding = tar_padding(t->member.size);
+    t->state = TAR_IN_DATA;
+    return TAR_MEMBER;
+}
+
+static struct str take_some(struct str *input, uint64_t max) {
+    struct str part = {input->p, (size_t)MIN((uint64_t)input->n, max)};
+    input->p += part.n;
+    input->n -= part.n;
+    return part;
+}
+
+/* One step in one state: an event, or TAR_MORE when the state has changed or the input is used up. */
+static int step(struct tar_in *t, struct str *input, struct str *ret_data) {
+    struct str part;
+    int r = TAR_MORE;
+    switch (t->state) {
+    case TAR_AT_HEADER:
+        part = take_some(input, TAR_BLOCK - t->n);
+        memcpy(t->block + t->n, part.p, part.n);
+        t->n += part.n;
+        if (t->n == TAR_BLOCK) {
+            t->n = 0;
+            r = take_header(t);
+        }
+        break;
+    case TAR_IN_EXTRA:
+        part = take_some(input, t->left);
+        t->left -= part.n;
+        r = part.n > 0 ? buf_append(&t->extra, part.p, part.n) : 0;
+        if (r == 0 && t->left == 0)
+            r = end_extra(t);
+        break;
+    case TAR_IN_DATA:
+        part = take_some(input, t->left);
+        t->left -= part.n;
+        *ret_data = part;
+        if (part.n > 0)
+            return TAR_DATA;
+        t->left = t->padding;
+        t->state = TAR_IN_PADDING;
+        r = TAR_END_OF_MEMBER;
+        break;
+    case TAR_IN_PADDING:
+        t->left -= take_some(input, t->left).n;
+        if (t->left == 0)
+            t->state = TAR_AT_HEADER;
+        break;
+    case TAR_AT_END:
+        take_some(input, input->n);
+        break;
+    }
+    return r;
+}
+
+int tar_in_next(struct tar_in *t, struct str *input, struct str *ret_data) {
+    for (;;) {
+        bool can_go =
+            input->n > 0 ||
+            ((t->state == TAR_IN_DATA || t->state == TAR_IN_PADDING || t->state == TAR_IN_EXTRA) &&
+             t->left == 0);
+        if (!can_go)
+            return TAR_MORE;
+        int r = step(t, input, ret_data);
+        if (r != TAR_MORE)
+            return r;
+    }
+}
+
+static void put_octal(uint8_t *at, size_t n, uint64_t value) {
+    char text[16];
+    snprintf(text, sizeof text, "%0*llo", (int)n - 1, (unsigned long long)value);
+    memcpy(at, text, n - 1);
+}
+
+static int put_header(struct buf *out, const struct tar_member *m, char type, struct str name,
+                      struct str target, uint64_t size) {
+    uint8_t *b;
+    int r = buf_reserve(out, TAR_BLOCK, &b);
+    if (r < 0)
+        return r;
+    memset(b, 0, TAR_BLOCK);
+    memcpy(b + AT_NAME, name.p, MIN(name.n, (size_t)NAME_N));
+    memcpy(b + AT_LINK, target.p, MIN(target.n, (size_t)NAME_N));
+    put_octal(b + AT_MODE, 8, m->mode & 07777);
+    put_octal(b + AT_UID, 8, m->uid <= OCTAL_8 ? m->uid : 0);
+    put_octal(b + AT_GID, 8, m->gid <= OCTAL_8 ? m->gid : 0);
+    put_octal(b + AT_SIZE, 12, size <= OCTAL_12 ? size : 0);
+    bool time_fits = m->modified_s >= 0 && (uint64_t)m->modified_s <= OCTAL_12;
+    put_octal(b + AT_TIME, 12, time_fits ? (uint64_t)m->modified_s : 0);
+    b[AT_TYPE] = (uint8_t)type;
+    memcpy(b + AT_MAGIC, "ustar\00000", 8);
+    memset(b + AT_SUM, ' ', 8);
+    unsigned sum = 0;
+    for (size_t i = 0; i < TAR_BLOCK; i++)
+        sum += b[i];
+    put_octal(b + AT_SUM, 7, sum);
+    b[AT_SUM + 6] = '\0';
+    buf_commit(out, TAR_BLOCK);
+    return 0;
+}
+
+/* The length counts its own digits. */
+static int put_record(struct buf *out, const char *key, struct str value) {
+    char head[64];
+    size_t body = 1 + strlen(key) + 1 + value.n + 1, n = body + 1;
+    while ((size_t)snprintf(head, sizeof head, "%zu", n) + body != n)
+        n = (size_t)snprintf(head, sizeof head, "%zu", n) + body;
+    int head_n = snprintf(head, sizeof head, "%zu %s=", n, key);
+    int r = buf_append(out, head, (size_t)head_n);
+    if (r == 0)
+        r = buf_append(out, value.p, value.n);
+    return r < 0 ? r : buf_append(out, "\n", 1);
+}
+
+static int put_number(struct buf *out, const char *key, int64_t value) {
+    char text[24];
+    int n = snprintf(text, sizeof text, "%lld", (long long)value);
+    return put_record(out, key, (struct str){text, (size_t)n});
+}
+
+static bool is_plain(struct str s) {
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] >= 0x80)
+            return false;
+    return s.n <= NAME_N;
+}
+
+static int put_records(struct buf *pax, const struct tar_member *m, struct str path,
+                       struct str target) {
+    int r = 0;
+    bool is_utf8 = str_is_utf8(path.p, path.n) && str_is_utf8(target.p, target.n);
+    if (!is_utf8)
+        r = put_record(pax, "hdrcharset", STR("BINARY"));
+    if (r == 0 && !is_plain(path))
+        r = put_record(pax, "path", path);
+    if (r == 0 && !is_plain(target))
+        r = put_record(pax, "linkpath", target);
+    if (r == 0 && m->size > OCTAL_12)
+        r = put_number(pax, "size", (int64_t)m->size);
+    if (r == 0 && (m->modified_s < 0 || (uint64_t)m->modified_s > OCTAL_12))
+        r = put_number(pax, "mtime", m->modified_s);
+    if (r == 0 && m->uid > OCTAL_8)
+        r = put_number(pax, "uid", m->uid);
+    if (r == 0 && m->gid > OCTAL_8)
+        r = put_number(pax, "gid", m->gid);
+    return r;
+}
+
+int tar_put(struct buf *out, const struct tar_member *m) {
+    static const char types[] = {'0', '1', '2', '5'};
+    static const uint8_t zeros[TAR_BLOCK];
+    struct str path = str_of(m->path), target = str_of(m->target);
+    struct buf pax;
+    buf_init(&pax, 4 * PATH_LENGTH_MAX);
+    int r = put_records(&pax, m, path, target);
+    if (r == 0 && buf_len(&pax) > 0) {
+        const struct tar_member plain = {.mode = 0644};
+        r = put_header(out, &plain, 'x', STR("PaxHeaders/member"), STR(""), buf_len(&pax));
+        if (r == 0)
+            r = buf_append(out, buf_data(&pax), buf_len(&pax));
+        if (r == 0)
+            r = buf_append(out, zeros, tar_padding(buf_len(&pax)));
+    }
+    buf_done(&pax);
+    return r < 0 ? r : put_header(out, m, types[m->type], path, target, m->size);
+}

@@ -1,0 +1,49 @@
+/* walk — everything below a directory, in byte order of the paths.
+ *
+ * Safety: the start is one descriptor; each directory is opened below it without following a link, so no race
+ *         leads elsewhere. One directory is open at a time, however deep the tree. /proc and /sys are not
+ *         entered from outside: their files are not contents.
+ * Order:  names are read whole and sorted, a directory's contents under its name and "/": so "a.txt" comes
+ *         before "a/b", as the paths do.
+ * Bounds: entries_left and names_left, counted down; deadline_us. When one is met `is_cut` is set and the walk
+ *         ends. Paths longer than PATH_LENGTH_MAX cannot be told and count as unreadable. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "guest/path.h"
+
+#define WALK_NAMES_MAX ((size_t)64 << 20)
+
+enum walk_want {
+    WALK_SKIP = 0,
+    WALK_VISIT = 1, /* on_entry is wanted, in its place */
+    WALK_ENTER = 2, /* and what lies below, when it is a directory */
+};
+
+struct walk {
+    int root;
+    char path[PATH_LENGTH_MAX + 1]; /* absolute: the start, and at a call the entry */
+    const char *relative;           /* of the entry, inside `path` */
+    uint64_t entries_left;
+    size_t names_left;
+    uint64_t deadline_us; /* 0: none */
+    uint64_t root_dev;
+    uint64_t unreadable;
+    bool is_cut;
+    bool stop; /* set by on_entry: enough */
+    /* As a name is read, in any order; `type` is that of dirent. Answers walk_want together. */
+    unsigned (*on_name)(struct walk *w, unsigned char type);
+    void (*on_entry)(struct walk *w, unsigned char type);
+};
+
+/* Opens the start, a directory with links followed. -errno. */
+MUST_USE int walk_init(struct walk *w, const char *path);
+/* With a start that is open already, taken, and its path. */
+MUST_USE int walk_init_at(struct walk *w, int root, const char *path);
+/* -ENOMEM; a start that cannot be read is its errno. */
+MUST_USE int walk_run(struct walk *w);
+void walk_done(struct walk *w);
+/* Whether the time is over; sets is_cut. */
+bool walk_is_late(struct walk *w);

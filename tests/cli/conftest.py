@@ -1,0 +1,80 @@
+"""A real bermd for berm, and a fake one for what no daemon does on purpose."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/clients"))
+import importlib.util  # noqa: E402
+
+_spec = importlib.util.spec_from_file_location("clients_conftest", ROOT / "tests/clients/conftest.py")
+clients_conftest = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(clients_conftest)
+Daemon = clients_conftest.Daemon
+
+BERM = ROOT / os.environ.get("BERM", "build/bin/berm")
+SECONDS = 60  # only ever waited for in a failure
+
+
+class Berm:
+    """berm against one socket: call it with its arguments."""
+
+    def __init__(self, socket):
+        self.environment = {**os.environ, "BERM_SOCKET": str(socket), "NO_COLOR": "1"}
+        for name in ("BERM_ADDRESS", "BERM_TOKEN_FILE"):
+            self.environment.pop(name, None)
+
+    def __call__(self, *arguments, status=0, stdin=None, **options):
+        """What it printed, as bytes in `.stdout`; its exit status must be the given one."""
+        options.setdefault("input", stdin if stdin is not None else b"")
+        done = subprocess.run([BERM, *map(str, arguments)], env=self.environment, capture_output=True,
+                              timeout=SECONDS, **options)
+        assert status is None or done.returncode == status, done
+        assert b"Sanitizer" not in done.stderr and b"runtime error:" not in done.stderr, done
+        return done
+
+    def start(self, *arguments, **options):
+        return subprocess.Popen([BERM, *map(str, arguments)], env=self.environment, **options)
+
+
+def can_sandbox(daemon):
+    """Whether this machine lets the daemon make sandboxes."""
+    drivers = json.loads(Berm(daemon.socket)("info", "--json").stdout).get("drivers", [])
+    return any(driver.get("available") for driver in drivers)
+
+
+@pytest.fixture(scope="session")
+def daemon(tmp_path_factory):
+    daemon = Daemon(tmp_path_factory.mktemp("bermd"), "--listen", "127.0.0.1:0")
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture
+def berm(daemon):
+    return Berm(daemon.socket)
+
+
+@pytest.fixture
+def sandbox(berm, daemon):
+    """The id of a sandbox of the test's own."""
+    if not can_sandbox(daemon):
+        pytest.skip("this machine lets no driver make sandboxes")
+    made = berm("create", "--quiet", "--label", "suite=cli").stdout.decode().strip()
+    yield made
+    berm("rm", made)
+
+
+@pytest.fixture
+def fake(tmp_path):
+    from fake import Fake
+    fake = Fake(tmp_path / "fake.sock")
+    fake.start()
+    yield fake
+    fake.quiet.clear()
+    fake.stop()

@@ -1,0 +1,288 @@
+"""berm against a real bermd: what needs no sandbox."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+
+import pytest
+
+from berm._gen.berm.v1 import berm_pb2 as pb
+from conftest import BERM, ROOT, Berm, can_sandbox
+
+COMMANDS = subprocess.run([BERM, "--help"], capture_output=True, text=True, check=True).stdout
+NAMES = [line[2:18].strip() for line in COMMANDS.splitlines() if line.startswith("  ")]
+
+
+def test_every_command_has_a_help(berm):
+    assert len(NAMES) > 20
+    for name in NAMES:
+        text = berm(*name.split(), "--help").stdout.decode()
+        assert text.startswith(f"usage: berm {name}") and "--socket PATH" in text
+
+
+def test_the_page_is_what_the_table_says(berm):
+    assert berm("--dump-docs").stdout == (ROOT / "docs/cli.md").read_bytes()
+
+
+@pytest.mark.parametrize("arguments, word", [
+    ([], "usage: berm COMMAND"), (["nope"], 'no command "nope"'), (["daemon"], "berm daemon start"),
+    (["daemon", "dance"], "berm daemon start"), (["ls", "--nope"], "no option --nope"), (["ls", "-Z"], "no option -Z"),
+    (["ls", "--quiet=1"], "--quiet takes no value"), (["ls", "--state"], "--state needs STATE"),
+    (["ls", "extra"], 'unexpected argument "extra"'), (["exec", "sb"], "something is missing"),
+    (["get"], "something is missing"), (["run"], "something is missing"), (["kill"], "something is missing"),
+    (["create", "--memory", "many"], "--memory many: give bytes"), (["create", "--cpus", "x"], "--cpus x"),
+    (["create", "--ttl", "1y"], "--ttl 1y: give a time"), (["create", "--label", "x"], "--label x: give KEY=VALUE"),
+    (["create", "--network", "all"], "give none, egress or open"), (["create", "--mount", "/x"], "SOURCE:TARGET"),
+    (["create", "--image", "/", "--snapshot", "s"], "two roots"), (["create", "--allow", "h:0"], "port"),
+    (["create", "--memory", "99999999999G"], "--memory"), (["rm"], "give sandboxes, or --label"),
+    (["rm", "sb", "--label", "a=b"], "give sandboxes, or --label"), (["update", "sb"], "say what to change"),
+    (["kill", "ex", "-s", "NOPE"], "--signal NOPE"), (["ls", "--state", "nope"], "--state nope"),
+    (["logs", "ex", "--since-offset", "x"], "--since-offset x"), (["events", "--since", "x"], "--since x"),
+    (["logs", "ex", "--since-offset", "1", "--stream", "both"], "of one stream"),
+    (["exec", "sb", "-t", "--", "sh"], "terminals are not built yet"), (["debug", "guest-log", "../x"], "not an id")])
+def test_a_wrong_command_line_is_named(berm, arguments, word):
+    done = berm(*arguments, status=125)
+    assert word in done.stderr.decode() and not done.stdout
+
+
+def test_no_daemon_says_what_to_do(tmp_path):
+    done = Berm(tmp_path / "none.sock")("ls", status=125)
+    assert "none.sock" in done.stderr.decode() and "berm daemon start" in done.stderr.decode()
+    done = Berm(tmp_path / "none.sock")("ls", "--json", status=125)
+    error = json.loads(done.stderr)
+    assert error["code"] == "UNREACHABLE" and error["retry"] == "later"
+
+
+def test_a_listener_that_is_no_daemon(tmp_path):
+    """Something that closes at once is tried five times and then named."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "odd.sock"))
+        listener.listen()
+        process = Berm(tmp_path / "odd.sock").start("ping", stderr=subprocess.PIPE)
+        for _ in range(5):
+            peer, _ = listener.accept()
+            peer.close()
+        assert process.wait(60) == 125 and b"DISCONNECTED" in process.stderr.read()
+        process.stderr.close()
+
+
+def test_ping_and_info(berm, daemon):
+    assert str(daemon.socket) in berm("ping").stdout.decode()
+    info = json.loads(berm("info", "--json").stdout)
+    assert info["protocol"] == "berm.v1" and info["identity"] == f"uid:{os.getuid()}"
+    assert info["version"] in berm("info").stdout.decode()
+    assert b"message.inbound" in berm("info", "--limits").stdout
+
+
+def test_tcp_needs_the_token(daemon, tmp_path):
+    berm = Berm(daemon.socket)
+    berm("ping", "--address", daemon.tcp, "--token-file", daemon.state / "token")
+    done = berm("ping", "--address", daemon.tcp, status=125)
+    assert b"UNAUTHENTICATED" in done.stderr and b"--token-file" in done.stderr
+    done = berm("ping", "--address", daemon.tcp, "--token-file", tmp_path / "none", status=125)
+    assert b"No such file" in done.stderr
+    done = berm("ping", "--address", "nonsense", status=125)
+    assert b"not HOST:PORT" in done.stderr
+
+
+def test_the_default_socket_is_the_daemons_own():
+    """berm and bermd work it out apart from each other."""
+    bermd = subprocess.run([BERM.parent / "bermd", "--print-config"], capture_output=True, text=True, check=True)
+    expected = [line for line in bermd.stdout.splitlines() if line.startswith("socket = ")][0].split(" = ")[1]
+    if pathlib.Path(expected).exists():
+        pytest.skip("a daemon uses the default socket")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("BERM_")}
+    done = subprocess.run([BERM, "ping"], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 125 and f"at {expected}:" in done.stderr
+
+
+# --- options become messages ---
+
+def asked(fake, *arguments):
+    """The request that berm makes of its options."""
+    Berm(fake.path)(*arguments)
+    return fake.asked[-1]
+
+
+@pytest.mark.parametrize("options, spec", [
+    ([], pb.SandboxSpec()),
+    (["-l", "a=1", "--label=b=x=y"], pb.SandboxSpec(labels=[pb.KeyValue(key="a", value="1"), pb.KeyValue(key="b", value="x=y")])),
+    (["-e", "A="], pb.SandboxSpec(env=[pb.KeyValue(key="A", value="")])),
+    (["-m", "512M", "--cpus", "1.5", "--pids", "9", "--disk", "1G", "--inodes", "1000", "--output", "none"],
+     pb.SandboxSpec(limits=pb.Limits(memory_bytes=512 << 20, cpu_millis=1500, pids=9, disk_bytes=1 << 30,
+                                     disk_inodes=1000, output_bytes=-1))),
+    (["--ttl", "2h", "--idle-ttl", "500ms", "--idle-action", "pause", "--ttl-action", "stop", "--wake"],
+     pb.SandboxSpec(lifetime=pb.Lifetime(ttl_ms=7200000, idle_ttl_ms=500, idle_action=pb.LIFETIME_ACTION_PAUSE,
+                                         ttl_action=pb.LIFETIME_ACTION_STOP, wake_on_call=True))),
+    (["--ttl", "never", "--idle-ttl", "3"], pb.SandboxSpec(lifetime=pb.Lifetime(ttl_ms=-1, idle_ttl_ms=3000))),
+    (["--allow", "x.org", "--allow", "*.y.org:8080"], pb.SandboxSpec(network=pb.Network(
+        mode=pb.NETWORK_MODE_EGRESS, egress=[pb.EgressRule(host="x.org"), pb.EgressRule(host="*.y.org", ports=[8080])]))),
+    (["--network", "open"], pb.SandboxSpec(network=pb.Network(mode=pb.NETWORK_MODE_OPEN))),
+    (["--image", "debian:12"], pb.SandboxSpec(root=pb.RootFilesystem(image=pb.ImageRoot(
+        kind=pb.IMAGE_KIND_REGISTRY, reference="debian:12")))),
+    (["--image", "/usr"], pb.SandboxSpec(root=pb.RootFilesystem(image=pb.ImageRoot(
+        kind=pb.IMAGE_KIND_DIRECTORY, reference="/usr")))),
+    (["--image", "/etc/passwd"], pb.SandboxSpec(root=pb.RootFilesystem(image=pb.ImageRoot(
+        kind=pb.IMAGE_KIND_TARBALL, reference="/etc/passwd")))),
+    (["--snapshot", "sn-1", "--layer", "memory"], pb.SandboxSpec(root=pb.RootFilesystem(
+        snapshot=pb.SnapshotRoot(snapshot_id="sn-1"), layer=pb.WRITABLE_LAYER_MEMORY))),
+    (["-v", "/a:b:/c", "--mount", "/d:/e:rw"], pb.SandboxSpec(mounts=[
+        pb.Mount(source="/a:b", target="/c"), pb.Mount(source="/d", target="/e", writable=True)])),
+    (["--copy", "/a:/b"], pb.SandboxSpec(copies=[pb.Copy(source="/a", target="/b")])),
+    (["--tool", "git", "--tool", "node:credentials"], pb.SandboxSpec(tools=[
+        pb.Tool(name="git"), pb.Tool(name="node", credentials=True)])),
+    (["--device", "gpu:2", "--device", "kvm"], pb.SandboxSpec(devices=[
+        pb.DeviceRequest(kind="gpu", count=2), pb.DeviceRequest(kind="kvm")])),
+    (["--profile", "root", "--driver", "native", "--workspace", "/w"], pb.SandboxSpec(
+        profile=pb.SANDBOX_PROFILE_ROOT, driver="native", workspace="/w"))])
+def test_options_of_create(fake, options, spec):
+    request = asked(fake, "create", *options)
+    assert request.spec == spec and request.wait_ms == 60000 and request.request_id
+
+
+def test_a_relative_path_is_ours(fake, tmp_path):
+    (tmp_path / "here").mkdir()
+    Berm(fake.path)("create", "-v", "here:/there", cwd=tmp_path)
+    assert fake.asked[-1].spec.mounts[0].source == str(tmp_path / "here")
+
+
+def test_options_of_exec(fake):
+    request = asked(fake, "exec", "-d", "--timeout", "1m", "--grace", "2", "-w", "/x", "-u", "me", "--merge", "-e", "A=b",
+                    "--output-limit", "1M", "--output-policy", "kill", "--exec-id", "mine", "-l", "k=v",
+                    "--keep-descendants", "sb-1", "--", "cmd", "-x", "--", "--json")
+    assert request.sandbox_id == "sb-1" and request.exec_id == "mine"
+    assert request.spec == pb.ExecSpec(
+        argv=["cmd", "-x", "--", "--json"], timeout_ms=60000, grace_ms=2000, cwd="/x", user="me", merge_stderr=True,
+        env=[pb.KeyValue(key="A", value="b")], output_limit_bytes=1 << 20, output_policy=pb.OUTPUT_POLICY_KILL,
+        labels=[pb.KeyValue(key="k", value="v")], keep_descendants=True)
+
+
+def test_a_pipe_blocks_and_a_detached_program_does_not(fake):
+    berm = Berm(fake.path)
+    fake.output[1] = bytes(10_000_000)
+    fake.chunk = 60_000
+    done = berm("exec", "sb-1", "--", "x", status=7)
+    assert done.stdout == fake.output[1]
+    start = next(r for r in fake.asked if isinstance(r, pb.StartExecRequest))
+    attach = next(r for r in fake.asked if isinstance(r, pb.AttachExecRequest))
+    assert start.spec.output_policy == pb.OUTPUT_POLICY_BLOCK and attach.reader_id
+    offsets = [ack.stdout_offset for ack in fake.acks]
+    assert offsets == sorted(offsets) and len(offsets) == 3 and offsets[-1] == 10_000_000
+    assert [ack.release for ack in fake.acks] == [False, False, True]
+    assert {ack.reader_id for ack in fake.acks} == {attach.reader_id}
+    assert asked(fake, "exec", "-d", "sb-1", "x").spec.output_policy == pb.OUTPUT_POLICY_DROP_OLDEST
+
+
+def test_json_of_a_whole_run(fake):
+    berm = Berm(fake.path)
+    done = json.loads(berm("exec", "--json", "-i", "sb-1", "--", "x", stdin=b"in", status=7).stdout)
+    assert done["stdoutData"] == "aW4=" and done["exec"]["exit"] == {"code": 7}
+    assert b"1 MiB" in berm("exec", "--json", "-i", "sb-1", "--", "x", stdin=bytes((1 << 20) + 1), status=125).stderr
+    lines = [json.loads(line) for line in berm("attach", "--json", "ex-1", status=7).stdout.splitlines()]
+    assert list(lines[-1]) == ["sequence", "exited"]
+
+
+# --- the daemon ---
+
+@pytest.fixture
+def own(tmp_path):
+    """berm with a socket where nobody listens yet; what it starts is stopped."""
+    berm = Berm(tmp_path / "own.sock")
+    berm.state = tmp_path / "state"
+    yield berm
+    berm("daemon", "stop", status=None)
+
+
+def test_start_status_stop(own):
+    assert own("daemon", "status", status=1).stdout.startswith(b"no daemon at")
+    started = own("daemon", "start", "--state", own.state).stdout.decode()
+    assert "pid" in started
+    own("ping")
+    status = own("daemon", "status").stdout.decode()
+    pid = int(status.split("pid ")[1].split(":")[0])
+    assert f"pid {pid}" in started and "serving" in status
+    assert pathlib.Path(f"/proc/{pid}/comm").read_text() == "bermd\n"
+    assert os.getsid(pid) == pid, "it would end with our terminal"
+    done = own("daemon", "start", "--state", own.state, status=125)
+    assert b"already" in done.stderr
+    assert str(pid) in own("daemon", "stop").stdout.decode()
+    own("daemon", "status", status=1)
+    done = own("daemon", "stop", status=125)
+    assert b"no daemon listens" in done.stderr
+
+
+def test_a_daemon_that_does_not_start_is_quoted(own):
+    done = own("daemon", "start", "--state", own.state, "--set", "no_such_knob=1", status=125)
+    assert b"no_such_knob" in done.stderr and b"bermd ended" in done.stderr
+    done = own("daemon", "start", "--state", own.state, "--", "--no-such-option", status=125)
+    assert b"no-such-option" in done.stderr
+
+
+def test_options_go_through(own):
+    own("daemon", "start", "--state", own.state, "--set", "limits.drain.max=1234", "--log-level", "debug")
+    assert b"1234" in own("info", "--limits").stdout
+
+
+def test_stop_names_the_one_at_the_socket(own, daemon):
+    """Another daemon of this machine goes on."""
+    own("daemon", "start", "--state", own.state)
+    own("daemon", "stop")
+    Berm(daemon.socket)("ping")
+
+
+# --- output ---
+
+def test_a_table_fits_the_terminal(berm):
+    """At 30 columns nothing is longer, and nothing is coloured when told so."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+    for color in (False, True):
+        main, side = pty.openpty()
+        fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 30, 0, 0))
+        environment = {**berm.environment, "TERM": "xterm"}
+        if color:
+            environment.pop("NO_COLOR")
+        process = subprocess.Popen([BERM, "info", "--limits"], env=environment, stdout=side)
+        os.close(side)
+        text = b""
+        try:
+            while data := os.read(main, 65536):
+                text += data
+        except OSError:
+            pass
+        os.close(main)
+        assert process.wait(60) == 0 and b"message.in" in text
+        assert (b"\033[" in text) == color
+        if not color:
+            assert max(len(line.decode().rstrip()) for line in text.splitlines()) <= 30
+
+
+def test_json_is_indented_for_people_alone(berm):
+    assert berm("info", "--json").stdout.count(b"\n") == 1
+
+
+# --- the library as its users get it ---
+
+@pytest.mark.parametrize("static", [False, True])
+def test_the_installed_library(daemon, tmp_path, static):
+    """meson install, pkg-config, the example of the repository."""
+    build = ROOT / "build"
+    environment = {**os.environ, "DESTDIR": str(tmp_path)}
+    subprocess.run(["meson", "install", "-C", build, "--no-rebuild", "--quiet"], env=environment, check=True,
+                   capture_output=True, timeout=120)
+    [package] = tmp_path.rglob("berm.pc")
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(package.parent), "PKG_CONFIG_SYSROOT_DIR": str(tmp_path)}
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "berm"] + ["--static"] * static, env=environment,
+                           check=True, capture_output=True, text=True).stdout.split()
+    flags = ["-l:libberm.a" if static and f == "-lberm" else f for f in flags]
+    example = tmp_path / "example"
+    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", ROOT / "clients/c/example.c", *flags, "-o", example], check=True)
+    environment = {**os.environ, "BERM_SOCKET": str(daemon.socket), "LD_LIBRARY_PATH": str(package.parent.parent)}
+    done = subprocess.run([example], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("bermd 0."), done
+    if can_sandbox(daemon):
+        assert done.returncode == 0 and os.uname().release in done.stdout, done

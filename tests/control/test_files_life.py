@@ -1,0 +1,479 @@
+"""File calls across pauses, ends and restarts; repeats of them; sandboxes that mean harm."""
+
+import os
+import threading
+import time
+
+import grpc
+import pytest
+
+from control import Lost, Refused, at_once, eventually, fresh, pb, refused
+from files import (CHUNK, READ, REMOVE, RENAME, WRITE, Read, Watch, download, file_events, listed, named, read,
+                   read_all, stat, tar, upload, write, write_header)
+
+
+def everything(client, box):
+    """Every method once, as functions."""
+    return {
+        "ReadFile": lambda: read(client, box, "a"), "WriteFile": lambda: write(client, box, "b", b"1"),
+        "StatFile": lambda: stat(client, box, "a"), "ListFiles": lambda: listed(client, box, "."),
+        "MakeDir": lambda: client.ask("MakeDir", sandbox_id=box, path="d"),
+        "Remove": lambda: client.ask("Remove", sandbox_id=box, path="x"),
+        "Rename": lambda: client.ask("Rename", sandbox_id=box, path="a", new_path="z"),
+        "WatchFiles": lambda: Watch(client, box, "."), "UploadTree": lambda: upload(client, box, "t", tar()),
+        "DownloadTree": lambda: download(client, box, "."),
+        "EditFile": lambda: client.ask("EditFile", sandbox_id=box, path="a", edits=[pb.TextEdit(old_text="1")]),
+        "Grep": lambda: client.ask("Grep", sandbox_id=box, pattern="1"),
+        "Glob": lambda: client.ask("Glob", sandbox_id=box, pattern="*"),
+    }
+
+
+class Upload:
+    """A WriteFile or UploadTree that is fed by hand."""
+
+    def __init__(self, client, header, method="WriteFile"):
+        self.items, self.more, self.is_over = [header], threading.Condition(), False
+        self.type = type(header)
+        self.call = client.method(method).future(self.messages(), timeout=60)
+
+    def messages(self):
+        while True:
+            with self.more:
+                self.more.wait_for(lambda: self.items or self.is_over)
+                if not self.items:
+                    return
+                item = self.items.pop(0)
+            yield item
+
+    def put(self, data):
+        with self.more:
+            self.items.append(self.type(data=data))
+            self.more.notify()
+
+    def end(self):
+        with self.more:
+            self.is_over = True
+            self.more.notify()
+
+    def cancel(self):
+        self.call.cancel()
+        self.end()
+
+    def result(self):
+        from control import translate
+        try:
+            return self.call.result()
+        except grpc.RpcError as error:
+            raise translate(error) from None
+
+
+def open_files(daemon, box):
+    """Descriptors the guest has besides its own few: what uploads and reads left there."""
+    return len(os.listdir(f"/proc/{daemon.guest_pid(box)}/fd"))
+
+
+# ---- states
+
+def test_no_call_waits_for_a_sandbox_that_is_not_ready(client, box):
+    """covers: SBX-8"""
+    write(client, box, "a", b"1")
+    client.pause(box)
+    for call in everything(client, box).values():
+        with refused("SANDBOX_PAUSED", sandbox_id=box):
+            call()
+    client.resume(box)
+    assert read(client, box, "a") == b"1"
+    client.stop(box)
+    for call in everything(client, box).values():
+        with refused("SANDBOX_STOPPED", sandbox_id=box):
+            call()
+    client.start(box)
+    assert read(client, box, "a") == b"1"
+    client.delete(box)
+    for call in everything(client, box).values():
+        with refused("SANDBOX_DELETED", sandbox_id=box):
+            call()
+
+
+def test_a_pause_in_the_middle(client, box):
+    """Calls under way fail at once; none hangs on a frozen guest. covers: SBX-8, FILE-4"""
+    client.output_of(box, "truncate -s 1G sparse; echo old > f")
+    reading = client.stream("ReadFile", sandbox_id=box, path="sparse")
+    assert next(reading).HasField("info")
+    writing = Upload(client, write_header(box, "f"))
+    writing.put(b"new")
+    watch = Watch(client, box, ".")
+    client.pause(box)
+    with refused("SANDBOX_PAUSED", sandbox_id=box):
+        list(reading)
+    with refused("SANDBOX_PAUSED", sandbox_id=box):
+        writing.result()
+    with refused("SANDBOX_PAUSED", sandbox_id=box):
+        list(watch)
+    writing.end()
+    client.resume(box)
+    assert read(client, box, "f") == b"old\n"
+    assert {os.path.basename(e.path) for e in listed(client, box, ".")} == {"sparse", "f"}
+
+
+def test_the_guest_dies_in_the_middle(daemon, client, box):
+    """covers: FILE-4, SKEW-1"""
+    client.output_of(box, "truncate -s 1G sparse; echo old > f")
+    reading = client.stream("ReadFile", sandbox_id=box, path="sparse")
+    next(reading)
+    writing = Upload(client, write_header(box, "f"))
+    writing.put(b"new")
+    stat(client, box, "f")
+    daemon.kill_guest(box)
+    for call in (lambda: list(reading), writing.result):
+        with pytest.raises(Refused) as caught:
+            call()
+        assert caught.value.reason in ("GUEST_LOST", "SANDBOX_STOPPED"), caught.value
+    writing.end()
+    client.wait_state(box, 5)
+    client.start(box)
+    assert read(client, box, "f") == b"old\n"
+
+
+# ---- uploads that break off
+
+@pytest.mark.parametrize("how", ["cancel", "deadline", "connection"])
+def test_an_upload_that_breaks_off_leaves_nothing(daemon, client, box, how):
+    """covers: FILE-4, IDEMP-7"""
+    write(client, box, "f", b"old", mode=0o600)
+    before = open_files(daemon, box)
+    for number in range(80):             # more than there can be open
+        other = daemon.client() if how == "connection" else client
+        if how == "deadline":
+            with pytest.raises((Lost, Refused)):
+                from files import send
+
+                def slowly():
+                    yield write_header(box, "f")
+                    yield pb.WriteFileRequest(data=b"new")
+                    time.sleep(0.4)
+                send(client, "WriteFile", slowly(), timeout=0.2)
+            if number == 5:
+                break
+            continue
+        upload_ = Upload(other, write_header(box, "f", request_id="broken"))
+        upload_.put(b"x" * 300000)
+        if number % 2:
+            stat(client, box, "f")       # the guest has been asked by now
+        if how == "cancel":
+            upload_.cancel()
+        else:
+            other.close()
+            upload_.end()
+    eventually(lambda: open_files(daemon, box) <= before, lambda: f"{open_files(daemon, box)} files, not {before}")
+    assert read(client, box, "f") == b"old"
+    assert len(listed(client, box, ".")) == 1
+    assert len([e for e in file_events(client, box) if e.file.operation == WRITE]) == 1
+    write(client, box, "f", b"new", request_id="broken")
+    assert read(client, box, "f") == b"new"
+
+
+def test_readers_that_go_leave_nothing(daemon, client, box):
+    """covers: FILE-6, AUDIT-2"""
+    client.output_of(box, "truncate -s 1G sparse")
+    before = open_files(daemon, box)
+    for number in range(100):
+        call = client.method("ReadFile")(pb.ReadFileRequest(sandbox_id=box, path="sparse"))
+        if number % 3:
+            next(call)
+        call.cancel()
+    eventually(lambda: open_files(daemon, box) <= before, "as many open files as before")
+    reads = [e for e in file_events(client, box) if e.file.operation == READ]
+    assert 60 <= len(reads) <= 100
+
+
+def test_files_open_at_once_are_bounded(client, box):
+    """covers: FILE-6"""
+    uploads = [Upload(client, write_header(box, f"f{i}")) for i in range(64)]
+    for number, upload_ in enumerate(uploads):
+        upload_.put(b"%d" % number)
+    eventually(lambda: is_full(client, box), "64 open files")
+    assert stat(client, box, ".").type         # what needs none goes on
+    for upload_ in uploads:
+        upload_.end()
+    for upload_ in uploads:
+        upload_.result()
+    assert [read(client, box, f"f{i}") for i in (0, 33, 63)] == [b"0", b"33", b"63"]
+
+
+def is_full(client, box):
+    try:
+        read(client, box, "/etc/passwd")
+    except Refused as error:
+        assert error.reason == "LIMIT_REACHED", error
+        return True
+    return False
+
+
+# ---- repeats
+
+def test_repeats_are_answered_as_the_first(client, box):
+    """covers: IDEMP-1, IDEMP-3, IDEMP-6"""
+    calls = {
+        "MakeDir": {"path": "d"}, "Rename": {"path": "d", "new_path": "e"},
+        "Remove": {"path": "e"},
+    }
+    after = client.events()[-1].sequence
+    for method, fields in calls.items():
+        first = client.ask(method, sandbox_id=box, request_id=method, **fields)
+        assert client.ask(method, sandbox_id=box, request_id=method, **fields) == first
+        with refused("REQUEST_ID_REUSED"):
+            client.ask(method, **{"sandbox_id": box, "request_id": method, **fields, "path": "other"})
+    write(client, box, "f", b"aXb")
+    edit = {"path": "f", "edits": [pb.TextEdit(old_text="X", new_text="XX")]}
+    first = client.ask("EditFile", sandbox_id=box, request_id="edit", **edit)
+    assert client.ask("EditFile", sandbox_id=box, request_id="edit", **edit) == first
+    assert read(client, box, "f") == b"aXXb"
+    assert len([e for e in file_events(client, box, after) if e.file.operation != READ]) == 5
+    client.delete(box)
+    assert client.ask("EditFile", sandbox_id=box, request_id="edit", **edit) == first
+
+
+def test_repeats_of_uploads(daemon, client, box):
+    """covers: IDEMP-7"""
+    first = write(client, box, "f", b"one", request_id="w")
+    assert write(client, box, "f", b"two, which is not looked at", request_id="w") == first
+    with refused("REQUEST_ID_REUSED"):
+        write(client, box, "g", b"one", request_id="w")
+    trees = upload(client, box, "t", tar(("a", b"1")), request_id="t")
+    assert upload(client, box, "t", b"", request_id="t") == trees
+    daemon.kill()
+    daemon.start()
+    assert write(client, box, "f", b"three", request_id="w") == first
+    assert upload(client, box, "t", b"", request_id="t") == trees
+    assert read(client, box, "f") == b"one"
+
+
+def test_a_repeat_waits_for_the_first(client, box):
+    """covers: IDEMP-2, IDEMP-7"""
+    first = Upload(client, write_header(box, "f", request_id="same"))
+    first.put(b"first")
+    stat(client, box, ".")
+    second = Upload(client, write_header(box, "f", request_id="same"))
+    second.put(b"second")
+    second.end()
+    time.sleep(0.2)
+    assert not second.call.done()
+    first.end()
+    assert second.result() == first.result()
+    assert read(client, box, "f") == b"first"
+    third = Upload(client, write_header(box, "g", request_id="other"))
+    third.put(b"third")
+    stat(client, box, ".")
+    fourth = Upload(client, write_header(box, "g", request_id="other"))
+    fourth.put(b"fourth")
+    fourth.end()
+    third.cancel()                       # it broke off: the repeat is carried out
+    fourth.result()
+    assert read(client, box, "g") == b"fourth"
+
+
+def test_many_at_once_act_once(client, box):
+    """covers: IDEMP-2"""
+    write(client, box, "f", b"x")
+    edits = [pb.TextEdit(old_text="x", new_text="xx")]
+    answers = at_once([lambda: client.ask("EditFile", sandbox_id=box, path="f", edits=edits, request_id="e",
+                                          )] * 12)
+    assert all(a == answers[0] for a in answers), answers
+    assert read(client, box, "f") == b"xx"
+
+
+@pytest.mark.parametrize("point", ["file.send", "file.ack", "file.reply"])
+@pytest.mark.parametrize("what", ["write", "remove", "rename", "edit"])
+def test_killed_in_the_middle(make, point, what):
+    """A daemon that is killed around a change, and the repeat that follows. covers: IDEMP-1, IDEMP-4, IDEMP-7"""
+    daemon = make().start()
+    client = daemon.client()
+    box = client.create().sandbox_id
+    write(client, box, "f", b"one two")
+    ask = {
+        "write": lambda: write(client, box, "f", b"new", request_id="r"),
+        "remove": lambda: client.ask("Remove", sandbox_id=box, path="f", request_id="r"),
+        "rename": lambda: client.ask("Rename", sandbox_id=box, path="f", new_path="g", request_id="r"),
+        "edit": lambda: client.ask("EditFile", sandbox_id=box, path="f", request_id="r",
+                                   edits=[pb.TextEdit(old_text="one", new_text="one one")]),
+    }[what]
+    daemon.stop()
+    daemon.start(BERM_FAILPOINT=point)
+    with pytest.raises(Lost):
+        ask()
+    daemon.process.wait(60)
+    daemon.start()
+    try:
+        ask()
+    except Refused as error:             # it may have happened, and says so
+        assert what == "edit" and error.reason == "GUEST_LOST", error
+    names = [os.path.basename(e.path) for e in listed(client, box, ".")]
+    if what == "write":
+        assert read(client, box, "f") == b"new"
+    elif what == "edit":
+        assert read(client, box, "f") in (b"one one two", b"one two")
+    else:
+        assert names == {"remove": [], "rename": ["g"]}[what]
+    assert not any(name.startswith(".berm") for name in names)
+
+
+# ---- restarts
+
+def test_a_restart_in_the_middle(daemon, client, box):
+    """covers: FILE-4, RST-1"""
+    client.output_of(box, "truncate -s 1G sparse; echo old > f")
+    reading = client.stream("ReadFile", sandbox_id=box, path="sparse")
+    next(reading)
+    writing = Upload(client, write_header(box, "f"))
+    writing.put(b"new")
+    tree = Upload(client, pb.UploadTreeRequest(header=pb.UploadTreeHeader(sandbox_id=box, path="t")), "UploadTree")
+    tree.put(tar(("a", b"1"), ("b", bytes(100000)))[:9000])
+    stat(client, box, "f")
+    daemon.kill()
+    for call in (lambda: list(reading), writing.result, tree.result):
+        with pytest.raises(Lost):
+            call()
+    writing.end(), tree.end()
+    daemon.start()
+    assert read(client, box, "f") == b"old\n"
+    assert not [e.path for e in listed(client, box, ".") if "berm-" in e.path]
+    write(client, box, "f", b"new")
+
+
+def test_a_daemon_that_stops(daemon, client, box):
+    """covers: FILE-11, DRAIN-1"""
+    watch = Watch(client, box, ".")
+    daemon.stop()
+    assert list(watch)[-1].end.reason == pb.STREAM_END_REASON_DRAINING
+    daemon.start()
+
+
+# ---- sandboxes that mean harm
+
+def test_files_that_grow_and_shrink(client, box):
+    """covers: FILE-2, FILE-6"""
+    client.output_of(box, "head -c 3000000 /dev/zero > f")
+    stream = client.stream("ReadFile", sandbox_id=box, path="f")
+    first = [next(stream)]
+    client.output_of(box, "head -c 3000000 /dev/urandom >> f")
+    got = Read([*first, *stream])
+    assert got.data == bytes(3000000) and not got.end.shrunk     # as large as it was when opened
+    assert len(read(client, box, "f", offset=1, max_bytes=1 << 40)) == 5999999
+    client.output_of(box, "truncate -s 64M f")
+    stream = client.stream("ReadFile", sandbox_id=box, path="f")
+    first = [next(stream)]
+    client.output_of(box, "truncate -s 1000 f")
+    got = Read([*first, *stream])
+    assert got.end.shrunk and len(got.data) < 64 << 20 and got.info.size_bytes == 64 << 20
+
+
+def test_a_giant_file(daemon, client, box):
+    """covers: FILE-6, FILE-1"""
+    client.output_of(box, "truncate -s 900G giant 2>/dev/null || truncate -s 15G giant; printf end >> giant")
+    size = stat(client, box, "giant").size_bytes
+    assert size > 15 << 30
+    assert read(client, box, "giant", offset=size - 10) == bytes(7) + b"end"
+    before = resident(daemon)
+    stream = client.stream("ReadFile", sandbox_id=box, path="giant")
+    total = 0
+    for message in stream:
+        total += len(message.chunk.data)
+        if total > 256 << 20:
+            break
+    stream.close()
+    assert resident(daemon) - before < 32 << 20
+
+
+def resident(daemon):
+    with open(f"/proc/{daemon.process.pid}/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def test_files_that_report_no_size(client, box):
+    """covers: FILE-2"""
+    got = read_all(client, box, "/proc/cpuinfo")
+    assert got.info.size_bytes == 0 and b"processor" in got.data and not got.end.shrunk
+    assert read(client, box, "/proc/cpuinfo", max_bytes=9) == b"processor"
+    assert read(client, box, "/proc/version", offset=6) == read(client, box, "/proc/version")[6:]
+    with refused("OFFSET_BEYOND_END"):
+        read(client, box, "/proc/version", offset=1 << 20)
+
+
+def test_a_race_of_links(client, box):
+    """A name that is a file and a link out in turns is one or the other, and never anything outside.
+    covers: PATH-6, PATH-7"""
+    client.output_of(box, "echo inside > real; mkfifo pipe; ln -s /etc/shadow out; ln -s real in; mkdir dir")
+    racer = client.sh(box, "while :; do ln -sf real name; mv -T name x 2>/dev/null; ln -sf pipe name; "
+                           "mv -T name x 2>/dev/null; ln -sf /dev/zero name; mv -T name x 2>/dev/null; rm -f x; done")
+    outcomes = set()
+    for _ in range(300):
+        try:
+            outcomes.add(read(client, box, "x"))
+        except Refused as error:
+            outcomes.add(error.reason)
+    client.signal(racer.exec_id, 9)
+    assert outcomes <= {b"inside\n", "FILE_NOT_FOUND", "NOT_A_REGULAR_FILE", "SYMLINK_LOOP", b""}, outcomes
+    with refused("FILE_DENIED"):
+        read(client, box, "out")
+
+
+def test_writers_and_readers_at_once(client, box):
+    """Readers see one file or the other, whole. covers: FILE-4"""
+    bodies = [bytes([65 + i]) * (200000 + i) for i in range(4)]
+    write(client, box, "f", bodies[0])
+    end = time.monotonic() + 3
+    seen = set()
+
+    def writer(body):
+        while time.monotonic() < end:
+            write(client, box, "f", body)
+
+    def reader():
+        while time.monotonic() < end:
+            data = read(client, box, "f")
+            assert data in bodies, (len(data), set(data))
+            seen.add(len(data))
+
+    results = at_once([lambda b=b: writer(b) for b in bodies] + [reader] * 3)
+    assert results == [None] * 7, results
+    assert len(seen) > 1
+    assert len(listed(client, box, ".")) == 1
+
+
+def test_slow_readers_cost_one_chunk(daemon, client, box):
+    """covers: FILE-6, RPC-16"""
+    client.output_of(box, "truncate -s 1G sparse")
+    before = resident(daemon)
+    streams = [client.stream("ReadFile", sandbox_id=box, path="sparse") for _ in range(40)]
+    for stream in streams:
+        next(stream), next(stream)
+    assert read(client, box, "sparse", offset=(1 << 30) - 5) == bytes(5)
+    assert resident(daemon) - before < 40 * 4 * CHUNK
+    for stream in streams:
+        stream.close()
+
+
+def test_renames_and_removals_at_once(client, box):
+    """covers: FILE-9, FILE-10"""
+    client.output_of(box, "for i in $(seq 1 50); do mkdir -p t/$i; touch t/$i/a t/$i/b; done")
+    results = at_once([lambda: client.ask("Remove", sandbox_id=box, path="t", recursive=True, missing_ok=True)] * 4)
+    reasons = {getattr(r, "reason", "ok") for r in results}
+    assert "ok" in reasons and reasons <= {"ok", "FILE_NOT_FOUND", "DIRECTORY_NOT_EMPTY"}, results
+    client.ask("Remove", sandbox_id=box, path="t", recursive=True, missing_ok=True)
+    assert listed(client, box, ".") == []
+    for number in range(20):
+        write(client, box, f"f{number}", b"%d" % number)
+    results = at_once([lambda n=n: client.ask("Rename", sandbox_id=box, path=f"f{n}", new_path="one") for n in range(20)])
+    assert len([r for r in results if not isinstance(r, Refused)]) == 1
+    assert {r.reason for r in results if isinstance(r, Refused)} == {"FILE_EXISTS"}
+    operations = [e.file.operation for e in file_events(client, box)]
+    assert operations.count(RENAME) == 1 and operations.count(REMOVE) >= 1
+
+
+def test_a_removed_root_is_refused(client, box):
+    """covers: FILE-9"""
+    for path in ("/", "/workspace", "."):
+        with pytest.raises(Refused):
+            client.ask("Remove", sandbox_id=box, **named(path), recursive=True)
+    assert stat(client, box, "/workspace").type == 2

@@ -1,0 +1,115 @@
+"""Limits of sandboxes: they hold, they are told, and they never take the guest or the daemon."""
+
+import pytest
+
+from control import READY, pb, refused
+
+MIB = 1 << 20
+EAT = ["tail", "/dev/zero"]   # it looks for the end of a line, and keeps what it has read
+
+
+@pytest.fixture
+def daemon(shared):
+    """One for all tests of this file, without a sandbox between them."""
+    yield shared
+    shared.empty()
+
+
+def test_out_of_memory_is_told_and_the_guest_lives(client):
+    """covers: EXEC-11, SBX-12"""
+    box = client.create(limits=pb.Limits(memory_bytes=64 * MIB)).sandbox_id
+    bystander = client.sh(box, "read line; echo $line", stdin_mode=pb.STDIN_MODE_PIPE)
+    done = client.run(box, *EAT)
+    assert done.exec.exit.WhichOneof("how") == "out_of_memory", done
+    assert done.exec.exit.out_of_memory.limit_bytes == 64 * MIB
+    assert client.get(box).state == READY
+    client.ask("WriteStdin", exec_id=bystander.exec_id, data=b"alive\n")
+    assert client.read(bystander.exec_id).stdout == b"alive\n"
+    assert client.run(box, "true").exec.exit.code == 0
+
+
+def test_a_kill_from_inside_is_not_out_of_memory(client, box):
+    """covers: EXEC-6, EXEC-11"""
+    done = client.run(box, "sh", "-c", "kill -9 $$").exec
+    assert done.exit.signal.signal_number == 9 and done.exit.signal.source == pb.SIGNAL_SOURCE_SANDBOX
+
+
+def test_out_of_memory_of_a_child_is_not_told_of_another_program(client):
+    """covers: EXEC-6, EXEC-11"""
+    box = client.create(limits=pb.Limits(memory_bytes=64 * MIB)).sandbox_id
+    parent = client.run(box, "sh", "-c", " ".join(EAT) + "; exit 5").exec
+    assert parent.exit.code == 5, parent.exit           # the parent saw its child die and went on
+    assert client.run(box, "sh", "-c", "kill -9 $$").exec.exit.WhichOneof("how") == "signal"
+
+
+def test_processes_are_bounded(client):
+    """covers: SBX-12"""
+    box = client.create(limits=pb.Limits(pids=32)).sandbox_id
+    done = client.run(box, "sh", "-c", "i=0; while [ $i -lt 100 ]; do sleep 1000 & i=$((i+1)); done", timeout_ms=10000,
+                      grace_ms=-1)
+    assert b"fork" in done.stderr_data.lower() or done.exec.exit.code != 0
+    assert done.exec.usage.pids_peak <= 32
+    assert client.run(box, "true").exec.exit.code == 0       # and what was taken is given back
+
+
+def test_processor_time_is_bounded(daemon, client):
+    """covers: SBX-12"""
+    box = client.create(limits=pb.Limits(cpu_millis=100)).sandbox_id
+    loop = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
+    done = client.run(box, "sh", "-c", loop).exec
+    used = done.usage.cpu_user_us + done.usage.cpu_system_us
+    # A tenth of a processor: the time that passes is at least several times what was used.
+    assert used > 50_000 and done.usage.wall_us >= 4 * used, done.usage
+
+
+def test_an_update_holds_for_running_programs(daemon, client, box):
+    """covers: SBX-12, SBX-16"""
+    held = client.sh(box, "echo up; read line; i=0; while [ $i -lt 60 ]; do sleep 1000 & i=$((i+1)); done; echo all",
+                     stdin_mode=pb.STDIN_MODE_PIPE)
+    next(m for m in client.attach(held.exec_id) if m.HasField("output"))
+    client.update(box, limits=pb.Limits(pids=20, memory_bytes=100 * MIB, cpu_millis=500))
+    values = {}
+    for path in daemon.cgroups()[box]:
+        for name in ("pids.max", "memory.max", "memory.limit_in_bytes", "cpu.max", "cpu.cfs_quota_us"):
+            if (path / name).exists():
+                values[name] = (path / name).read_text().strip()
+    assert values["pids.max"] == "20"
+    assert str(100 * MIB) in (values.get("memory.max"), values.get("memory.limit_in_bytes"))
+    client.ask("WriteStdin", exec_id=held.exec_id, data=b"\n")
+    got = client.read(held.exec_id)
+    assert b"all" not in got.stdout or b"fork" in got.stderr.lower()
+
+
+def test_the_disk_is_bounded(client):
+    """covers: SBX-13"""
+    box = client.create(limits=pb.Limits(disk_bytes=8 * MIB)).sandbox_id
+    done = client.run(box, "sh", "-c", "head -c 20000000 /dev/zero >big")
+    assert done.exec.exit.code != 0 and b"space" in done.stderr_data.lower(), done
+    assert client.run(box, "sh", "-c", "rm big; echo small >small; cat small").stdout_data == b"small\n"
+
+
+def test_the_number_of_files_is_bounded(client):
+    """covers: SBX-13"""
+    box = client.create(limits=pb.Limits(disk_bytes=8 * MIB, disk_inodes=256)).sandbox_id
+    done = client.run(box, "sh", "-c", "i=0; while [ $i -lt 600 ]; do : >f$i || exit 7; i=$((i+1)); done")
+    assert done.exec.exit.code != 0 and b"space" in done.stderr_data.lower(), done
+
+
+@pytest.mark.parametrize("field, value", [
+    ("memory_bytes", 16 * MIB - 1), ("memory_bytes", -2), ("cpu_millis", 9), ("pids", 7), ("disk_bytes", MIB - 1),
+    ("disk_inodes", 127), ("output_bytes", -2), ("exec_wall_ms", -2), ("execs", -2), ("memory_bytes", 1 << 62)])
+def test_limits_out_of_range_are_refused_by_name(client, field, value):
+    """covers: SBX-14"""
+    with refused("INVALID_ARGUMENT", field=f"spec.limits.{field}"):
+        client.create(limits=pb.Limits(**{field: value}))
+
+
+def test_a_flood_of_output_does_not_harm_the_daemon(client):
+    """covers: OUT-6, ERR-7"""
+    box = client.create(limits=pb.Limits(output_bytes=MIB)).sandbox_id
+    held = [client.exec(box, "yes").exec_id for _ in range(4)]
+    for _ in range(20):
+        assert client.info().state == pb.DAEMON_STATE_SERVING
+    for exec_id in held:
+        client.signal(exec_id, 9)
+        client.wait(exec_id)

@@ -1,0 +1,326 @@
+"""kill -9 of the daemon in each state, and what the next one makes of it."""
+
+import os
+import signal
+
+import pytest
+
+from control import (DELETED, EXITED, FAILED, LOST, PATIENCE, PAUSED, READY, RUNNING, STOPPED, Lost, Reader, eventually,
+                     pairs, pb, refused)
+from test_exec import PIPE, up
+
+TICKS = "i=0; while [ $i -lt {n} ]; do echo tick-$i; i=$((i+1)); sleep 0.02; done; exit 6"
+
+
+def expected(count):
+    return b"".join(b"tick-%d\n" % i for i in range(count))
+
+
+def again(daemon):
+    daemon.kill()
+    return daemon.start()
+
+
+def test_a_running_program_is_adopted(daemon, client, box):
+    """covers: EXEC-14, OUT-10, STORE-3, STORE-4"""
+    held = client.sh(box, TICKS.format(n=150)).exec_id
+    up(client, held, b"tick-10\n")
+    pids = daemon.pids(box)
+    again(daemon)
+    assert client.get(box).state == READY and client.get(box).incarnation == 1
+    assert client.get_exec(held).state == RUNNING and pids & daemon.pids(box)
+    got = client.read(held)
+    assert got.stdout == expected(150) and got.ended.exit.code == 6
+    start = [e for e in client.events() if e.HasField("daemon")][-1].daemon
+    assert start.adopted_sandboxes == 1 and start.adopted_execs == 1 and start.lost_execs == 0
+
+
+def test_a_reader_resumes_by_offset_across_kills(daemon, client, box):
+    """covers: OUT-3, OUT-10, RETRY-4"""
+    held = client.sh(box, TICKS.format(n=200)).exec_id
+    data = b""
+    for stop_after in (5, 50, 120):
+        watch, reader = client.attach(held, stdout_offset=len(data)), Reader(stdout=len(data))
+        while b"tick-%d\n" % stop_after not in data + reader.stdout:
+            reader.take(next(watch))
+        data += reader.stdout
+        again(daemon)
+    data += client.read(held, stdout_offset=len(data)).stdout
+    assert data == expected(200)
+
+
+def test_a_program_that_ends_while_no_daemon_runs(daemon, client, box):
+    """covers: EXEC-14, STORE-4, EXEC-6"""
+    held = client.sh(box, "echo up; read line; echo $line; exit 9", stdin_mode=PIPE).exec_id
+    up(client, held)
+    client.ask("WriteStdin", exec_id=held, data=b"last\n")
+    daemon.kill()
+    eventually(lambda: not daemon.pids(box, "x-*"), "the program's end")
+    daemon.start()
+    got = client.read(held)
+    assert got.stdout == b"up\nlast\n" and got.ended.exit.code == 9
+
+
+def test_the_guest_goes_while_no_daemon_runs(daemon, client, box):
+    """covers: STORE-4, SBX-11, SBX-10"""
+    done = client.sh(box, "echo up; exit 4").exec_id
+    held = client.sh(box, "echo up; sleep 1000").exec_id
+    client.wait(done)
+    up(client, held)
+    client.output_of(box, "echo kept >file")
+    daemon.kill()
+    daemon.kill_guest(box)
+    eventually(lambda: not daemon.pids(box), "the sandbox's end")
+    daemon.start()
+    gone = client.get(box)
+    assert gone.state == STOPPED and gone.reason.cause == pb.STATE_CAUSE_GUEST_LOST
+    assert client.get_exec(done).exit.code == 4
+    lost = client.get_exec(held)
+    assert lost.state == LOST and lost.exit.lost.code == "GUEST_LOST"
+    assert client.read(held).stdout == b"up\n"
+    start = [e for e in client.events() if e.HasField("daemon")][-1].daemon
+    assert start.adopted_sandboxes == 0 and start.lost_execs == 1
+    assert client.start(box).incarnation == 2
+    assert client.output_of(box, "cat file") == "kept\n"
+
+
+def test_an_exit_written_before_the_guest_went(daemon, client, box):
+    """covers: STORE-4, EXEC-6"""
+    held = client.sh(box, "echo up; read line; exit 9", stdin_mode=PIPE).exec_id
+    up(client, held)
+    client.ask("WriteStdin", exec_id=held, data=b"\n")
+    daemon.kill()
+    eventually(lambda: not daemon.pids(box, "x-*"), "the program's end")
+    status = eventually(lambda: [p for p in (daemon.state / "sandboxes" / box).rglob("*")
+                                 if p.is_file() and b'"exited"' in p.read_bytes()], "its status on disk")
+    assert status
+    daemon.kill_guest(box)
+    eventually(lambda: not daemon.pids(box), "the sandbox's end")
+    daemon.start()
+    assert client.get_exec(held).state == EXITED and client.get_exec(held).exit.code == 9
+
+
+@pytest.mark.parametrize("state", [READY, PAUSED, STOPPED, DELETED])
+def test_each_steady_state_is_found_again(daemon, client, box, state):
+    """covers: STORE-1, STORE-3, SBX-4"""
+    client.output_of(box, "echo kept >file")
+    held = client.exec(box, "sleep", "1000").exec_id
+    if state != READY:
+        {PAUSED: client.pause, STOPPED: client.stop, DELETED: client.delete}[state](box)
+    before = client.get(box)
+    again(daemon)
+    after = client.get(box)
+    assert (after.state, after.incarnation, after.changed_sequence) == (state, 1, before.changed_sequence)
+    assert after.spec == before.spec
+    if state == PAUSED:
+        with refused("SANDBOX_PAUSED"):
+            client.exec(box, "true")
+        assert client.resume(box).state == READY
+    if state in (READY, PAUSED):
+        assert client.get_exec(held).state == RUNNING
+        assert client.output_of(box, "cat file") == "kept\n"
+    elif state == STOPPED:
+        client.start(box)
+        assert client.output_of(box, "cat file") == "kept\n"
+
+
+def test_states_on_their_way_are_finished(daemon, client):
+    """covers: STORE-1, STORE-3, SBX-7"""
+    stop, delete = client.create().sandbox_id, client.create().sandbox_id
+    for box in (stop, delete):
+        held = client.sh(box, "trap '' TERM; echo up; while :; do sleep 0.1; done").exec_id
+        up(client, held)
+    made = [client.create(wait_ms=0).sandbox_id for _ in range(3)]
+    client.stop(stop, wait_ms=0, grace_ms=2000)
+    client.delete(delete, wait_ms=0)
+    again(daemon)
+    assert client.stop(stop).state == STOPPED
+    assert client.delete(delete).state == DELETED
+    for box in made:
+        assert client.wait_state(box, READY, FAILED).state == READY
+        assert client.run(box, "true").exec.exit.code == 0
+
+
+def test_a_start_that_was_on_its_way(daemon, client, box):
+    """covers: STORE-3"""
+    client.stop(box)
+    client.start(box, wait_ms=0)
+    again(daemon)
+    assert client.wait_state(box, READY).incarnation == 2
+    assert client.run(box, "true").exec.exit.code == 0
+
+
+def test_many_kills_in_a_row(daemon, client, box):
+    """covers: STORE-3, EVT-1"""
+    held = client.sh(box, TICKS.format(n=400)).exec_id
+    for _ in range(6):
+        again(daemon)
+    assert client.read(held).stdout == expected(400)
+    assert [e.HasField("daemon") for e in client.events()].count(True) == 7
+
+
+def test_a_kill_before_it_listens(daemon, client, box):
+    """covers: STORE-3"""
+    held = client.sh(box, TICKS.format(n=200)).exec_id
+    up(client, held, b"tick-3\n")
+    for _ in range(4):
+        daemon.kill()
+        daemon.launch()
+    daemon.kill()
+    daemon.start()
+    assert client.read(held).stdout == expected(200)
+
+
+def test_a_clean_stop_leaves_sandboxes_running(daemon, client, box):
+    """covers: STORE-9, EXEC-14"""
+    held = client.sh(box, TICKS.format(n=100)).exec_id
+    up(client, held, b"tick-3\n")
+    daemon.stop()
+    assert daemon.pids(box)
+    daemon.start()
+    got = client.read(held)
+    assert got.stdout == expected(100) and got.ended.exit.code == 6
+    events = [e.daemon.state for e in client.events() if e.HasField("daemon")]
+    assert events == [pb.DAEMON_STATE_SERVING, pb.DAEMON_STATE_DRAINING, pb.DAEMON_STATE_SERVING]
+
+
+def test_stop_sandboxes_ends_them(daemon, client, box):
+    """covers: STORE-9"""
+    daemon.stop()
+    daemon.start("--stop-sandboxes")
+    held = client.sh(box, "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done").exec_id
+    up(client, held)
+    daemon.stop()
+    assert not daemon.pids(box) and not list(daemon.cgroups())
+    daemon.start()
+    assert client.get(box).state == STOPPED
+    assert client.get_exec(held).exit.code == 3 and client.read(held).stdout == b"up\nbye\n"
+
+
+def test_what_has_no_record_is_swept(daemon, client, box):
+    """covers: STORE-3"""
+    held = client.exec(box, "sleep", "1000").exec_id
+    backup = daemon.directory / "backup"
+    daemon.stop()
+    backup.mkdir()
+    for path in daemon.state.glob("berm.db*"):
+        (backup / path.name).write_bytes(path.read_bytes())
+    daemon.start()
+    orphan = client.create("orphan").sandbox_id
+    client.exec(orphan, "sleep", "1000")
+    assert daemon.pids(orphan)
+    daemon.stop()
+    for path in daemon.state.glob("berm.db*"):      # the daemon of before knows nothing of it
+        path.unlink()
+    owner = (daemon.state).stat()
+    for path in backup.iterdir():
+        (daemon.state / path.name).write_bytes(path.read_bytes())
+        os.chown(daemon.state / path.name, owner.st_uid, owner.st_gid)
+        os.chmod(daemon.state / path.name, 0o600)
+    daemon.start()
+    assert not daemon.pids(orphan)
+    eventually(lambda: not [s for s in daemon.leftovers() if "orphan" in s], lambda: f"gone: {daemon.leftovers()}")
+    assert client.get_exec(held).state == RUNNING       # and nobody else was harmed
+    assert client.create("orphan").state == READY       # to this state its id is new
+
+
+def test_berm_spawn_goes_and_the_sandboxes_live_on(daemon, client, box):
+    """covers: STORE-3, ERR-7, SBX-18"""
+    held = client.sh(box, TICKS.format(n=100)).exec_id
+    up(client, held, b"tick-3\n")
+    for pid in daemon.processes() - {daemon.process.pid}:
+        os.kill(pid, signal.SIGKILL)
+    try:
+        with refused("DRIVER_UNAVAILABLE"):
+            client.create("later")
+        assert not client.info().drivers[0].available
+        daemon.kill()
+    except Lost:
+        daemon.process.wait(PATIENCE)        # it may end, for it cannot do its work
+    daemon.start()
+    got = client.read(held)
+    assert got.stdout == expected(100) and got.ended.exit.code == 6
+    assert client.run(box, "echo", "on").stdout_data == b"on\n"
+    assert client.create("later").state == READY
+
+
+def test_a_guest_without_a_daemon_ends_itself(make):
+    """covers: STORE-10, STORE-4"""
+    daemon = make("--set", "limits.guest.lease=1000").start()
+    client = daemon.client()
+    box = client.create().sandbox_id
+    held = client.sh(box, "trap 'exit 3' TERM; echo up; while :; do sleep 0.05; done").exec_id
+    up(client, held)
+    daemon.kill()
+    eventually(lambda: not daemon.pids(box), "the guest's own end")
+    daemon.start()
+    assert client.get(box).state == STOPPED and client.get(box).reason.cause == pb.STATE_CAUSE_GUEST_LOST
+    assert client.get_exec(held).exit.code == 3          # its exit was written down
+
+
+def test_a_terminal_is_adopted(daemon, client, box):
+    """covers: EXEC-14, EXEC-15"""
+    held = client.sh(box, "echo up; while read line; do stty size; done", terminal=pb.Terminal()).exec_id
+    up(client, held, b"up\r\n")
+    again(daemon)
+    client.ask("ResizeExec", exec_id=held, size=pb.TerminalSize(cols=50, rows=12))
+    client.ask("WriteStdin", exec_id=held, data=b"\n")
+    up(client, held, b"12 50\r\n")
+    client.signal(held, 9)
+    assert client.wait(held).exit.signal.signal_number == 9
+
+
+def test_a_timeout_holds_across_a_kill(daemon, client, box):
+    """covers: EXEC-8, EXEC-14"""
+    held = client.exec(box, "sleep", "1000", timeout_ms=2000, grace_ms=-1).exec_id
+    again(daemon)
+    assert client.wait(held).exit.timed_out.timeout_ms == 2000
+
+
+def test_caps_hold_while_no_daemon_runs(daemon, client, box):
+    """covers: OUT-6, OUT-7, OUT-9"""
+    cap = 64 << 10
+    drop = client.sh(box, "read go; yes | head -c 1000000; echo end", output_limit_bytes=cap, stdin_mode=PIPE).exec_id
+    kill = client.sh(box, "read go; yes", output_limit_bytes=cap, output_policy=pb.OUTPUT_POLICY_KILL,
+                     stdin_mode=PIPE).exec_id
+    for held in (drop, kill):
+        client.ask("WriteStdin", exec_id=held, data=b"\n")
+    daemon.kill()
+    eventually(lambda: not daemon.pids(box, "x-*"), "the programs' ends")
+    daemon.start()
+    got = client.read(drop)
+    assert got.ended.exit.code == 0 and got.stdout.endswith(b"y\nend\n") and len(got.stdout) <= cap and got.gaps
+    assert client.wait(kill).exit.output_limit.limit_bytes == cap
+
+
+def test_watches_go_on_by_their_cursor(daemon, client, box):
+    """covers: EVT-1, EVT-3, RETRY-4"""
+    seen, cursor = [], 0
+    for number in range(4):
+        client.update(box, labels=pb.LabelsUpdate(set=pairs({"n": str(number)})))
+        for message in client.watch(after_sequence=cursor, until_now=True):
+            cursor = message.sequence
+            seen += [message.event] if message.HasField("event") else []
+        again(daemon)
+    assert [e.sequence for e in seen] == list(range(1, len(seen) + 1))
+
+
+def test_updated_limits_hold_after_a_restart(daemon, client, box):
+    """covers: SBX-12, STORE-1"""
+    client.update(box, limits=pb.Limits(pids=20))
+    again(daemon)
+    assert client.get(box).spec.limits.pids == 20
+    values = [(p / "pids.max").read_text().strip() for p in daemon.cgroups()[box] if (p / "pids.max").exists()]
+    assert values == ["20"]
+    client.stop(box)
+    client.start(box)
+    values = [(p / "pids.max").read_text().strip() for p in daemon.cgroups()[box] if (p / "pids.max").exists()]
+    assert values == ["20"]
+
+
+def test_a_kill_from_inside_is_no_lack_of_memory_after_a_restart(daemon, client):
+    """covers: EXEC-6, EXEC-11"""
+    box = client.create(limits=pb.Limits(memory_bytes=64 << 20)).sandbox_id
+    assert client.run(box, "tail", "/dev/zero").exec.exit.WhichOneof("how") == "out_of_memory"
+    again(daemon)
+    assert client.run(box, "sh", "-c", "kill -9 $$").exec.exit.WhichOneof("how") == "signal"

@@ -1,0 +1,225 @@
+"""The state directory: full, failing, damaged, from the future. The answers tell, nothing is lost."""
+
+import ctypes
+import fcntl
+import os
+import pathlib
+import sqlite3
+import struct
+import subprocess
+
+import pytest
+
+from control import BERMD, DELETED, PATIENCE, READY, Refused, fresh, pairs, pb, refused
+
+CLONE_NEWNS = 0x20000
+EXT4_IOC_SHUTDOWN = 0x8004587D
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_mounts():
+    """This process and what it starts see mounts that nobody else does, and that end with them."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.unshare(CLONE_NEWNS) == 0, os.strerror(ctypes.get_errno())
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+
+
+@pytest.fixture
+def small(make):
+    """A daemon, not yet started, whose state lies on a filesystem of its own of 3 GiB."""
+    daemon = make()
+    image = daemon.directory / "image"
+    with image.open("wb") as file:
+        file.truncate(3 << 30)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1", image], check=True)
+    daemon.state.mkdir(mode=0o700)
+    subprocess.run(["mount", "-o", "loop", image, daemon.state], check=True)
+    (daemon.state / "lost+found").rmdir()
+    yield daemon
+    try:
+        if daemon.process:
+            daemon.close()
+    finally:
+        daemon.process = None
+        subprocess.run(["umount", "-l", daemon.state], check=True)
+        daemon.dispose()
+
+
+def fill(daemon):
+    """Takes every block there is."""
+    path = daemon.state / "fill"
+    with path.open("ab") as file:
+        size = 1 << 30
+        while size >= 4096:
+            try:
+                os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), size)
+            except OSError:
+                size //= 2
+    return path
+
+
+def test_a_full_disk_is_told_and_clears(small):
+    """covers: STORE-6"""
+    client = small.start().client()
+    box = client.create("kept").sandbox_id
+    talk = client.exec(box, "cat", stdin_mode=pb.STDIN_MODE_PIPE, exec_id="talk").exec_id
+    filled = fill(small)
+    done, error = [], None
+    for number in range(20000):       # what the store has already taken from the disk is its to use
+        try:
+            client.update(box, labels=pb.LabelsUpdate(set=pairs({"n": str(number), "fill": "x" * 1000})))
+            done.append(number)
+        except Refused as refusal:
+            error = refusal
+            break
+    assert error and error.reason == "STORE_FULL" and error.metadata["retry"] == "later", error
+    head = client.info().head_sequence
+    now = client.get(box)                               # reading goes on, and shows what was accepted
+    assert now.state == READY and [e.value for e in now.spec.labels if e.key == "n"] == [str(n) for n in done[-1:]]
+    assert [s.sandbox_id for s in client.list()] == [box]
+    assert len(client.events()) == head == len([e for e in client.events() if e.sequence])
+    assert client.get_exec(talk).state == 2              # and so do programs
+    assert small.pids(box)
+    filled.unlink()
+    assert client.create("later").state == READY        # by itself
+    client.ask("CloseStdin", exec_id=talk)
+    assert client.wait(talk).exit.code == 0
+    assert client.stop(box).state == 5
+
+
+def test_a_start_on_a_full_disk(small):
+    """covers: STORE-6, STORE-3"""
+    client = small.start().client()
+    box = client.create("kept").sandbox_id
+    small.kill()
+    filled = fill(small)
+    small.launch()
+    try:
+        small.wait_for_log("msg=listening")
+    except AssertionError:
+        assert small.process.poll() is not None      # it may refuse to start, and then says why
+        assert "full" in small.text(), small.text()
+        filled.unlink()
+        small.start()
+    else:
+        assert client.get(box).sandbox_id == box
+        filled.unlink()
+    assert client.run(box, "echo", "on").stdout_data == b"on\n"
+
+
+def test_a_disk_that_fails(small):
+    """covers: STORE-7, ERR-7"""
+    client = small.start().client()
+    box = client.create("kept").sandbox_id
+    head = client.info().head_sequence
+    fd = os.open(small.state, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, struct.pack("I", 1))     # as if its device were gone
+    os.close(fd)
+    for call in (lambda: client.create("never"), lambda: client.stop(box)):
+        with refused("STORE_FAILED", retry="check"):
+            call()
+    assert client.info().head_sequence == head and client.get(box).state == READY
+    small.kill()
+    for pid in small.pids(box):
+        os.kill(pid, 9)
+    small.sweep()
+    small.process = None      # there is no state left to look at
+
+
+def test_a_state_that_cannot_be_written_stops_the_start(small):
+    """covers: STORE-7"""
+    small.start().client().create("kept")
+    small.stop(status=0)
+    small.sweep()
+    subprocess.run(["mount", "-o", "remount,ro", small.state], check=True)
+    small.launch()
+    assert small.process.wait(PATIENCE) not in (0, -6, -11), small.text()
+    assert "STORE_FAILED" in small.text() or "Read-only" in small.text(), small.text()
+    subprocess.run(["mount", "-o", "remount,rw", small.state], check=True)
+    assert small.start().client().get("kept").state == 5       # its guest was ended meanwhile
+
+
+def database(daemon):
+    return daemon.state / "berm.db"
+
+
+def damage_head(path):
+    with path.open("r+b") as file:
+        file.write(os.urandom(100))
+
+
+def damage_middle(path):
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        for page in range(1, size // 4096):
+            file.seek(page * 4096)
+            file.write(os.urandom(512))
+
+
+def damage_end(path):
+    os.truncate(path, path.stat().st_size // 2 // 4096 * 4096 - 100)
+
+
+@pytest.mark.parametrize("damage", [damage_head, damage_middle, damage_end])
+def test_a_damaged_database_stops_the_start_and_is_left_alone(make, damage):
+    """covers: STORE-7"""
+    daemon = make().start()
+    client = daemon.client()
+    client.delete(client.create().sandbox_id)
+    daemon.stop()
+    whole = database(daemon).read_bytes()
+    damage(database(daemon))
+    before = {p.name: p.read_bytes() for p in daemon.state.iterdir() if p.name.startswith("berm.db") and p.stat().st_size}
+    daemon.launch()
+    assert daemon.process.wait(PATIENCE) not in (0, -6, -11), daemon.text()
+    assert "STORE_CORRUPT" in daemon.text(), daemon.text()
+    after = {p.name: p.read_bytes() for p in daemon.state.iterdir() if p.name.startswith("berm.db") and p.stat().st_size}
+    assert after == before
+    database(daemon).write_bytes(whole)      # a backup brings it back
+
+
+def test_a_state_of_a_newer_version_stops_the_start(make):
+    """covers: STORE-8"""
+    daemon = make().start()
+    client = daemon.client()
+    box = client.create("kept").sandbox_id
+    client.stop(box)
+    daemon.stop()
+    with sqlite3.connect(database(daemon)) as db:
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        db.execute(f"PRAGMA user_version = {version + 1}")
+    db.close()
+    before = database(daemon).read_bytes()
+    daemon.launch()
+    assert daemon.process.wait(PATIENCE) not in (0, -6, -11), daemon.text()
+    assert "version" in daemon.text(), daemon.text()
+    assert database(daemon).read_bytes() == before
+    with sqlite3.connect(database(daemon)) as db:
+        db.execute(f"PRAGMA user_version = {version}")
+    db.close()
+    daemon.start()
+    assert client.get(box).state == 5
+
+
+def test_a_second_daemon_is_refused_while_sandboxes_live(daemon, client, box):
+    """covers: STORE-5"""
+    done = subprocess.run([BERMD, "--state", daemon.state, "--socket", f"{daemon.socket}2"], capture_output=True,
+                          text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+    assert done.returncode != 0 and str(daemon.process.pid) in done.stderr + done.stdout
+    assert client.run(box, "echo", "on").stdout_data == b"on\n"
+
+
+def test_the_database_is_whole_after_a_kill(daemon, client, box):
+    """covers: STORE-1, STORE-2, EVT-2"""
+    for number in range(5):
+        client.update(box, labels=pb.LabelsUpdate(set=pairs({"n": str(number)})))
+        told = client.events()[-1].sequence
+        daemon.kill()
+        daemon.start()
+        events = client.events()
+        assert events[told - 1].sandbox_update.labels[0].value == str(number)
+    daemon.stop()
+    with sqlite3.connect(database(daemon)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+    db.close()
+    daemon.start()

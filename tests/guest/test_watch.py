@@ -1,0 +1,334 @@
+"""Watches: every change is told or a resync is; floods, renames, replaced roots, and children that die. FILE-11."""
+
+import os
+import pathlib
+import shutil
+import signal
+import tempfile
+import time
+
+import pytest
+
+from conftest import PATIENCE, descendants, until
+from test_files import nobody, path_of, refused, told, tree  # noqa: F401 (fixtures)
+from test_link import Stdio
+
+
+class Watch:
+    def __init__(self, link, path, **params):
+        self.link, self.root = link, os.fsencode(path)
+        self.answer = link.call("watch", **path_of(path), **params)
+        self.id, self.events = self.answer["watch_id"], []
+
+    def name(self, change, key="path"):
+        path = told({k.removeprefix("old_") if key == "old_path" else k: v for k, v in change.items()
+                     if k.startswith("old_") == (key == "old_path")})
+        return path[len(self.root):].lstrip(b"/").decode("latin-1")
+
+    def pump(self, timeout=PATIENCE):
+        """Takes one message; the events of it are added as tuples."""
+        def mine(message):
+            return message["method"] == "changed" and message["params"]["watch_id"] == self.id
+
+        end = time.monotonic() + timeout
+        while not (found := [m for m in self.link.notices if mine(m)]):
+            left = end - time.monotonic()
+            if left <= 0 or not self.link.pump(left):
+                return False
+        self.link.notices.remove(found[0])
+        params = found[0]["params"]
+        for change in params["changes"]:
+            old = (self.name(change, "old_path"),) if change["kind"] == "renamed" else ()
+            self.events.append((change["kind"], self.name(change), *old))
+        if "resync" in params:
+            self.events.append(("resync", params["resync"]))
+        if params.get("ended"):
+            self.events.append(("ended",))
+        self.last = params
+        return True
+
+    def wait(self, *wanted):
+        """Until each was told, in this order among others; forgets what came."""
+        at = 0
+        todo = list(wanted)
+        while todo:
+            while at < len(self.events) and todo:
+                if self.events[at] == todo[0]:
+                    todo.pop(0)
+                at += 1
+            if todo:
+                assert self.pump(), f"{todo[0]} was never told, but {self.events}"
+        events, self.events = self.events, []
+        return events
+
+
+@pytest.fixture
+def watch(link, tree):  # noqa: F811
+    return lambda path=tree, **params: Watch(link, path, **params)
+
+
+def test_each_kind_of_change(watch, tree):
+    w = watch()
+    assert w.answer["info"]["path"] == str(tree) and w.answer["info"]["type"] == "directory"
+    (tree / "a").write_text("")
+    w.wait(("created", "a"))
+    (tree / "a").write_text("x")
+    w.wait(("modified", "a"))
+    (tree / "a").chmod(0o600)
+    w.wait(("attributes", "a"))
+    os.rename(tree / "a", tree / "b")
+    assert w.wait(("renamed", "b", "a")) == [("renamed", "b", "a")]
+    (tree / "b").unlink()
+    w.wait(("removed", "b"))
+    (tree / "d").mkdir()
+    w.wait(("created", "d"))
+    (tree / "d").rmdir()
+    w.wait(("removed", "d"))
+
+
+def test_changes_within_a_moment_are_one(watch, tree):
+    w = watch()
+    with open(tree / "a", "w", buffering=1) as file:
+        for i in range(2000):
+            file.write("line\n")
+    w.wait(("created", "a"))
+    while w.pump(0.5):
+        pass
+    assert len(w.events) < 100 and set(w.events) <= {("modified", "a")}
+
+
+def test_only_one_level_unless_recursive(watch, tree):
+    (tree / "d").mkdir()
+    flat, deep = watch(), watch(recursive=True)
+    (tree / "d" / "x").write_text("")
+    (tree / "y").write_text("")
+    assert ("created", "d/x") not in flat.wait(("created", "y"))
+    deep.wait(("created", "d/x"), ("created", "y"))
+
+
+def test_new_directories_are_watched_with_what_they_hold(watch, tree):
+    w = watch(recursive=True)
+    for i in range(20):
+        path = tree / f"n{i}" / "a" / "b"
+        path.mkdir(parents=True)
+        (path / "f").write_text("x")
+    seen = w.wait(*[("created", f"n{i}/a/b/f") for i in range(20)])
+    assert all(kind == "created" or (kind == "modified" and name.endswith("/f")) for kind, name in seen)
+    (tree / "n7/a/b/f").write_text("y")
+    w.wait(("modified", "n7/a/b/f"))
+
+
+def test_renames_inside_in_and_out(watch, tree):
+    outside = tree.parent / "outside"
+    outside.mkdir()
+    (outside / "came").mkdir()
+    (outside / "came" / "f").write_text("")
+    (tree / "d" / "e").mkdir(parents=True)
+    (tree / "d" / "e" / "f").write_text("")
+    w = watch(recursive=True)
+    os.rename(tree / "d", tree / "z")
+    w.wait(("renamed", "z", "d"))
+    (tree / "z/e/f").write_text("1")
+    w.wait(("modified", "z/e/f"))
+    os.rename(tree / "z/e/f", tree / "f")
+    w.wait(("renamed", "f", "z/e/f"))
+    os.rename(outside / "came", tree / "came")
+    w.wait(("created", "came"), ("created", "came/f"))
+    os.rename(tree / "z", outside / "went")
+    w.wait(("removed", "z"))
+    (outside / "went" / "e" / "later").write_text("")       # no longer ours to tell
+    (tree / "mark").write_text("")
+    assert [e for e in w.wait(("created", "mark")) if e[1] not in ("mark",)] == []
+    os.rename(outside / "went", tree / "back")
+    w.wait(("created", "back"), ("created", "back/e"), ("created", "back/e/later"))
+    (tree / "back/e/later").write_text("x")
+    w.wait(("modified", "back/e/later"))
+
+
+def test_a_single_file(watch, tree):
+    (tree / "a").write_text("")
+    w = watch(tree / "a")
+    (tree / "other").write_text("")
+    (tree / "a").write_text("x")
+    assert w.wait(("modified", "")) == [("modified", "")]
+    (tree / "new").write_text("new")
+    os.rename(tree / "new", tree / "a")         # as editors save
+    w.wait(("resync", "root_changed"))
+    (tree / "a").write_text("y")
+    w.wait(("modified", ""))
+    (tree / "a").unlink()
+    w.wait(("removed", ""))
+    (tree / "a").write_text("z")
+    w.wait(("resync", "root_changed"))
+
+
+def test_the_watched_directory_is_replaced(watch, tree):
+    (tree / "root/sub").mkdir(parents=True)
+    w = watch(tree / "root", recursive=True)
+    os.rename(tree / "root", tree / "old")
+    (tree / "root").mkdir()
+    w.wait(("resync", "root_changed"))
+    (tree / "old/sub/x").write_text("")
+    (tree / "root/new").write_text("")
+    assert ("created", "sub/x") not in w.wait(("created", "new"))
+    shutil.rmtree(tree / "root")
+    w.wait(("removed", "new"), ("removed", ""))
+    (tree / "root/a").mkdir(parents=True)
+    w.wait(("resync", "root_changed"))
+    (tree / "root/a/b").write_text("")
+    w.wait(("created", "a/b"))
+
+
+def test_a_path_that_is_gone_for_good(link, tree, nobody):  # noqa: F811
+    """Nobody may look at its directory, so nobody could tell its return."""
+    (tree / "d/root").mkdir(parents=True)
+    (tree / "d/root").chmod(0o777)
+    (tree / "d").chmod(0o711)
+    os.chown(tree / "d", 0, 0)
+    w = Watch(link, tree / "d/root", user="nobody")
+    (tree / "d/root/x").write_text("")
+    w.wait(("created", "x"))
+    shutil.rmtree(tree / "d/root")
+    w.wait(("removed", ""), ("ended",))
+    refused("INVALID_ARGUMENT", link.call, "unwatch", watch_id=w.id)
+
+
+def test_with_what_the_path_names(watch, tree):
+    w = watch(include_info=True)
+    (tree / "a").write_text("12345")
+    w.wait(("created", "a"))
+    info = w.last["changes"][0]["info"]
+    assert info["type"] == "regular" and info["path"] == str(tree / "a")
+    (tree / "l").symlink_to("a")
+    w.wait(("created", "l"))
+    assert [c["info"]["type"] for c in w.last["changes"] if c["path"].endswith("/l")] == ["symlink"]
+
+
+def test_names_of_any_bytes(watch, tree):
+    w = watch()
+    for name in (b"\xff\xfe", b"new\nline", b"x" * 255):
+        with open(os.fsencode(tree) + b"/" + name, "w"):
+            pass
+        w.wait(("created", name.decode("latin-1")))
+
+
+@pytest.fixture
+def fast():
+    """A directory in memory, for many files."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix="berm-watch-", dir="/dev/shm"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("n", [5000, 20_000], ids=["our queue", "the kernel's queue"])
+def test_floods_are_told_as_resync(guest, link, fast, n):
+    """More changes than a queue holds; the guest answers others, and the watch goes on."""
+    w = Watch(link, fast, recursive=True)
+    (fast / "d").mkdir()
+    w.wait(("created", "d"))
+    [watcher] = descendants(guest.pid())
+    os.kill(watcher, signal.SIGSTOP)
+    for i in range(n):
+        os.close(os.open(fast / "d" / str(i), os.O_CREAT | os.O_WRONLY))
+    (fast / "d" / "missed").mkdir()
+    link.call("ping")
+    os.kill(watcher, signal.SIGCONT)
+    assert w.wait(("resync", "overflow")) == [("resync", "overflow")]
+    while w.pump(0.5):                                      # one of each queue, it may be
+        assert set(w.events) == {("resync", "overflow")}
+    w.events = []
+    (fast / "d" / "missed" / "x").write_text("")            # what was missed is watched
+    w.wait(("created", "d/missed/x"))
+    (fast / "d" / "made" / "below").mkdir(parents=True)
+    w.wait(("created", "d/made/below"))
+
+
+def test_a_daemon_that_does_not_read(guest, link, fast):
+    """Nothing grows without end; what was missed is told once it reads again."""
+    w = Watch(link, fast)
+    names = [f"{'n' * 200}{i}" for i in range(3000)]
+    for _ in range(12):
+        for name in names:
+            os.close(os.open(fast / name, os.O_CREAT | os.O_WRONLY))
+        for name in names:
+            os.unlink(fast / name)
+    status = open(f"/proc/{guest.pid()}/status").read()
+    if "asan" not in os.environ.get("BERM_GUEST", ""):
+        assert int(status.split("VmRSS:")[1].split()[0]) < 24 << 10
+    link.validate = False
+    w.wait(("resync", "overflow"))
+    while w.pump(0.5):
+        w.events = []
+    (fast / "mark").write_text("")
+    w.wait(("created", "mark"))
+
+
+def test_directories_have_a_bound(link, fast):
+    for i in range(8200):
+        os.mkdir(fast / str(i))
+    refused("LIMIT_REACHED", Watch, link, fast, recursive=True)
+    Watch(link, fast)
+    for i in range(8100, 8200):
+        os.rmdir(fast / str(i))
+    w = Watch(link, fast, recursive=True)
+    for i in range(100):
+        os.mkdir(fast / f"new{i}")
+    w.wait(("resync", "overflow"), ("ended",))
+
+
+def test_watches_have_a_bound_and_end(guest, link, tree):
+    made = [Watch(link, tree) for _ in range(64)]
+    refused("LIMIT_REACHED", Watch, link, tree)
+    assert len({w.id for w in made}) == 64
+    for w in made:
+        link.call("unwatch", watch_id=w.id)
+    refused("INVALID_ARGUMENT", link.call, "unwatch", watch_id=made[0].id)
+    until(lambda: descendants(guest.pid()) == [], "watchers stay")
+    Watch(link, tree)
+    link.close()
+    until(lambda: descendants(guest.pid()) == [], "watchers outlive their connection")
+    link = guest.connect()
+    refused("INVALID_ARGUMENT", link.call, "unwatch", watch_id=65)
+    refused("FILE_NOT_FOUND", Watch, link, tree / "none")
+
+
+def test_a_killed_watcher_is_told(guest, watch, tree):
+    w = watch()
+    for pid in descendants(guest.pid()):
+        os.kill(pid, signal.SIGKILL)
+    w.wait(("resync", "overflow"), ("ended",))
+
+
+def test_what_the_user_may_not_see(link, tree, nobody):  # noqa: F811
+    (tree / "private").mkdir()
+    (tree / "private").chmod(0o700)
+    w = Watch(link, tree, recursive=True, user="nobody")
+    (tree / "private" / "secret").write_text("")
+    (tree / "mark").write_text("")
+    assert w.wait(("created", "mark"))[0] == ("created", "mark")
+    refused("FILE_DENIED", Watch, link, tree / "private", user="nobody")
+    os.mkfifo(tree / "fifo")
+    Watch(link, tree / "fifo", user="nobody")
+
+
+def test_links_below_are_not_followed(watch, tree):
+    outside = tree.parent / "outside"
+    outside.mkdir()
+    (tree / "link").symlink_to(outside)
+    w = watch(recursive=True)
+    (outside / "x").write_text("")
+    (tree / "mark").write_text("")
+    assert w.wait(("created", "mark")) == [("created", "mark")]
+    start = Watch(w.link, tree / "link")
+    (outside / "y").write_text("")
+    start.wait(("created", "y"))
+
+
+def test_without_descriptors(tree):
+    link = Stdio()
+    link.hello()
+    w = Watch(link, tree)
+    (tree / "a").write_text("")
+    w.wait(("created", "a"))
+    link.close()
+    assert link.process.wait(30) == 0
