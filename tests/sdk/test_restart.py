@@ -26,6 +26,7 @@ ways = pytest.mark.parametrize("way", [crash, restart])
 
 @ways
 async def test_run_goes_on(both, own, way):
+    # covers: RETRY-3, IDEMP-6
     async with both.client(socket=own.socket) as client, both.Sandbox.create(client=client) as sb:
         running = asyncio.ensure_future(_run(sb, "echo x >> /workspace/times; " + COUNT + "; exit 5"))
         await asyncio.sleep(0.5)
@@ -42,6 +43,7 @@ async def _run(sb, command):
 
 @ways
 async def test_output_goes_on(both, own, way):
+    # covers: RETRY-4
     async with both.client(socket=own.socket) as client, both.Sandbox.create(client=client) as sb:
         async with sb.exec(COUNT) as job:
             seen, killed = b"", False
@@ -56,6 +58,7 @@ async def test_output_goes_on(both, own, way):
 
 
 async def test_wait_and_events_go_on(both, own):
+    # covers: RETRY-4, RETRY-6
     async with both.client(socket=own.socket) as client, both.Sandbox.create(client=client) as sb:
         job = await sb.exec("sleep 2; exit 4")
         waiting = asyncio.ensure_future(_wait(job))

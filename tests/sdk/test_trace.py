@@ -26,6 +26,7 @@ def spans():
 
 
 async def test_calls_are_children_of_the_callers_span(both, spans):
+    # covers: TEL-1, TEL-2
     ended = pb.AttachExecResponse(exited=pb.Exec(exec_id="job", exit=pb.ExitStatus(code=0)))
     peer = Peer(Ping=[BUSY, pb.PingResponse()], GetSandbox=[GONE], AttachExec=[[ended]],
                 GetExec=[pb.GetExecResponse(exec=pb.Exec(exec_id="job"))]).start()
@@ -52,6 +53,7 @@ async def test_calls_are_children_of_the_callers_span(both, spans):
 
 
 async def test_no_secret_is_told(both, client, spans):
+    # covers: TEL-3
     spans.clear()
     async with both.Sandbox.create(client=client, env={"KEY": "hush-env"}) as sb:
         await sb.run(["echo", "hush-argv"], env={"OTHER": "hush-env"}, input=b"hush-input")
@@ -60,6 +62,7 @@ async def test_no_secret_is_told(both, client, spans):
 
 
 def test_without_opentelemetry(daemon):
+    # covers: TEL-1
     script = f"""
 import sys
 sys.modules["opentelemetry"] = None          # as if it were not installed

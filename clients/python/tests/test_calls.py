@@ -21,6 +21,7 @@ LOST = Failure("GUEST_LOST", "check")
 
 
 async def test_every_attempt_has_the_same_request_id(both, peer):
+    # covers: RETRY-3
     server = peer(CreateSandbox=[BUSY, LOST, CREATED], DeleteSandbox=[DELETED])
     async with both.client(address=server.address) as client:
         async with both.Sandbox.create(client=client) as sandbox:
@@ -32,6 +33,7 @@ async def test_every_attempt_has_the_same_request_id(both, peer):
 
 
 async def test_five_attempts_and_no_more(both, peer):
+    # covers: RETRY-1
     server = peer(Ping=[BUSY])
     async with both.client(address=server.address) as client:
         with pytest.raises(berm.LimitReachedError):
@@ -40,6 +42,7 @@ async def test_five_attempts_and_no_more(both, peer):
 
 
 async def test_what_is_never_to_be_retried_is_not(both, peer):
+    # covers: RETRY-2, RETRY-5
     failure = Failure("SANDBOX_NOT_FOUND", "never", grpc.StatusCode.NOT_FOUND, "no sandbox has this id",
                       sandbox_id="box")
     server = peer(GetSandbox=[failure])
@@ -113,6 +116,7 @@ EXITED = pb.Exec(exec_id="job", state=pb.EXEC_STATE_EXITED, exit=pb.ExitStatus(c
 
 
 async def test_output_goes_on_where_it_broke(both, peer):
+    # covers: RETRY-4, SKEW-5
     draining = pb.AttachExecResponse(end=pb.StreamEnd(reason=pb.STREAM_END_REASON_DRAINING))
     slow = pb.AttachExecResponse(end=pb.StreamEnd(reason=pb.STREAM_END_REASON_SLOW_READER))
     server = peer(
@@ -142,6 +146,7 @@ async def test_a_gap_is_told(both, peer):
 
 
 async def test_a_silent_stream_is_broken(both, peer):
+    # covers: BEAT-3
     release = threading.Event()
     server = peer(GetSandbox=[GOT], GetExec=[pb.GetExecResponse(exec=RUNNING)],
                   AttachExec=[[chunk(0, b"one"), lambda: release.wait(20)],
@@ -172,6 +177,7 @@ def event(sequence, **body):
 
 
 async def test_events_go_on_after_the_last_sequence_heard(both, peer):
+    # covers: RETRY-4, SKEW-5
     server = peer(WatchEvents=[
         [event(3, exec_start=pb.ExecStartEvent(exec_id="job")), Failure("SHUTTING_DOWN", "later")],
         [pb.WatchEventsResponse(sequence=9, heartbeat=pb.Heartbeat()), Failure("SHUTTING_DOWN", "later")],
@@ -184,6 +190,7 @@ async def test_events_go_on_after_the_last_sequence_heard(both, peer):
 
 
 async def test_input_is_given_once_whatever_is_taken(both, peer):
+    # covers: RETRY-4
     taken = [pb.WriteStdinResponse(next_offset=4), LOST, pb.WriteStdinResponse(next_offset=10)]
     server = peer(GetSandbox=[GOT], GetExec=[pb.GetExecResponse(exec=RUNNING)], WriteStdin=taken,
                   CloseStdin=[pb.CloseStdinResponse()])
@@ -251,6 +258,20 @@ async def test_a_create_that_fails_leaves_nothing(both, peer):
         with pytest.raises(berm.ImageNotFoundError, match="no such image"):
             await both.Sandbox.create(client=client)
     assert len(server.named("DeleteSandbox")) == 1
+
+
+async def test_waiting_is_not_asking_again_and_again(both, peer):
+    # covers: RETRY-6
+    pending = pb.Sandbox(sandbox_id="box", state=pb.SANDBOX_STATE_PENDING)
+    state = pb.SandboxStateEvent(state=pb.SANDBOX_STATE_READY)
+    server = peer(CreateSandbox=[pb.CreateSandboxResponse(sandbox=pending, sequence=7)], GetSandbox=[GOT],
+                  WatchEvents=[[event(9, sandbox_state=state)]])
+    async with both.client(address=server.address) as client:
+        sandbox = await both.Sandbox.create(client=client, wait=90)
+        assert sandbox.state == "ready"
+    assert server.named("CreateSandbox")[0].wait_ms == 60000           # the most a daemon takes
+    assert [r.after_sequence for r in server.named("WatchEvents")] == [7]
+    assert len(server.named("GetSandbox")) == 1
 
 
 async def test_no_waiting(both, peer):

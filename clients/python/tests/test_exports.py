@@ -13,6 +13,7 @@ ROWS = re.findall(r"^ERR\((\w+), *(\d+)", DEF.read_text(), re.M)
 
 
 def test_every_failure_has_a_class():
+    # covers: RETRY-5
     assert ROWS
     for name, number in ROWS:
         kind = errors.class_of(name)

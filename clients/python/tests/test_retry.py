@@ -30,18 +30,21 @@ def limit(name):
 
 
 def test_numbers_are_the_specs():
+    # covers: RETRY-1
     assert _retry.INITIAL * 1000 == limit("retry.initial")
     assert _retry.CAP * 1000 == limit("retry.cap")
     assert _retry.ATTEMPTS == limit("retry.attempts")
 
 
 def test_an_answered_failure_has_five_attempts_with_growing_pauses(clock):
+    # covers: RETRY-1
     retries = Retries(clock, reconnect=30)
     pauses = [retries.pause_after(errors.LimitReachedError()) for _ in range(5)]
     assert pauses == [0.1, 0.2, 0.4, 0.8, None]
 
 
 def test_the_pause_is_capped_and_jittered(clock, monkeypatch):
+    # covers: RETRY-1
     assert Retries._backoff(20) == _retry.CAP
     seen = []
     monkeypatch.setattr(_retry.random, "uniform", lambda low, high: seen.append((low, high)) or low)
@@ -57,6 +60,7 @@ def test_the_pause_is_capped_and_jittered(clock, monkeypatch):
     (errors.BermError(reason="NEWER", retry="never"), True, False),
 ])
 def test_what_may_be_retried(clock, failure, has_id, again):
+    # covers: RETRY-2
     pause = Retries(clock, reconnect=30, has_request_id=has_id).pause_after(failure)
     assert (pause is not None) == again
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from typing import IO, BinaryIO
@@ -12,7 +11,7 @@ from typing import IO, BinaryIO
 from berm import _convert as convert
 from berm import _methods as methods
 from berm import _runtime_async as runtime
-from berm import errors, types
+from berm import _tar, errors, types
 from berm._async.client import AsyncClient
 from berm._convert import Path
 from berm._gen.berm.v1 import berm_pb2 as pb
@@ -343,14 +342,13 @@ class AsyncFiles:
                 await self.write(path, file, mode=os.stat(local).st_mode & 0o777)
             return 1
         with tempfile.TemporaryFile() as archive:
-            with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
-                tar.add(local, arcname=".")
+            _tar.pack(local, archive)
             archive.seek(0)
             return await self.upload_tree(path, archive)
 
     async def download(self, path: Path, local: str | os.PathLike[str]) -> int:
         """Copies a file or directory from inside to a local path; the number of files written. Nothing
-        that a hostile archive names lands outside of `local`."""
+        lands outside of `local`, and links that lead out of it are left out."""
         if not (await self.stat(path, follow=True)).is_dir:
             async with runtime.closing(self.stream(path)) as chunks:
                 with open(local, "wb") as file:
@@ -358,11 +356,9 @@ class AsyncFiles:
                         file.write(chunk)
             return 1
         with tempfile.TemporaryFile() as archive:
-            files = await self.download_tree(path, archive)
+            await self.download_tree(path, archive)
             archive.seek(0)
-            with tarfile.open(fileobj=archive) as tar:
-                tar.extractall(local, filter="data")
-        return files
+            return _tar.unpack(archive, local)
 
 
 class _Upload:

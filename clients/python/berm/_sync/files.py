@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import os
-import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from typing import IO, BinaryIO
@@ -13,7 +12,7 @@ from typing import IO, BinaryIO
 from berm import _convert as convert
 from berm import _methods as methods
 from berm import _runtime_sync as runtime
-from berm import errors, types
+from berm import _tar, errors, types
 from berm._sync.client import Client
 from berm._convert import Path
 from berm._gen.berm.v1 import berm_pb2 as pb
@@ -344,14 +343,13 @@ class Files:
                 self.write(path, file, mode=os.stat(local).st_mode & 0o777)
             return 1
         with tempfile.TemporaryFile() as archive:
-            with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
-                tar.add(local, arcname=".")
+            _tar.pack(local, archive)
             archive.seek(0)
             return self.upload_tree(path, archive)
 
     def download(self, path: Path, local: str | os.PathLike[str]) -> int:
         """Copies a file or directory from inside to a local path; the number of files written. Nothing
-        that a hostile archive names lands outside of `local`."""
+        lands outside of `local`, and links that lead out of it are left out."""
         if not (self.stat(path, follow=True)).is_dir:
             with runtime.closing(self.stream(path)) as chunks:
                 with open(local, "wb") as file:
@@ -359,11 +357,9 @@ class Files:
                         file.write(chunk)
             return 1
         with tempfile.TemporaryFile() as archive:
-            files = self.download_tree(path, archive)
+            self.download_tree(path, archive)
             archive.seek(0)
-            with tarfile.open(fileobj=archive) as tar:
-                tar.extractall(local, filter="data")
-        return files
+            return _tar.unpack(archive, local)
 
 
 class _Upload:
