@@ -129,6 +129,8 @@ int sandbox_not_there(const struct sandbox *sb, struct err *e);
 void sandbox_converge(struct sandbox *sb);
 /* At a restart: finds the place its record speaks of. */
 void sandbox_adopt(struct sandbox *sb);
+/* Asks which kills the memory controller has counted, so that later ones show. */
+void sandbox_learn_kills(struct sandbox *sb);
 void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct place_limits *ret_limits);
 
 /* sandbox.c: whether its spec may change now */
