@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+import subprocess
+import sys
 
 import berm
 import pytest
@@ -139,6 +141,12 @@ async def test_the_end_of_the_block_ends_it(box):
     assert (await job.wait(60)).signal == signal.SIGKILL
 
 
+async def test_the_end_of_the_block_after_the_sandbox_is_gone(both, client):
+    sb = await both.Sandbox.create(client=client)
+    async with sb.exec(["sleep", "100"]):
+        await sb.delete()
+
+
 async def test_waiting_for_a_program_whose_sandbox_goes(both, client):
     async with both.Sandbox.create(client=client) as sb:
         job = await sb.exec(["sleep", "100"])
@@ -180,3 +188,19 @@ async def test_many_at_once(box):
 
 async def _output(box, n):
     return (await box.run(["echo", str(n)])).stdout
+
+
+def test_ctrl_c_ends_the_call_and_not_the_program(daemon, sync_client):
+    with berm.Sandbox.create(client=sync_client) as sb:
+        script = (f"import berm\nc = berm.Client(socket={str(daemon.socket)!r})\n"
+                  f"berm.Sandbox.connect({sb.id!r}, client=c).run(['sleep', '300'])")
+        process = subprocess.Popen([sys.executable, "-c", script], env={"PYTHONPATH": ":".join(sys.path)},
+                                   stderr=subprocess.PIPE, text=True)
+        try:
+            next(event for event in sb.events(kinds=["exec_start"]))
+            process.send_signal(signal.SIGINT)
+            assert "KeyboardInterrupt" in process.communicate(timeout=30)[1]
+        finally:
+            process.kill()
+            process.wait()
+        assert [info.state for info in sb.execs()] == ["running"]

@@ -4,6 +4,8 @@ import berm
 import pytest
 from berm import Lifetime, Limits
 
+from daemon import Daemon
+
 
 async def test_the_first_thing_a_user_does(both, daemon, monkeypatch):
     monkeypatch.setenv("BERM_SOCKET", str(daemon.socket))
@@ -145,3 +147,19 @@ async def test_the_daemon(client):
     assert "native" in info.drivers and info.identity == "uid:0" and info.admin
     assert info.limits["heartbeat"] == 10000
     assert await client.ping(b"\0payload") == b"\0payload"
+
+
+async def test_over_tcp_with_a_token(both):
+    daemon = Daemon("--listen", "127.0.0.1:0").start()
+    try:
+        address = daemon.wait_for_log(r"msg=listening addr=(127\.0\.0\.1:\d+)")[1]
+        token = (daemon.directory / "state/token").read_text().strip()
+        async with both.client(address=address, token=token) as client:
+            async with both.Sandbox.create(client=client) as sb:
+                assert (await sb.run(["echo", "far"])).stdout == "far\n"
+                assert sb.info.owner.startswith("token:")
+        async with both.client(address=address, token="wrong") as client:
+            with pytest.raises(berm.UnauthenticatedError):
+                await client.ping()
+    finally:
+        daemon.close()

@@ -16,6 +16,8 @@ from berm._gen.berm.v1 import berm_pb2 as pb
 from berm._status import ProgramFailedError
 
 _PIECE = 1024 * 1024  # of input in one call
+# Then there is no program left to end.
+_GONE = (errors.ExecNotFoundError, errors.SandboxDeletedError, errors.SandboxFailedError, errors.SandboxStoppedError)
 _STREAMS = {"stdout": pb.OUTPUT_STREAM_STDOUT, "stderr": pb.OUTPUT_STREAM_STDERR}
 
 
@@ -181,7 +183,10 @@ class AsyncExec:
         trace: TracebackType | None,
     ) -> None:
         if self._info.exit is None:
-            await self.kill()
+            try:
+                await self.kill()
+            except _GONE:
+                pass
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self._info.state}>"
