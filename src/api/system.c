@@ -54,10 +54,13 @@ static const struct feature {
     {DRIVER_HAS_EGRESS, "network.egress"}, {DRIVER_HAS_OPEN, "network.open"},
 };
 
+/* Where host paths may go in at all. */
+static const char *const ingress[] = {"mounts", "copies"};
+
 struct driver_message {
     Berm__V1__DriverInfo info;
     Berm__V1__DriverInfo *list[1];
-    char *capabilities[COUNT_OF(every_driver) + COUNT_OF(features)];
+    char *capabilities[COUNT_OF(every_driver) + COUNT_OF(features) + COUNT_OF(ingress)];
 };
 
 static void fill_driver(struct driver_message *m, struct registry *r) {
@@ -76,6 +79,8 @@ static void fill_driver(struct driver_message *m, struct registry *r) {
     for (size_t i = 0; i < COUNT_OF(features); i++)
         if (d->features & features[i].feature)
             m->capabilities[m->info.n_capabilities++] = (char *)features[i].name;
+    for (size_t i = 0; registry_has_opener(r) && i < COUNT_OF(ingress); i++)
+        m->capabilities[m->info.n_capabilities++] = (char *)ingress[i];
 }
 
 static void fill_sandboxes(struct registry *r, struct driver_message *driver,

@@ -18,6 +18,8 @@
 #include "base/err.h"
 
 #define PLACE_ID_MAX 64 /* with the NUL */
+#define PLACE_MOUNTS_MAX 64
+#define PLACE_TARGET_MAX 256 /* with the NUL */
 
 struct driver;
 struct place;

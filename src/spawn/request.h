@@ -14,7 +14,7 @@
 
 #define SPAWN_VERSION 1
 #define SPAWN_ID_MAX 64 /* with the NUL: [a-z0-9-], starts with a letter or digit */
-#define SPAWN_MOUNTS_MAX 16
+#define SPAWN_MOUNTS_MAX 64
 #define SPAWN_LAYERS_MAX 8
 #define SPAWN_TARGET_MAX 256
 #define SPAWN_TEXT_MAX 16384 /* argv and environment of PID 1, each string ended by NUL */
