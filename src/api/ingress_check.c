@@ -5,6 +5,7 @@
 #include "api/checks.h"
 #include "base/str.h"
 #include "core/driver.h"
+#include "core/tools.h"
 
 #define EXCLUDES_MAX 256
 #define EXCLUDE_BYTES 4096
@@ -113,6 +114,27 @@ static int check_copy(const Berm__V1__SandboxSpec *s, size_t i, struct err *e) {
     return r == 0 ? check_once(s, s->n_mounts + i, e) : r;
 }
 
+static int check_tool(const Berm__V1__SandboxSpec *s, size_t i, struct err *e) {
+    char field[96];
+    const struct tool *t = tool_named(s->tools[i]->name);
+    field_of(field, "tools", i, "name");
+    if (!t)
+        return err_unsupported(e, field, "there is no tool \"%.80s\"", s->tools[i]->name);
+    if (!tool_is_on_host(t))
+        return err_unsupported(e, field, "the host has no %s in /usr/bin or /usr/local/bin",
+                               t->name);
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(s->tools[k]->name, t->name) == 0)
+            return err_field(e, field, "%s: %s is given twice", field, t->name);
+    if (t->need == TOOL_ROOT && s->profile != BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT)
+        return err_field(e, field, "%s: %s needs the profile ROOT", field, t->name);
+    if (s->tools[i]->credentials && !t->files[0]) {
+        field_of(field, "tools", i, "credentials");
+        return err_field(e, field, "%s: %s has none", field, t->name);
+    }
+    return 0;
+}
+
 int check_ingress(const Berm__V1__SandboxSpec *s, struct err *e) {
     int r = check_count("spec.mounts", s->n_mounts, LIMIT_MOUNTS_COUNT, e);
     if (r == 0)
@@ -123,9 +145,8 @@ int check_ingress(const Berm__V1__SandboxSpec *s, struct err *e) {
         r = check_mount(s, i, e);
     for (size_t i = 0; r == 0 && i < s->n_copies; i++)
         r = check_copy(s, i, e);
-    if (r == 0 && s->n_tools > 0)
-        r = err_unsupported(e, "spec.tools[0].name", "there is no tool \"%.80s\"",
-                            s->tools[0]->name);
+    for (size_t i = 0; r == 0 && i < s->n_tools; i++)
+        r = check_tool(s, i, e);
     if (r == 0 && s->n_devices > 0)
         r = err_unsupported(e, "spec.devices", "no driver has the device \"%.80s\"",
                             s->devices[0]->kind);

@@ -7,13 +7,24 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "core/ingress.h"
+#include "core/tools.h"
 
 #define MARK "copied"
 #define TREE_DONE_WITHIN_US UINT64_C(60000000) /* after everything was in the pipe */
 
+/* One of the spec's copies, or a file of a tool's credentials. */
+struct copy_item {
+    char source[128]; /* of credentials; else empty */
+    char target[128];
+    size_t index; /* in its list of the spec */
+};
+
 struct copying {
     struct sandbox *sandbox;
-    size_t at; /* which copy */
+    size_t at;    /* which one, the spec's copies first */
+    size_t found; /* files of the present tool */
+    struct copy_item secrets[TOOLS_MAX * TOOL_FILES_MAX];
+    size_t n_secrets;
     uint32_t uid;
     bool is_file;
     struct open_ask ask; /* the source, then its packing */
@@ -26,8 +37,39 @@ struct copying {
     struct err unpack_failure;
 };
 
-static const Berm__V1__Copy *current(const struct copying *c) {
-    return c->sandbox->record->spec->copies[c->at];
+/* --- the list --- */
+
+static const Berm__V1__Copy *copy_of(const struct copying *c) {
+    const Berm__V1__SandboxSpec *spec = c->sandbox->record->spec;
+    return c->at < spec->n_copies ? spec->copies[c->at] : NULL;
+}
+
+static const struct copy_item *secret_of(const struct copying *c) {
+    return &c->secrets[c->at - c->sandbox->record->spec->n_copies];
+}
+
+static const char *source_of(const struct copying *c) {
+    return copy_of(c) ? copy_of(c)->source : secret_of(c)->source;
+}
+
+static const char *target_of(const struct copying *c) {
+    return copy_of(c) ? copy_of(c)->target : secret_of(c)->target;
+}
+
+static void list_secrets(struct copying *c) {
+    const Berm__V1__SandboxSpec *spec = c->sandbox->record->spec;
+    bool is_root = spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT;
+    for (size_t i = 0; i < spec->n_tools; i++) {
+        const struct tool *t =
+            spec->tools[i]->credentials ? tool_named(spec->tools[i]->name) : NULL;
+        for (size_t k = 0; t && k < TOOL_FILES_MAX && t->files[k]; k++) {
+            struct copy_item *item = &c->secrets[c->n_secrets++];
+            item->index = i;
+            snprintf(item->source, sizeof item->source, "~/%s", t->files[k]);
+            snprintf(item->target, sizeof item->target, "%s/%s", is_root ? "/root" : "/home/user",
+                     t->files[k]);
+        }
+    }
 }
 
 /* --- what was done --- */
@@ -39,7 +81,11 @@ static bool is_kept(const struct sandbox *sb) {
 
 bool copies_are_done(struct sandbox *sb) {
     struct stat st;
-    if (sb->record->spec->n_copies == 0 || sb->copied)
+    const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    bool is_needed = spec->n_copies > 0;
+    for (size_t i = 0; i < spec->n_tools; i++)
+        is_needed = is_needed || spec->tools[i]->credentials;
+    if (!is_needed || sb->copied)
         return true;
     int dir = is_kept(sb) ? sandbox_dir(sb) : -1;
     sb->copied = dir >= 0 && fstatat(dir, MARK, &st, AT_SYMLINK_NOFOLLOW) == 0;
@@ -83,7 +129,10 @@ void copies_drop(struct sandbox *sb) {
 static void fail(struct copying *c, const struct err *e) {
     struct sandbox *sb = c->sandbox;
     sb->failure = *e;
-    (void)err_wrap(&sb->failure, "spec.copies[%zu]", c->at);
+    if (copy_of(c))
+        (void)err_wrap(&sb->failure, "spec.copies[%zu]", c->at);
+    else
+        (void)err_wrap(&sb->failure, "spec.tools[%zu].credentials", secret_of(c)->index);
     close_handle(c);
     copies_drop(sb);
     sandbox_converge(sb);
@@ -93,22 +142,41 @@ static void fail(struct copying *c, const struct err *e) {
 
 static void look_at_source(struct copying *c);
 
-static void copied_one(struct copying *c) {
+static void copied_all(struct copying *c) {
     struct sandbox *sb = c->sandbox;
     struct err e;
-    close_handle(c);
-    if (++c->at < sb->record->spec->n_copies) {
-        look_at_source(c);
-        return;
-    }
-    c->at--;
     if (is_kept(sb) && keep_mark(sb, &e) < 0) {
+        c->at--;
         fail(c, &e);
         return;
     }
     sb->copied = true;
     copies_drop(sb);
     sandbox_converge(sb);
+}
+
+/* Of a tool's files those that are there go in, and one must be. */
+static void copy_next(struct copying *c, bool was_there) {
+    size_t n = c->sandbox->record->spec->n_copies + c->n_secrets;
+    struct err e;
+    bool was_secret = !copy_of(c);
+    size_t index = was_secret ? secret_of(c)->index : 0;
+    close_handle(c);
+    c->found += was_secret && was_there;
+    c->at++;
+    if (was_secret && (c->at == n || secret_of(c)->index != index)) {
+        if (c->found == 0) {
+            c->at--;
+            err_set(&e, ERR_FILE_NOT_FOUND, "the caller's home has no credentials of this tool");
+            fail(c, &e);
+            return;
+        }
+        c->found = 0;
+    }
+    if (c->at < n)
+        look_at_source(c);
+    else
+        copied_all(c);
 }
 
 /* Each side sees the other's failure as an early end, so the one that says more is told. */
@@ -120,7 +188,7 @@ static void look(struct copying *c) {
     else if (c->packed && c->unpacked && unpack != ERR_NONE)
         fail(c, &c->unpack_failure);
     else if (c->packed && c->unpacked && pack == ERR_NONE)
-        copied_one(c);
+        copy_next(c, true);
     else if (c->packed && !c->unpacked)
         deadline_set(deadlines, &c->late, clock_us() + TREE_DONE_WITHIN_US);
     else if (c->packed)
@@ -186,17 +254,26 @@ static void on_unpacking(struct guest_wait *w, const struct guest_answer *a) {
         return;
     }
     c->handle = (uint64_t)handle->integer;
-    const Berm__V1__Copy *copy = current(c);
+    const Berm__V1__Copy *copy = copy_of(c);
     open_ask_init(&c->ask, on_packed);
-    opener_pack(c->sandbox->registry->spec.opener, &c->ask, c->uid, copy->source,
-                strrchr(copy->target, '/') + 1, copy->n_excludes, copy->excludes, a->fds[0]);
+    opener_pack(c->sandbox->registry->spec.opener, &c->ask, c->uid,
+                &(struct open_pack_spec){.path = source_of(c),
+                                         .name = strrchr(target_of(c), '/') + 1,
+                                         .n_excludes = copy ? copy->n_excludes : 0,
+                                         .excludes = copy ? copy->excludes : NULL,
+                                         .is_private = !copy},
+                a->fds[0]);
 }
 
 static void on_source(struct open_ask *a, const struct open_result *result) {
     struct copying *c = container_of(a, struct copying, ask);
     struct sandbox *sb = c->sandbox;
-    const char *target = current(c)->target;
+    const char *target = target_of(c);
     size_t n = strlen(target);
+    if (result->e && result->e->code == ERR_FILE_NOT_FOUND && !copy_of(c)) {
+        copy_next(c, false);
+        return;
+    }
     if (result->e) {
         fail(c, result->e);
         return;
@@ -212,7 +289,7 @@ static void look_at_source(struct copying *c) {
     c->packed = c->unpacked = false;
     c->pack_failure = c->unpack_failure = (struct err){0};
     open_ask_init(&c->ask, on_source);
-    opener_source(c->sandbox->registry->spec.opener, &c->ask, c->uid, current(c)->source);
+    opener_source(c->sandbox->registry->spec.opener, &c->ask, c->uid, source_of(c));
 }
 
 void copies_begin(struct sandbox *sb) {
@@ -229,6 +306,7 @@ void copies_begin(struct sandbox *sb) {
     guest_wait_init(&c->wait, on_unpacking);
     deadline_init(&c->late, on_late);
     sb->copying = c;
+    list_secrets(c);
     struct err e;
     if (ingress_uid(sb->registry, sb->record->owner, &c->uid, &e) < 0)
         fail(c, &e);

@@ -76,10 +76,24 @@ static void on_opened(struct open_ask *a, const struct open_result *result) {
         in->on_done(in, NULL);
 }
 
+/* Credentials come from the caller's home, as copies do. */
+static int check_tools(struct registry *r, const char *owner, const Berm__V1__SandboxSpec *spec,
+                       struct err *e) {
+    uint32_t uid;
+    for (size_t i = 0; i < spec->n_tools; i++)
+        if (spec->tools[i]->credentials && ingress_uid(r, owner, &uid, e) < 0) {
+            snprintf(e->field, sizeof e->field, "spec.tools[%zu].credentials", i);
+            return err_wrap(e, "%s", e->field);
+        }
+    return 0;
+}
+
 int ingress_begin(struct ingress *in, struct registry *r, const char *owner,
                   const Berm__V1__SandboxSpec *spec, bool with_copies,
                   void (*on_done)(struct ingress *in, const struct err *e), struct err *e) {
     size_t n_copies = with_copies ? spec->n_copies : 0;
+    if (with_copies && check_tools(r, owner, spec, e) < 0)
+        return -(int)e->code;
     if (spec->n_mounts + n_copies == 0)
         return 0;
     *in = (struct ingress){.registry = r, .on_done = on_done};

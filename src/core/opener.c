@@ -182,15 +182,20 @@ void opener_source(struct opener *o, struct open_ask *a, uint32_t uid, const cha
         watch(o);
 }
 
-void opener_pack(struct opener *o, struct open_ask *a, uint32_t uid, const char *path,
-                 const char *name, size_t n_excludes, char *const *excludes, int pipe_fd) {
-    struct open_pack *q = (void *)begin(o, a, OPEN_PACK, sizeof *q, uid, path);
+void opener_pack(struct opener *o, struct open_ask *a, uint32_t uid,
+                 const struct open_pack_spec *spec, int pipe_fd) {
+    struct open_pack *q = (void *)begin(o, a, OPEN_PACK, sizeof *q, uid, spec->path);
     size_t at = 0;
     if (!q)
         return;
-    snprintf(q->name, sizeof q->name, "%s", name);
-    for (size_t i = 0; i < n_excludes && at + strlen(excludes[i]) < sizeof q->excludes; i++) {
-        at += (size_t)snprintf(q->excludes + at, sizeof q->excludes - at, "%s", excludes[i]) + 1;
+    q->head.flags = spec->is_private ? OPEN_PRIVATE : 0;
+    snprintf(q->name, sizeof q->name, "%s", spec->name);
+    for (size_t i = 0; i < spec->n_excludes; i++) {
+        size_t n = strlen(spec->excludes[i]) + 1;
+        if (n > sizeof q->excludes - at)
+            break; /* spec_check has seen that they fit */
+        memcpy(q->excludes + at, spec->excludes[i], n);
+        at += n;
         q->n_excludes++;
     }
     a->pipe_fd = fcntl(pipe_fd, F_DUPFD_CLOEXEC, 3);

@@ -44,9 +44,16 @@ void open_ask_cancel(struct open_ask *a);
 /* A directory to mount. */
 void opener_directory(struct opener *o, struct open_ask *a, uint32_t uid, const char *path,
                       bool writable);
-/* Whether a file or directory may be copied. */
+/* Whether a file or directory may be copied. "~/…" is below the user's home. */
 void opener_source(struct opener *o, struct open_ask *a, uint32_t uid, const char *path);
-/* The same as an archive into the pipe, which stays the caller's; `name` is for a file's one member. Done when
+/* The same as an archive into the pipe, which stays the caller's; spec.name is for a file's one member. Done when
  * everything is in the pipe. */
-void opener_pack(struct opener *o, struct open_ask *a, uint32_t uid, const char *path,
-                 const char *name, size_t n_excludes, char *const *excludes, int pipe_fd);
+struct open_pack_spec {
+    const char *path;
+    const char *name;
+    size_t n_excludes;
+    char *const *excludes;
+    bool is_private; /* files get mode 0600 at most */
+};
+void opener_pack(struct opener *o, struct open_ask *a, uint32_t uid,
+                 const struct open_pack_spec *spec, int pipe_fd);

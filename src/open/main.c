@@ -135,7 +135,7 @@ static void end_late(struct server *s) {
             kill(s->children[i].pid, SIGKILL);
 }
 
-static void start(struct server *s, const union open_request *q, int pipe) {
+static void start(struct server *s, union open_request *q, int pipe) {
     struct child *c = s->children;
     while (c->pid != 0)
         c++;

@@ -23,6 +23,7 @@ struct pack {
     struct pattern *excludes[OPEN_EXCLUDES_MAX];
     size_t n_excludes;
     int out;
+    bool is_private;
     struct buf bytes; /* not yet written */
     struct tar_member member;
     struct err *e;
@@ -79,7 +80,7 @@ static void put_zeros(struct pack *p, size_t n) {
 static void put_header(struct pack *p, enum tar_type type, const struct stat *st) {
     struct tar_member *m = &p->member;
     m->type = type;
-    m->mode = st->st_mode & 07777;
+    m->mode = st->st_mode & (p->is_private ? 0600 : 07777);
     m->uid = m->gid = 0; /* who owns it outside is nobody's business inside */
     m->modified_s = st->st_mtim.tv_sec;
     m->size = type == TAR_FILE ? (uint64_t)MAX(st->st_size, 0) : 0;
@@ -227,6 +228,7 @@ int pack_source(int source, bool is_file, const struct open_pack *q, int pipe, s
     if (!p)
         return err_set(e, ERR_LIMIT_REACHED, "no memory to pack");
     p->out = pipe;
+    p->is_private = (q->head.flags & OPEN_PRIVATE) != 0;
     p->e = e;
     buf_init(&p->bytes, OUT_BYTES + OUT_ROOM);
     if (take_excludes(p, q, e) < 0)

@@ -19,7 +19,10 @@ enum open_kind {
     OPEN_SOURCE = 2,    /* of a copy: whether it may be read; no descriptor */
     OPEN_PACK = 3,      /* a source as a tar stream, into the pipe that comes with the request */
 };
-enum open_flags { OPEN_WRITABLE = 1 << 0, OPEN_FLAGS_ALL = 1 }; /* of DIRECTORY */
+enum open_flags {
+    OPEN_WRITABLE = 1 << 0, /* of DIRECTORY */
+    OPEN_PRIVATE = 1 << 1,  /* of PACK: nobody but the owner may read it inside */
+};
 
 struct open_head {
     uint32_t version;
@@ -28,7 +31,7 @@ struct open_head {
     uint32_t seq;
     uint32_t uid; /* whose rights count */
     uint32_t flags;
-    char path[OPEN_PATH_MAX]; /* absolute */
+    char path[OPEN_PATH_MAX]; /* absolute, or "~/…" from the home of that user */
 };
 
 /* DIRECTORY and SOURCE are the head alone. */

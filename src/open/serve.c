@@ -58,9 +58,9 @@ bool serve_is_request(const union open_request *q, size_t n, const int *fds, siz
     bool packs = n >= sizeof *h && h->kind == OPEN_PACK;
     if (n != (packs ? sizeof q->pack : sizeof *h) || h->version != OPEN_VERSION || h->size != n ||
         h->kind < OPEN_DIRECTORY || h->kind > OPEN_PACK || h->uid == UINT32_MAX ||
-        !is_text(h->path, sizeof h->path) || h->path[0] != '/')
+        !is_text(h->path, sizeof h->path) || (h->path[0] != '/' && strncmp(h->path, "~/", 2) != 0))
         return false;
-    uint32_t flags = h->kind == OPEN_DIRECTORY ? OPEN_FLAGS_ALL : 0;
+    uint32_t flags = h->kind == OPEN_DIRECTORY ? OPEN_WRITABLE : packs ? OPEN_PRIVATE : 0;
     return (h->flags & ~flags) == 0 && n_fds == (packs ? 1 : 0) &&
            (!packs || (is_pack(&q->pack) && is_pipe(fds[0])));
 }
@@ -68,13 +68,14 @@ bool serve_is_request(const union open_request *q, size_t n, const int *fds, siz
 /* --- becoming the caller --- */
 
 /* With the groups the system knows for that user; somebody it does not know has none. */
-static int become(uid_t uid) {
+static int become(uid_t uid, char home[OPEN_PATH_MAX]) {
     gid_t groups[GROUPS_MAX];
     int n = 0;
     gid_t gid = NO_GROUP;
     const struct passwd *p = getpwuid(uid);
     if (p) {
         gid = p->pw_gid;
+        snprintf(home, OPEN_PATH_MAX, "%s", p->pw_dir);
         n = GROUPS_MAX;
         if (getgrouplist(p->pw_name, gid, groups, &n) < 0)
             return -E2BIG;
@@ -180,12 +181,26 @@ static int serve(const struct open_rules *r, const union open_request *q, int pi
                : pack_source(source, is_file, &q->pack, pipe, e);
 }
 
-void serve_as_caller(const struct open_rules *r, const union open_request *q, int sock, int pipe) {
+/* Somebody without a home has nothing there. */
+static int expand_home(struct open_head *q, const char *home) {
+    char rest[OPEN_PATH_MAX];
+    if (q->path[0] != '~')
+        return 0;
+    snprintf(rest, sizeof rest, "%s", q->path + 1);
+    int n = snprintf(q->path, sizeof q->path, "%s%s", home[0] == '/' ? home : "", rest);
+    return home[0] != '/' ? -ENOENT : (size_t)n >= sizeof q->path ? -ENAMETOOLONG : 0;
+}
+
+void serve_as_caller(const struct open_rules *r, union open_request *q, int sock, int pipe) {
     struct open_reply reply = {.version = OPEN_VERSION, .seq = q->head.seq};
+    char home[OPEN_PATH_MAX] = "";
     struct err e;
-    int failed = become(q->head.uid);
-    int fd = failed < 0 ? err_sys(&e, ERR_HOST_PATH_REFUSED, -failed, "become the caller")
-                        : serve(r, q, pipe, &reply, &e);
+    int failed = become(q->head.uid, home);
+    int fd = failed < 0 ? err_sys(&e, ERR_HOST_PATH_REFUSED, -failed, "become the caller") : 0;
+    if (fd == 0 && (failed = expand_home(&q->head, home)) < 0)
+        fd = refuse(&e, -failed);
+    if (fd == 0)
+        fd = serve(r, q, pipe, &reply, &e);
     if (fd < 0)
         serve_refuse(sock, q->head.seq, &e);
     else

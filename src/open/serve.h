@@ -8,7 +8,7 @@
 MUST_USE bool serve_is_request(const union open_request *q, size_t n, const int *fds, size_t n_fds);
 
 /* In the child: becomes the caller, does it, and tells `sock`. `pipe` is PACK's, else -1. */
-void serve_as_caller(const struct open_rules *r, const union open_request *q, int sock, int pipe);
+void serve_as_caller(const struct open_rules *r, union open_request *q, int sock, int pipe);
 
 /* Tells `sock` that it failed; also for a child that ended without a word. */
 void serve_refuse(int sock, uint32_t seq, const struct err *e);

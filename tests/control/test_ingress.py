@@ -470,3 +470,90 @@ def test_nothing_of_a_mount_is_removed_with_the_sandbox(host, daemon, one):
     assert sorted(os.listdir(source)) == ["also", "stays"]
     with open("/proc/self/mountinfo") as mounts:
         assert str(host) not in mounts.read()
+
+
+# ---- tools
+
+@pytest.fixture
+def at_home(make, host):
+    """A daemon for which user ONE has a home, and that home."""
+    home = folder(host, "home", mode=0o700)
+    passwd = host / "passwd"
+    passwd.write_text(pathlib.Path("/etc/passwd").read_text() + f"one:x:{ONE}:65534::{home}:/bin/sh\n")
+    inside = ("unshare", "--mount", "sh", "-c", f'mount --bind {passwd} /etc/passwd && exec "$@"', "sh")
+    daemon = make("--set", "socket_mode=0666", "--set", f"allow_uids={ONE},{TWO}", "--set", f"mount_roots={home}")
+    return daemon.start(prefix=inside), home
+
+
+def everything_said(daemon, client, box):
+    """All that the daemon shows or keeps of a sandbox, outside its files."""
+    texts = [daemon.text(), str(client.get(box)), str(client.list())]
+    texts += [str(e) for e in client.events()] if isinstance(client, Client) else []
+    for path in daemon.state.rglob("*"):
+        if path.is_file() and "spawn" not in path.parts:
+            texts.append(path.read_bytes().decode(errors="replace"))
+    return "\n".join(texts)
+
+
+def test_credentials_go_in_only_when_asked_and_show_nowhere(at_home):
+    """covers: SBX-23, SBX-21"""
+    daemon, home = at_home
+    one = daemon.other_user(ONE)
+    secret = "https://one:hunter2-secret@example.org"
+    file(home / ".git-credentials", secret, mode=0o644)
+    file(home / ".npmrc", "other-tools-secret", mode=0o600)
+    plain = one.create(tools=[pb.Tool(name="git")]).sandbox_id
+    assert one.output_of(plain, "git --version").startswith("git version")
+    assert one.output_of(plain, "ls -A ~") == ""
+    box = one.create(tools=[pb.Tool(name="git", credentials=True)])
+    assert box.state == READY, box
+    box = box.sandbox_id
+    assert one.output_of(box, "cd; stat -c '%a %U %n' .git-credentials; ls -A") == (
+        "600 user .git-credentials\n.git-credentials\n")
+    # Not by a program's output, which the daemon keeps: compared inside.
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    assert one.output_of(box, "sha256sum < ~/.git-credentials").split()[0] == digest
+    said = everything_said(daemon, daemon.client(), box)
+    assert box in said and "hunter2" not in said and "other-tools" not in said
+
+
+def test_credentials_that_are_not_there_fail_the_create(at_home):
+    """covers: SBX-23"""
+    daemon, home = at_home
+    made = daemon.other_user(ONE).create(tools=[pb.Tool(name="git", credentials=True)])
+    assert made.state == FAILED and made.reason.code == "FILE_NOT_FOUND", made
+    assert "spec.tools[0].credentials" in made.reason.message
+    # TWO has no home, and nothing of ONE's is looked at for it.
+    file(home / ".git-credentials", "x")
+    made = daemon.other_user(TWO).create(tools=[pb.Tool(name="git", credentials=True)])
+    assert made.state == FAILED and made.reason.code == "FILE_NOT_FOUND", made
+
+
+def test_credentials_need_roots(make):
+    """covers: SBX-23, OWN-4"""
+    client = make().start().client()
+    with refused("HOST_PATH_REFUSED", "spec.tools[1].credentials"):
+        client.create(tools=[pb.Tool(name="npm"), pb.Tool(name="git", credentials=True)])
+
+
+def test_tools_are_told_and_refused_by_name(daemon, client):
+    """covers: SBX-18"""
+    told = {c for c in client.info().drivers[0].capabilities if c.startswith("tool.")}
+    assert "tool.git" in told
+    names = {"git", "uv", "npm", "apt", "claude", "codex", "opencode"}
+    assert told <= {f"tool.{name}" for name in names}
+    for name in names | {"gcc", "", "../git"}:
+        if f"tool.{name}" not in told:
+            with refused("UNSUPPORTED", "spec.tools[0].name"):
+                client.create(tools=[pb.Tool(name=name)])
+    with refused("INVALID_ARGUMENT", "spec.tools[1].name"):
+        client.create(tools=[pb.Tool(name="git"), pb.Tool(name="git")])
+    with refused("INVALID_ARGUMENT", "spec.tools", limit="tools.count"):
+        client.create(tools=[pb.Tool(name="git")] * 17)
+    if "tool.apt" in told:
+        with refused("INVALID_ARGUMENT", "spec.tools[0].name"):
+            client.create(tools=[pb.Tool(name="apt")])
+        with refused("INVALID_ARGUMENT", "spec.tools[0].credentials"):
+            client.create(tools=[pb.Tool(name="apt", credentials=True)], profile=pb.SANDBOX_PROFILE_ROOT)
+        box = client.create(tools=[pb.Tool(name="apt")], profile=pb.SANDBOX_PROFILE_ROOT).sandbox_id
+        assert client.output_of(box, "apt --version").startswith("apt ")
