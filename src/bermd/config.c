@@ -81,14 +81,14 @@ static int set_UID(struct config_uids *out, struct str value) {
 }
 
 bool config_next_path(struct str *rest, struct str *ret_path) {
-    if (rest->n == 0 || !str_split(rest, ',', ret_path))
+    if (!str_split(rest, ',', ret_path))
         return false;
     *ret_path = str_trim(*ret_path);
     return true;
 }
 
 static int set_PATHS(char *out, size_t cap, struct str value) {
-    struct str rest = value, path;
+    struct str rest = value.n > 0 ? value : (struct str){0}, path;
     for (size_t n = 0; config_next_path(&rest, &path); n++)
         if (n == CONFIG_MAX_PATHS || path.n == 0 || path.p[0] != '/')
             return -EINVAL;

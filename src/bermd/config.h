@@ -43,7 +43,8 @@ void config_init(struct config *c);
 /* Unknown names and bad values are refused with file and line. */
 MUST_USE int config_read(struct config *c, const char *path, struct err *e);
 MUST_USE int config_set(struct config *c, struct str name, struct str value, struct err *e);
-/* The next path of a list of them, without the spaces around it. False at the end. */
+/* The next path of a list of them, without the spaces around it. False at the end,
+ * which `rest` is before it when there is none: a zeroed one. */
 bool config_next_path(struct str *rest, struct str *ret_path);
 /* Prints a configuration file that sets every knob to what it is now. */
 void config_print(const struct config *c);

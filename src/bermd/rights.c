@@ -100,7 +100,7 @@ struct roots {
 };
 
 static int read_roots(const struct config *c, struct roots *r, struct err *e) {
-    struct str rest = str_of(c->mount_roots), path;
+    struct str rest = c->mount_roots[0] ? str_of(c->mount_roots) : (struct str){0}, path;
     char *at = r->text;
     for (r->n = 0; config_next_path(&rest, &path); r->n++) {
         memcpy(at, path.p, path.n);

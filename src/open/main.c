@@ -162,7 +162,7 @@ static void start(struct server *s, union open_request *q, int pipe) {
 
 /* -errno: the asker is gone, or is none of ours. */
 static int take_request(struct server *s) {
-    static union open_request q;
+    union open_request q;
     int fds[1];
     size_t n_fds = 0;
     ssize_t n = fd_recv(s->sock, &q, sizeof q, fds, COUNT_OF(fds), &n_fds);
@@ -197,7 +197,7 @@ static int loop(struct server *s, int signals) {
 }
 
 int main(int argc, char **argv) {
-    static struct server s = {.sock = -1};
+    struct server s = {.sock = -1};
     sigset_t set;
     if (read_options(argc, argv, &s) < 0)
         return 2;
