@@ -125,15 +125,24 @@ static int open_directory(const struct open_rules *r, const struct open_head *q,
     return TAKE_FD(fd);
 }
 
+/* Looked at before it is opened: opening alone makes some devices act. */
 static int open_file(const struct open_rules *r, int parent, const char *name, struct err *e) {
+    const uint64_t resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
     struct stat st;
-    AUTO_CLOSE int fd = open_path(parent, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY,
-                                  RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+    if (check_place(r, parent, true, e) < 0)
+        return -(int)e->code;
+    AUTO_CLOSE int look = open_path(parent, name, O_PATH | O_NOFOLLOW, resolve);
+    if (look < 0)
+        return refuse(e, -look);
+    if (fstat(look, &st) < 0 || !S_ISREG(st.st_mode))
+        return err_set(e, ERR_NOT_A_REGULAR_FILE, "it is neither a file nor a directory");
+    AUTO_CLOSE int fd =
+        open_path(parent, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY, resolve);
     if (fd < 0)
         return refuse(e, -fd);
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return err_set(e, ERR_NOT_A_REGULAR_FILE, "it is neither a file nor a directory");
-    return check_place(r, parent, true, e) < 0 ? -(int)e->code : TAKE_FD(fd);
+    return TAKE_FD(fd);
 }
 
 /* A copy's source: a directory, or a file that is no link, known by the directory it lies in. */

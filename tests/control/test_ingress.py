@@ -5,14 +5,18 @@ import hashlib
 import os
 import pathlib
 import shutil
+import socket
 import stat
+import struct
+import subprocess
 import tempfile
+import threading
+import time
 
-import grpc
 import pytest
 
 from berm._gen.berm.v1 import berm_pb2 as pb
-from control import FAILED, OTHER_UIDS, READY, STOPPED, Client, refused
+from control import BERMD, FAILED, OTHER_UIDS, READY, STOPPED, Client, Refused, refused
 
 ONE, TWO = OTHER_UIDS
 
@@ -262,7 +266,6 @@ def test_a_restart_keeps_mounts_and_opens_them_anew(host, daemon, one):
 
 def test_a_source_that_is_swapped_all_the_time_never_leads_elsewhere(host, daemon, one):
     """covers: OWN-4"""
-    import threading
     good, bad = folder(host, "good"), folder(host, "bad", TWO, 0o700)
     file(good / "which", "good")
     file(bad / "which", "bad", TWO)
@@ -281,7 +284,7 @@ def test_a_source_that_is_swapped_all_the_time_never_leads_elsewhere(host, daemo
     seen = set()
     try:
         for _ in range(40):
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Refused):
                 made = one.create(mounts=[mount(link)])
                 seen.add(made.state)
                 assert made.state in (READY, FAILED), made
@@ -470,6 +473,108 @@ def test_nothing_of_a_mount_is_removed_with_the_sandbox(host, daemon, one):
     assert sorted(os.listdir(source)) == ["also", "stays"]
     with open("/proc/self/mountinfo") as mounts:
         assert str(host) not in mounts.read()
+
+
+# ---- berm-open itself
+
+def test_without_berm_open_the_rest_goes_on(host, daemon, one):
+    """covers: OWN-4"""
+    own = folder(host, "own")
+    for pid in daemon.processes():
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{pid}/exe").endswith("/berm-open"):
+                os.kill(pid, 9)
+    with refused("DRIVER_UNAVAILABLE", "spec.mounts[0].source"):
+        one.create(mounts=[mount(own)])
+    assert one.create().state == READY
+
+
+@pytest.fixture
+def opener(host):
+    """A berm-open of our own: asks it, whatever the bytes are."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    state = folder(host, "state", 0, 0o700)
+    state_fd = os.open(state, os.O_RDONLY)
+    process = subprocess.Popen([BERMD.parent / "berm-open", "--socket-fd", str(theirs.fileno()), "--state-fd",
+                                str(state_fd), "--root", host], pass_fds=[theirs.fileno(), state_fd])
+    theirs.close()
+    os.close(state_fd)
+    ours.settimeout(30)
+
+    def ask(message, fds=()):
+        socket.send_fds(ours, [message], fds)
+        reply, got, _, _ = socket.recv_fds(ours, 4096, 4)
+        version, seq, code, is_file, text = struct.unpack("=4I240s", reply)
+        for fd in got:
+            os.close(fd)
+        assert version == 1 and (code == 0 or not got)
+        return code, len(got), text.rstrip(b"\0").decode()
+
+    yield ask
+    ours.close()
+    assert process.wait(30) == 0
+
+
+def request(path, kind=1, uid=ONE, flags=0, version=1, size=None, tail=b"", seq=7):
+    body = struct.pack("=6I4096s", version, kind, size or 4120 + len(tail), seq, uid, flags, os.fsencode(path))
+    return body + tail
+
+
+PACK = struct.Struct("=256sII32768s")
+REFUSED = 39
+
+
+def test_every_field_is_checked_as_if_bermd_were_taken_over(host, opener):
+    """covers: OWN-4"""
+    own = folder(host, "own")
+    assert opener(request(own))[:2] == (0, 1)
+    assert opener(request(own, flags=1))[:2] == (0, 1)
+    assert opener(request(own, kind=2))[:2] == (0, 0)
+    read_end, write_end = os.pipe()
+    good = PACK.pack(b"name", 0, 0, b"")
+    assert opener(request(own, kind=3, tail=good), [write_end])[:2] == (0, 0)
+    assert len(os.read(read_end, 4096)) == 1024
+    with open(own / "regular", "wb") as regular:
+        bad = [b"x", request(own)[:-1], request(own) + b"y", request(own, version=2), request(own, size=9),
+               request(own, kind=0), request(own, kind=4), request(own, kind=99), request(own, uid=0xFFFFFFFF),
+               request(own, flags=2), request(own, flags=4), request(own, kind=2, flags=1), request(""), request("own"),
+               request("~x"), request("/" + "a" * 4095), request(bytes(own) + b"\0junk"), request(own, kind=2, tail=good)]
+        for message in bad:
+            code, n, text = opener(message)
+            assert (code, n, text) == (REFUSED, 0, "the request is none"), message[:40]
+        packs = [(PACK.pack(b"", 0, 0, b""), [write_end]), (PACK.pack(b"a/b", 0, 0, b""), [write_end]),
+                 (PACK.pack(b"..", 0, 0, b""), [write_end]), (PACK.pack(b"n", 257, 0, b""), [write_end]),
+                 (PACK.pack(b"n", 2, 0, b"x" * 32768), [write_end]), (PACK.pack(b"n", 0, 1, b""), [write_end]),
+                 (good, []), (good, [read_end]), (good, [regular.fileno()])]
+        for tail, fds in packs:
+            assert opener(request(own, kind=3, tail=tail), fds)[0] == REFUSED
+        assert opener(request(own), [write_end])[0] == REFUSED
+    # It lives on, and whatever is claimed stays beneath the roots.
+    for uid in (0, ONE):
+        for path in ("/", "/etc", "/root", "/proc/1/root", host / "state", host):
+            assert opener(request(path, uid=uid))[0] != 0, path
+    assert opener(request(own))[:2] == (0, 1)
+    os.close(read_end)
+    os.close(write_end)
+
+
+def test_a_sandbox_that_does_not_read_or_goes_holds_nobody_up(host, opener):
+    """covers: OWN-4"""
+    own = folder(host, "own")
+    (own / "large").write_bytes(bytes(1 << 20))
+    os.chown(own / "large", ONE, 65534)
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)   # as a guest may do with its end
+    message = request(own, kind=3, tail=PACK.pack(b"name", 0, 0, b""), seq=8)
+    started = threading.Thread(target=lambda: (time.sleep(0.2), os.close(read_end)))
+    started.start()
+    dup = os.dup(write_end)
+    os.close(write_end)
+    code, _, _ = opener(message, [dup])
+    started.join()
+    os.close(dup)
+    assert code == 6   # GUEST_LOST
+    assert opener(request(own))[:2] == (0, 1)
 
 
 # ---- tools
