@@ -92,8 +92,9 @@ static void create_place(struct sandbox *sb, struct place_mount mounts[PLACE_MOU
     };
     for (; place.n_mounts < MIN(spec->n_mounts, (size_t)PLACE_MOUNTS_MAX); place.n_mounts++) {
         const Berm__V1__Mount *m = spec->mounts[place.n_mounts];
+        const struct ingress_item *item = &sb->ingress.items[place.n_mounts];
         mounts[place.n_mounts] =
-            (struct place_mount){sb->ingress.items[place.n_mounts].fd, m->target, m->writable};
+            (struct place_mount){item->fd, m->target, m->writable, item->is_foreign};
     }
     sandbox_limits(spec, &place.limits);
     if (d)

@@ -43,6 +43,8 @@ struct place_mount {
     int dir_fd; /* borrowed for the call */
     const char *target;
     bool writable;
+    bool
+        is_public; /* nobody inside has its owner's rights: what all may read is what can be read */
 };
 
 struct place_spec {

@@ -70,6 +70,7 @@ static void on_opened(struct open_ask *a, const struct open_result *result) {
     }
     if (!item->is_copy)
         item->fd = TAKE_FD(*result->fd);
+    item->is_foreign = result->is_foreign;
     if (++in->at < in->n_items)
         ask_next(in);
     else

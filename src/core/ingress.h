@@ -13,8 +13,9 @@ struct ingress_item {
     char *source;
     bool is_copy;
     bool writable;
-    unsigned index; /* in its list of the spec */
-    int fd;         /* of a mount once it is open, else -1 */
+    bool is_foreign; /* of a mount once it is open: not the owner's own */
+    unsigned index;  /* in its list of the spec */
+    int fd;          /* of a mount once it is open, else -1 */
 };
 
 struct ingress {

@@ -87,8 +87,10 @@ static void take_reply(struct opener *o, struct open_reply *reply, int *fd) {
                     err_face((enum err_code)reply->code) ? (enum err_code)reply->code
                                                          : ERR_HOST_PATH_REFUSED,
                     "%s", reply->text);
-        answer(a, &(struct open_result){
-                      .e = reply->code != 0 ? &e : NULL, .fd = fd, .is_file = reply->is_file != 0});
+        answer(a, &(struct open_result){.e = reply->code != 0 ? &e : NULL,
+                                        .fd = fd,
+                                        .is_file = reply->is_file != 0,
+                                        .is_foreign = reply->is_foreign != 0});
         return;
     }
 }

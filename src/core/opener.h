@@ -21,6 +21,7 @@ struct open_result {
     const struct err *e; /* NULL: it went well */
     int *fd;             /* of opener_directory, borrowed: kept ones are set to -1 */
     bool is_file;        /* of opener_source; else it is a directory */
+    bool is_foreign;     /* of opener_directory: it is not the user's own */
 };
 
 struct open_ask {

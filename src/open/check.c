@@ -93,10 +93,11 @@ int check_owner(int dir, bool writable, struct err *e) {
     if (fstat(dir, &st) < 0)
         return err_set(e, ERR_HOST_PATH_REFUSED, "it cannot be looked at");
     bool has_group = st.st_gid == getegid() || group_member(st.st_gid);
-    if (geteuid() != 0 && (st.st_uid != geteuid() || !has_group))
+    bool is_own = geteuid() == 0 || (st.st_uid == geteuid() && has_group);
+    if (writable && !is_own)
         return err_set(e, ERR_HOST_PATH_REFUSED,
-                       "it does not belong to the caller, whose rights a mount gives");
+                       "it does not belong to the caller and cannot be writable");
     if (writable && st.st_uid == 0)
         return err_set(e, ERR_HOST_PATH_REFUSED, "it belongs to root and cannot be writable");
-    return 0;
+    return is_own ? 0 : 1;
 }

@@ -51,7 +51,9 @@ union open_request {
 struct open_reply {
     uint32_t version;
     uint32_t seq;
-    uint32_t code;            /* a number of errors.def; 0: it went well */
-    uint32_t is_file;         /* SOURCE: else it is a directory */
+    uint32_t code;       /* a number of errors.def; 0: it went well */
+    uint32_t is_file;    /* SOURCE: else it is a directory */
+    uint32_t is_foreign; /* DIRECTORY: it is not the caller's own */
+    uint32_t reserved;
     char text[OPEN_TEXT_MAX]; /* why not, for people */
 };

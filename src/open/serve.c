@@ -113,13 +113,18 @@ static int open_path(int at, const char *path, int flags, uint64_t resolve) {
 }
 
 /* A mount needs to be read and entered; O_PATH alone asks for neither. */
-static int open_directory(const struct open_rules *r, const struct open_head *q, struct err *e) {
+static int open_directory(const struct open_rules *r, const struct open_head *q,
+                          struct open_reply *reply, struct err *e) {
     AUTO_CLOSE int fd = open_path(AT_FDCWD, q->path, O_PATH | O_DIRECTORY, 0);
     if (fd < 0)
         return refuse(e, -fd);
     bool writable = (q->flags & OPEN_WRITABLE) != 0;
-    if (check_place(r, fd, false, e) < 0 || check_owner(fd, writable, e) < 0)
+    if (check_place(r, fd, false, e) < 0)
         return -(int)e->code;
+    int foreign = check_owner(fd, writable, e);
+    if (foreign < 0)
+        return foreign;
+    reply->is_foreign = (uint32_t)foreign;
     if (faccessat(fd, ".", R_OK | X_OK | (writable ? W_OK : 0), AT_EACCESS) < 0)
         return refuse(e, errno);
     return TAKE_FD(fd);
@@ -182,7 +187,7 @@ static int serve(const struct open_rules *r, const union open_request *q, int pi
                  struct open_reply *reply, struct err *e) {
     bool is_file = false;
     if (q->head.kind == OPEN_DIRECTORY)
-        return open_directory(r, &q->head, e);
+        return open_directory(r, &q->head, reply, e);
     int source = open_source(r, q->head.path, &is_file, e);
     reply->is_file = is_file;
     return source < 0 || q->head.kind == OPEN_SOURCE

@@ -158,12 +158,23 @@ def test_the_rights_are_the_callers_own(host, daemon, one, client):
     folder(private, "open", ONE)
     public = folder(host, "public", TWO)
     file(public / "secret", "two's", TWO, 0o600)
+    file(public / "open", "for all", TWO)
     roots = folder(host, "roots", 0)
-    # Inside one would have the rights of the folder's owner, who is another.
+    file(roots / "secret", "root's", 0, 0o600)
+    for source in (private, private / "open"):
+        with refused("HOST_PATH_REFUSED", "spec.mounts[0].source"):
+            one.create(mounts=[mount(source)])
     for source in (private, private / "open", public, roots):
-        for writable in (False, True):
-            with refused("HOST_PATH_REFUSED", "spec.mounts[0].source"):
-                one.create(mounts=[mount(source, writable=writable)])
+        with refused("HOST_PATH_REFUSED", "spec.mounts[0].source"):
+            one.create(mounts=[mount(source, writable=True)])
+    # What another owns shows what everybody may read, and nobody inside is its owner: not even root.
+    for profile in (pb.SANDBOX_PROFILE_USER, pb.SANDBOX_PROFILE_ROOT):
+        box = one.create(mounts=[mount(public), mount(roots, "/mnt/roots")], profile=profile).sandbox_id
+        assert one.output_of(box, "cat /mnt/in/open; stat -c %u /mnt/in/secret /mnt/roots/secret") == (
+            "for all65534\n65534\n")
+        for path in ("/mnt/in/secret", "/mnt/roots/secret"):
+            done = one.run(box, "cat", path)
+            assert done.exec.exit.code != 0 and b"Permission denied" in done.stderr_data
     for source in (private, private / "open", public / "secret"):
         with refused("HOST_PATH_REFUSED", "spec.copies[0].source"):
             one.create(copies=[copy(source)])
@@ -184,7 +195,9 @@ def test_a_folder_of_anothers_group_gives_no_rights_of_that_group(host, one):
     os.chown(mixed / "of-group", 0, TWO)
     os.chown(mixed, ONE, TWO)
     with refused("HOST_PATH_REFUSED", "spec.mounts[0].source"):
-        one.create(mounts=[mount(mixed)])
+        one.create(mounts=[mount(mixed, writable=True)])
+    box = one.create(mounts=[mount(mixed)]).sandbox_id
+    assert one.run(box, "cat", "/mnt/in/of-group").exec.exit.code != 0
 
 
 def test_without_roots_no_host_path_goes_in(make, host):
@@ -254,7 +267,7 @@ def test_a_restart_keeps_mounts_and_opens_them_anew(host, daemon, one):
     with refused("FILE_NOT_FOUND", "spec.mounts[0].source"):
         one.start(box)
     assert one.get(box).state == STOPPED
-    folder(host, "data", TWO)
+    folder(host, "data", TWO, 0o700)
     with refused("HOST_PATH_REFUSED", "spec.mounts[0].source"):
         one.start(box)
     shutil.rmtree(source)
@@ -504,7 +517,7 @@ def opener(host):
     def ask(message, fds=()):
         socket.send_fds(ours, [message], fds)
         reply, got, _, _ = socket.recv_fds(ours, 4096, 4)
-        version, seq, code, is_file, text = struct.unpack("=4I240s", reply)
+        version, seq, code, is_file, is_foreign, reserved, text = struct.unpack("=6I240s", reply)
         for fd in got:
             os.close(fd)
         assert version == 1 and (code == 0 or not got)

@@ -94,7 +94,8 @@ def mount_targets_are_checked():
                        "/proc/self", "/dev", "/dev/shm", "/sys/fs", "/" + "x" * 255):
             refused(spawn, message(CREATE, 1, create_body(mounts=[(target, 0)])), fds=[directory],
                     text=target)
-        refused(spawn, message(CREATE, 1, create_body(mounts=[("/x", 2)])), fds=[directory], text="flag")
+        refused(spawn, message(CREATE, 1, create_body(mounts=[("/x", 4)])), fds=[directory], text="flag")
+        refused(spawn, message(CREATE, 1, create_body(mounts=[("/x", 3)])), fds=[directory], text="public and writable")
         refused(spawn, message(CREATE, 1, create_body(mounts=[("/x", 0)])), fds=[], text="no descriptor")
         for target in ("/procs", "/x/..y", "/a/b/c"):
             reply = spawn.create(id="target", mounts=[(target, 0)], fds=[directory])
