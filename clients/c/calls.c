@@ -6,8 +6,8 @@
 #include "clients/c/methods.h"
 
 static const struct berm_method methods[] = {
-#define METHOD(function, service, name, message, kind)                                     \
-    {#function, "/berm.v1." service "/" #name, &berm__v1__##message##_request__descriptor, \
+#define METHOD(function, service, name, message, kind)                          \
+    {"/berm.v1." service "/" #name, &berm__v1__##message##_request__descriptor, \
      &berm__v1__##message##_response__descriptor, METHOD_##kind},
 #include "clients/c/methods.def"
 #undef METHOD

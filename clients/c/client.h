@@ -8,7 +8,6 @@
 enum method_kind { METHOD_UNARY, METHOD_STREAM };
 
 struct berm_method {
-    const char *function;
     const char *path;
     const ProtobufCMessageDescriptor *request;
     const ProtobufCMessageDescriptor *response;

@@ -6,11 +6,14 @@
 #include "api/system.h"
 #include "core/registry.h"
 
+#define CONTEXT_SCRATCH ((size_t)256 * 1024)
+
 struct context {
     struct system_facts facts;
     struct registry *registry; /* NULL in programs that serve no sandboxes */
     struct requests requests;
-    const uid_t *admins; /* besides root */
+    uint8_t scratch[2][CONTEXT_SCRATCH]; /* for as long as a handler takes to pack a message */
+    const uid_t *admins;                 /* besides root */
     size_t n_admins;
 };
 

@@ -101,14 +101,12 @@ static void take_turn(struct control *k) {
         strncpy(k->exec_id, k->op->exec_id(k->message), sizeof k->exec_id - 1);
         k->is_repeat = acts_again;
         r = acts_again ? k->op->again(k, x, &e) : k->op->act(k, x, &e);
-        if (r < 0 && acts_again && e.code == ERR_EXEC_ENDED) {
-            finish(k, NULL);
-            return;
-        }
         if (r < 0)
             e = exec_call_error(&e, k->exec_id, &k->ask);
     }
-    if (r < 0)
+    if (r < 0 && acts_again && (e.code == ERR_EXEC_ENDED || e.code == ERR_EXEC_NOT_FOUND))
+        finish(k, NULL); /* it was accepted then, and nobody is left to hear it */
+    else if (r < 0)
         finish(k, &e);
     else
         k->on_way = true;

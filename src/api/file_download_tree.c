@@ -34,10 +34,6 @@ struct packing {
     struct deadline beat;
 };
 
-/* For as long as it takes to pack what is in them. */
-static uint8_t buffer[CHUNK_BYTES];
-static uint8_t squeezed[CHUNK_BYTES];
-
 /* --- the ends --- */
 
 static void packing_end(struct packing *p) {
@@ -112,7 +108,8 @@ static void say_end(struct packing *p) {
 
 /* All that becomes of some bytes, or with `is_last` of the end. False: the call is over. */
 static bool say_squeezed(struct packing *p, size_t n, bool is_last) {
-    struct gzip_piece piece = {buffer, n, squeezed, sizeof squeezed};
+    uint8_t *packed = context_of(p->call)->scratch[0], *squeezed = context_of(p->call)->scratch[1];
+    struct gzip_piece piece = {packed, n, squeezed, CONTEXT_SCRATCH};
     struct err e;
     for (;;) {
         int r = gzip_stream_step(p->gzip, &piece, is_last);
@@ -122,19 +119,19 @@ static bool say_squeezed(struct packing *p, size_t n, bool is_last) {
             return false;
         }
         bool is_done = piece.n_in == 0 && piece.n_out > 0 && (r == 1 || !is_last);
-        if (!say_data(p, squeezed, sizeof squeezed - piece.n_out))
+        if (!say_data(p, squeezed, CONTEXT_SCRATCH - piece.n_out))
             return false;
         if (is_done)
             return true;
         piece.out = squeezed;
-        piece.n_out = sizeof squeezed;
+        piece.n_out = CONTEXT_SCRATCH;
     }
 }
 
 /* False: the call is over, or the pipe is empty. */
 static bool step(struct packing *p) {
     struct err e;
-    ssize_t n = file_pipe_read(p->pipe, buffer, sizeof buffer);
+    ssize_t n = file_pipe_read(p->pipe, context_of(p->call)->scratch[0], CONTEXT_SCRATCH);
     if (n == -EAGAIN) {
         file_pipe_wait(p->pipe);
         return false;
@@ -147,7 +144,8 @@ static bool step(struct packing *p) {
     p->has_all = n == 0;
     if (p->has_all)
         file_pipe_close(TAKE(p->pipe));
-    return p->gzip ? say_squeezed(p, (size_t)n, n == 0) : say_data(p, buffer, (size_t)n);
+    return p->gzip ? say_squeezed(p, (size_t)n, n == 0)
+                   : say_data(p, context_of(p->call)->scratch[0], (size_t)n);
 }
 
 /* A failure is told when the guest tells it: what comes before it may be half a file. */

@@ -37,9 +37,6 @@ struct reading {
     Berm__V1__LineRange *lines; /* NULL: not asked for */
 };
 
-/* One chunk at a time is in it, for as long as it takes to pack it. */
-static uint8_t buffer[CHUNK_BYTES];
-
 /* --- the ends --- */
 
 static void reading_end(struct reading *rd) {
@@ -130,9 +127,9 @@ static void ask_chunk(struct reading *rd) {
 
 /* False: the call is over. */
 static bool send_from_fd(struct reading *rd) {
-    size_t want = (size_t)MIN(rd->end - rd->at, (uint64_t)sizeof buffer);
+    size_t want = (size_t)MIN(rd->end - rd->at, (uint64_t)CHUNK_BYTES);
     struct err e;
-    ssize_t n = pread(rd->fd, buffer, want, (off_t)rd->at);
+    ssize_t n = pread(rd->fd, context_of(rd->call)->scratch[0], want, (off_t)rd->at);
     if (n < 0 && errno == EINTR)
         return true;
     if (n < 0) {
@@ -141,7 +138,7 @@ static bool send_from_fd(struct reading *rd) {
         return false;
     }
     rd->has_ended = n == 0;
-    return n == 0 || say_chunk(rd, buffer, (size_t)n) != CALL_GONE;
+    return n == 0 || say_chunk(rd, context_of(rd->call)->scratch[0], (size_t)n) != CALL_GONE;
 }
 
 static void pump(struct reading *rd) {
@@ -162,15 +159,15 @@ static void take_chunk(struct reading *rd, const struct guest_answer *a) {
     const struct json *data = json_get(a->result, "data_b64");
     struct err e;
     ssize_t n = -1;
-    if (data && data->type == JSON_STRING && data->text.n <= sizeof buffer / 2)
-        n = base64_decode(data->text.p, data->text.n, buffer);
+    if (data && data->type == JSON_STRING && data->text.n <= CHUNK_BYTES / 2)
+        n = base64_decode(data->text.p, data->text.n, context_of(rd->call)->scratch[0]);
     if (n < 0 || (uint64_t)n > rd->end - rd->at) {
         answer_broken(&e, "chunk");
         fail_broken(rd, &e);
         return;
     }
     rd->has_ended = n == 0; /* a short one is none: some files give no more than a page at once */
-    if (n == 0 || say_chunk(rd, buffer, (size_t)n) != CALL_GONE)
+    if (n == 0 || say_chunk(rd, context_of(rd->call)->scratch[0], (size_t)n) != CALL_GONE)
         pump(rd);
 }
 

@@ -1,6 +1,5 @@
 #include "api/file_tree.h"
 
-#include "api/checks.h"
 #include "api/file_answer.h"
 
 static int read_failure(const struct json *error, struct err *ret, struct err *e) {
@@ -31,6 +30,5 @@ int tree_check_compression(const char *field, Berm__V1__TreeCompression compress
                            struct err *e) {
     if (compression <= BERM__V1__TREE_COMPRESSION__TREE_COMPRESSION_GZIP)
         return 0;
-    return err_unsupported(e, field, "%s: no compression has the number %d", field,
-                           (int)compression);
+    return err_field(e, field, "%s: no compression has the number %d", field, (int)compression);
 }

@@ -19,6 +19,7 @@
 #define HANDLER_api_sandbox_delete &api_sandbox_delete
 #define HANDLER_api_sandbox_delete_many &api_sandbox_delete_many
 #define HANDLER_api_events_watch &api_events_watch
+#define HANDLER_api_usage_watch &api_usage_watch
 #define HANDLER_api_health_watch &api_health_watch
 #define HANDLER_api_reflection &api_reflection
 #define HANDLER_api_exec_start &api_exec_start

@@ -22,6 +22,7 @@ extern const struct handler api_sandbox_resume;
 extern const struct handler api_sandbox_delete;
 extern const struct handler api_sandbox_delete_many;
 extern const struct handler api_events_watch;
+extern const struct handler api_usage_watch;
 
 extern const struct handler api_exec_start;
 extern const struct handler api_exec_run;

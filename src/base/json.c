@@ -339,3 +339,8 @@ const struct json *json_get(const struct json *object, const char *key) {
         return it;
     return NULL;
 }
+
+uint64_t json_count(const struct json *object, const char *key) {
+    const struct json *n = json_get(object, key);
+    return n && n->type == JSON_INT && n->integer > 0 ? (uint64_t)n->integer : 0;
+}

@@ -56,6 +56,8 @@ MUST_USE int json_parse(struct arena *a, const char *text, size_t n,
 
 /* The member of an object, or NULL; also NULL when `object` is NULL or something else. */
 const struct json *json_get(const struct json *object, const char *key);
+/* A member that is a whole number above 0, else 0: sizes and offsets that a hostile peer names. */
+uint64_t json_count(const struct json *object, const char *key);
 #define JSON_FOR_EACH(it, container) \
     for (const struct json *it = (container)->items.first; it; it = it->next)
 

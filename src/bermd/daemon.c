@@ -199,15 +199,15 @@ static void open_registry(struct daemon *d) {
     registry_recover(d->registry, on_recovered);
 }
 
+/* Without berm-spawn nothing that lives could be adopted, and closing the books on it would be wrong. */
 static void on_driver_open(struct driver *driver, const struct err *e) {
     struct daemon *d = driver->user;
     if (d->closing)
         return;
-    if (e) {
-        snprintf(d->no_driver, sizeof d->no_driver, "%s", e->text);
-        log_text(LOG_ERROR, "driver", "%s", e->text);
-    }
-    open_registry(d);
+    if (e)
+        fail(d, e);
+    else
+        open_registry(d);
 }
 
 static void open_driver(struct daemon *d) {
@@ -237,7 +237,6 @@ static int open_api(struct daemon *d, const struct api_methods *extra, struct er
         return -(int)e->code;
     if (api_init(&d->api, tables, extra ? 2 : 1, &auth) < 0)
         return err_set(e, ERR_LIMIT_REACHED, "out of memory");
-    requests_init(&d->context.requests);
     d->api.user = &d->context;
     d->api.access_log = c->access_log;
     return 0;

@@ -208,8 +208,15 @@ int rights_open(struct rights *r, const struct config *c, const struct state *s,
     if (!r->is_root)
         return 0;
     AUTO_CLOSE int spawn_dir = fd_make_dir(s->dir_fd, "spawn", 0700);
-    if (spawn_dir < 0)
-        return err_sys(e, ERR_INTERNAL, -spawn_dir, "make the folder spawn in the state folder");
+    struct stat st;
+    if (spawn_dir < 0 || fstat(spawn_dir, &st) < 0)
+        return err_sys(e, ERR_INTERNAL, spawn_dir < 0 ? -spawn_dir : errno,
+                       "make the folder spawn in the state folder");
+    /* Its parent is the daemon's own: one that was taken over could put another in its place, for
+     * berm-spawn to mount from. */
+    if (st.st_uid != 0 || (st.st_mode & 022) != 0)
+        return err_set(e, ERR_PERMISSION_DENIED,
+                       "the folder spawn in the state folder is not root's alone");
     return start_helpers(r, c, s, spawn_dir, e);
 }
 

@@ -3,10 +3,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#define LOCK_TURNS 100
+#define LOCK_TURN_US 10000
 
 static int random_hex(char *out, size_t chars, struct err *e) {
     uint8_t bytes[64];
@@ -52,15 +58,26 @@ static int write_text(int dir_fd, const char *name, const char *text, struct err
     return 0;
 }
 
+/* A daemon that was killed while it started berm-spawn leaves the lock to a child that has not yet let go
+ * of its descriptors. */
+static bool is_gone(const char *holder) {
+    long pid = strtol(holder, NULL, 10);
+    return pid > 0 && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
+}
+
 static int lock(struct state *s, const char *path, struct err *e) {
     char holder[64];
     s->lock_fd = openat(s->dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (s->lock_fd < 0)
         return err_sys(e, ERR_INTERNAL, errno, "open the lock in %s", path);
-    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+    for (int turn = 0; flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0; turn++) {
         if (errno != EWOULDBLOCK)
             return err_sys(e, ERR_INTERNAL, errno, "lock %s", path);
         bool named = read_text(s->dir_fd, "lock", holder, sizeof holder) > 0;
+        if (named && turn < LOCK_TURNS && is_gone(holder)) {
+            usleep(LOCK_TURN_US);
+            continue;
+        }
         return err_set(e, ERR_LIMIT_REACHED, "the state folder %s is held by bermd pid %s", path,
                        named ? holder : "unknown");
     }

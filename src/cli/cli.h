@@ -99,7 +99,7 @@ void cli_done(struct cli *cli);
 int cli_fail(const struct cli *cli, const struct berm_error *e);
 int cli_complain(const char *fmt, ...) PRINTF(1, 2);
 /* The message as one JSON document and a newline. */
-void cli_print_json(const struct cli *cli, const void *message);
+void cli_print_json(const void *message);
 /* Text from elsewhere, fit for a terminal: no control characters. */
 char *cli_clean(struct cli *cli, const char *text);
 /* "ready" for SANDBOX_STATE_READY. */

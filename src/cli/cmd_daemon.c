@@ -51,7 +51,7 @@ int cmd_daemon_status(struct cli *cli) {
         return 1;
     }
     if (cli->json) {
-        cli_print_json(cli, info);
+        cli_print_json(info);
     } else {
         pid_t pid = listener_of(target);
         printf("bermd %s at %s%s: %s, up %lld s\n", info->version, target,
@@ -154,7 +154,7 @@ static int wait_for_answer(struct cli *cli, pid_t pid, const char *log, off_t fr
         if (get_info(cli, &info, &e) < 0)
             continue;
         if (cli->json)
-            cli_print_json(cli, info);
+            cli_print_json(info);
         else
             printf("bermd %s at %s, pid %ld, log %s\n", info->version,
                    berm_client_target(cli->client), (long)pid, log);

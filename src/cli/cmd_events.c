@@ -44,7 +44,7 @@ static int on_event(const Berm__V1__WatchEventsResponse *m, void *user) {
         return 0;
     const Berm__V1__Event *v = m->event;
     if (cli->json) {
-        cli_print_json(cli, v);
+        cli_print_json(v);
         return 0;
     }
     /* Of its own arena: a watch may go on for days. */

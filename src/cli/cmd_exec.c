@@ -94,7 +94,7 @@ static int start_detached(struct cli *cli, Berm__V1__ExecSpec *spec) {
     if (berm_exec_start(cli->client, &request, &response, &e) < 0)
         return start_failed(cli, &e);
     if (cli->json)
-        cli_print_json(cli, response->exec);
+        cli_print_json(response->exec);
     else if (opt_has(cli, "quiet"))
         puts(response->exec->exec_id);
     else
@@ -156,7 +156,7 @@ struct logs {
 static int on_log(const Berm__V1__AttachExecResponse *m, void *user) {
     struct logs *l = user;
     if (l->cli->json) {
-        cli_print_json(l->cli, m);
+        cli_print_json(m);
         if (m->event_case == BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_EXITED)
             l->status = exit_status_of(m->exited->exit);
         return 0;
@@ -228,7 +228,7 @@ int cmd_kill(struct cli *cli) {
             continue;
         }
         if (cli->json)
-            cli_print_json(cli, response);
+            cli_print_json(response);
         berm_free(response);
     }
     return status;
@@ -297,7 +297,7 @@ int cmd_ps(struct cli *cli) {
     if (list_all(cli, &request, &all, &e) < 0)
         return cli_fail(cli, &e);
     if (cli->json)
-        cli_print_json(cli, &all);
+        cli_print_json(&all);
     else if (opt_has(cli, "quiet"))
         for (size_t i = 0; i < all.n_execs; i++)
             puts(all.execs[i]->exec_id);

@@ -66,7 +66,7 @@ static int get_sandbox(struct cli *cli, char *id, struct berm_error *e) {
     if (r < 0)
         return r;
     if (cli->json)
-        cli_print_json(cli, response->sandbox);
+        cli_print_json(response->sandbox);
     else
         show_sandbox(cli, response->sandbox);
     berm_free(response);
@@ -81,7 +81,7 @@ static int get_exec(struct cli *cli, char *id, struct berm_error *e) {
     if (r < 0)
         return r;
     if (cli->json)
-        cli_print_json(cli, response->exec);
+        cli_print_json(response->exec);
     else
         show_exec(cli, response->exec);
     berm_free(response);

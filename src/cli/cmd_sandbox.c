@@ -67,7 +67,7 @@ int cmd_create(struct cli *cli) {
     if (sandbox_make(cli, wait, &s, &e) < 0)
         return e.code == BERM_OK ? EXIT_BERM : cli_fail(cli, &e);
     if (cli->json)
-        cli_print_json(cli, s);
+        cli_print_json(s);
     else if (opt_has(cli, "quiet"))
         puts(s->sandbox_id);
     else
@@ -151,7 +151,7 @@ int cmd_ls(struct cli *cli) {
     if (list_all(cli, &request, &all, &e) < 0)
         return cli_fail(cli, &e);
     if (cli->json)
-        cli_print_json(cli, &all);
+        cli_print_json(&all);
     else if (opt_has(cli, "quiet"))
         for (size_t i = 0; i < all.n_sandboxes; i++)
             puts(all.sandboxes[i]->sandbox_id);
@@ -186,7 +186,7 @@ int cmd_update(struct cli *cli) {
     if (berm_sandbox_update(cli->client, &request, &response, &e) < 0)
         return cli_fail(cli, &e);
     if (cli->json)
-        cli_print_json(cli, response->sandbox);
+        cli_print_json(response->sandbox);
     berm_free(response);
     return 0;
 }
@@ -256,7 +256,7 @@ static int change_all(struct cli *cli, const struct change *how) {
             continue;
         }
         if (cli->json)
-            cli_print_json(cli, s);
+            cli_print_json(s);
         else
             puts(s->sandbox_id);
         if (wait_ms > 0 && !is_state(s, how->good))
@@ -298,7 +298,7 @@ static int remove_by_label(struct cli *cli) {
             return cli_fail(cli, &e);
         more = response->more;
         if (cli->json)
-            cli_print_json(cli, response);
+            cli_print_json(response);
         else
             for (size_t i = 0; i < response->n_sandbox_ids; i++)
                 puts(response->sandbox_ids[i]);

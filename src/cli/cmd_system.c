@@ -54,7 +54,7 @@ int cmd_info(struct cli *cli) {
     if (berm_info(cli->client, &request, &info, &e) < 0)
         return cli_fail(cli, &e);
     if (cli->json)
-        cli_print_json(cli, info);
+        cli_print_json(info);
     else if (opt_has(cli, "limits"))
         show_limits(cli, info);
     else
@@ -73,7 +73,7 @@ int cmd_ping(struct cli *cli) {
     if (berm_ping(cli->client, &request, &response, &e) < 0)
         return cli_fail(cli, &e);
     if (cli->json)
-        cli_print_json(cli, response);
+        cli_print_json(response);
     else
         printf("%s answers in %llu us\n", berm_client_target(cli->client),
                (unsigned long long)(clock_us() - began));

@@ -23,7 +23,7 @@ struct foreground {
     uint64_t acked;     /* of both together */
     int signal;         /* that ended our wait */
     unsigned signals;   /* seen */
-    bool stdout_gone;
+    int write_error;    /* why our own output takes no more */
     int status;
     bool ended;
     int signal_fd;
@@ -64,7 +64,7 @@ static int acknowledge(struct foreground *f, bool release) {
 static int on_chunk(struct foreground *f, const Berm__V1__OutputChunk *chunk) {
     bool is_stderr = chunk->stream == BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDERR;
     if (!write_all(is_stderr ? STDERR_FILENO : STDOUT_FILENO, chunk->data.data, chunk->data.len)) {
-        f->stdout_gone = true;
+        f->write_error = errno;
         return 1;
     }
     f->offset[is_stderr] = chunk->offset + chunk->data.len;
@@ -92,7 +92,7 @@ static int on_output(const Berm__V1__AttachExecResponse *m, void *user) {
 
 /* --- signals --- */
 
-/* The first one of its kind goes to the program; after a second we no longer wait for it. */
+/* The first one goes to the program; after a second we no longer wait for it. */
 static int on_signal(void *user) {
     struct foreground *f = user;
     struct signalfd_siginfo info;
@@ -185,21 +185,24 @@ static bool start_feeding(struct foreground *f) {
 
 /* --- the whole --- */
 
-/* Nobody reads any more: in a pipeline of one machine the program would get SIGPIPE. */
-static int leave_gone(struct foreground *f) {
+/* Nobody takes the output any more: in a pipeline of one machine the program would get SIGPIPE. */
+static int leave_unread(struct foreground *f, bool owns) {
     Berm__V1__SignalExecRequest request = BERM__V1__SIGNAL_EXEC_REQUEST__INIT;
     request.exec_id = f->exec_id;
     request.signal_number = SIGPIPE;
     acknowledge(f, true);
-    berm_exec_signal(f->cli->client, &request, NULL, NULL);
-    return EXIT_SIGNAL + SIGPIPE;
+    if (owns)
+        berm_exec_signal(f->cli->client, &request, NULL, NULL);
+    if (f->write_error == EPIPE)
+        return EXIT_SIGNAL + SIGPIPE;
+    return cli_complain("cannot write the output: %s", strerror(f->write_error));
 }
 
 static int follow(struct foreground *f, Berm__V1__AttachExecRequest *request, bool owns) {
     struct berm_error e;
     int r = berm_exec_attach(f->cli->client, request, on_output, f, &e);
-    if (f->stdout_gone)
-        return owns ? leave_gone(f) : EXIT_SIGNAL + SIGPIPE;
+    if (f->write_error != 0)
+        return leave_unread(f, owns);
     if (f->ended)
         acknowledge(f, true);
     if (r == -(int)BERM_CANCELLED && f->signal != 0) {
@@ -248,7 +251,7 @@ static int run_json(struct foreground *f, char *sandbox_id, Berm__V1__ExecSpec *
         return EXIT_BERM;
     if (berm_exec_run(f->cli->client, &request, &done, &e) < 0)
         return e.code == BERM_CANCELLED ? EXIT_SIGNAL + f->signal : start_failed(f->cli, &e);
-    cli_print_json(f->cli, done);
+    cli_print_json(done);
     int status = exit_status_of(done->exec->exit);
     berm_free(done);
     return status;

@@ -1,4 +1,6 @@
 /* berm — every command is a row of the table here; help and docs/cli.md are printed from it. */
+#include <errno.h>
+
 #include "cli/cli.h"
 
 #define ARENA_MAX ((size_t)1 << 30)
@@ -425,8 +427,8 @@ int main(int argc, char **argv) {
     if (arena_init(&cli.arena, 65536, ARENA_MAX) < 0)
         return cli_complain("out of memory");
     int status = run_command(&cli, argc - 1 - words, argv + 1 + words);
-    if (fflush(stdout) != 0 && status == 0)
-        status = EXIT_BERM;
+    if (fflush(stdout) != 0)
+        status = cli_complain("cannot write the output: %s", strerror(errno));
     if (cli.feeds)
         _exit(status);
     cli_done(&cli);

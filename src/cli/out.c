@@ -168,8 +168,7 @@ static void print_indented(const char *json) {
     }
 }
 
-void cli_print_json(const struct cli *cli, const void *message) {
-    (void)cli;
+void cli_print_json(const void *message) {
     char *text = berm_json(message);
     if (!text) {
         cli_complain("the answer cannot be shown as JSON");

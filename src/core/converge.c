@@ -52,6 +52,7 @@ static void on_gone(struct place *p) {
     sandbox_disconnect(sb);
     sandbox_failpoint(sb, OP_ACK);
     sandbox_update_unplaced(sb);
+    sandbox_measures_end(sb);
     exec_all_gone(sb);
     sandbox_converge(sb);
 }
@@ -136,10 +137,15 @@ static void make_place(struct sandbox *sb) {
         sandbox_converge(sb);
 }
 
-static void on_adopted_usage(struct place *p, const struct place_answer *a, void *user) {
+static void on_kills(struct place *p, const struct place_answer *a, void *user) {
     (void)user;
     if (!a->e)
         ((struct sandbox *)p->user)->oom_kills_seen = a->usage.oom_kills;
+}
+
+void sandbox_learn_kills(struct sandbox *sb) {
+    if (sb->place)
+        place_measure(sb->place, on_kills, NULL);
 }
 
 /* What was left of a place that has ended is gone: the books can be closed on it. */
@@ -172,7 +178,8 @@ void sandbox_adopt(struct sandbox *sb) {
     sb->presence = PRESENCE_UP;
     sb->frozen = sandbox_is(sb, SB_PAUSED);
     sb->configured = !sandbox_is(sb, SB_PENDING);
-    place_measure(sb->place, on_adopted_usage, NULL);
+    if (sb->n_running > 0) /* the guest may tell an end at once */
+        sandbox_learn_kills(sb);
 }
 
 /* --- freeze and thaw --- */
@@ -235,6 +242,15 @@ static void ask_to_end(struct sandbox *sb) {
                  clock_us() + (uint64_t)(grace_ms + STOP_MARGIN_MS) * 1000);
 }
 
+/* After a restart a guest that was frozen is not linked yet. */
+static void reach_to_end(struct sandbox *sb) {
+    if (!sb->patience.is_set)
+        deadline_set(sb->registry->spec.deadlines, &sb->patience,
+                     clock_us() + STOP_MARGIN_MS * 1000);
+    if (!sb->link)
+        sandbox_connect(sb);
+}
+
 static void end_place(struct sandbox *sb) {
     if (sb->presence != PRESENCE_UP || sb->freezing || sb->asked_to_end == sb->wanted)
         return;
@@ -244,6 +260,10 @@ static void end_place(struct sandbox *sb) {
     if (gently && sb->frozen) {
         sb->freezing = true;
         place_resume(sb->place, on_thawed_to_end, NULL);
+        return;
+    }
+    if (gently && !sb->linked && sb->failure.code == ERR_NONE) {
+        reach_to_end(sb);
         return;
     }
     if (gently && sb->linked)
@@ -337,6 +357,9 @@ static void to_delete(struct sandbox *sb) {
 static void to_stop(struct sandbox *sb) {
     if (sb->presence != PRESENCE_NONE)
         end_place(sb);
+    else if (sandbox_is(sb, SB_STOPPING) && sb->failure.code != ERR_NONE)
+        sandbox_outcome(sb, SB_STOPPED, sb->wanted,
+                        &(struct sandbox_why){.cause = CAUSE(ERROR), .e = &sb->failure});
     else if (sandbox_is(sb, SB_STOPPING))
         sandbox_outcome(sb, SB_STOPPED, sb->wanted, &(struct sandbox_why){.cause = ended_by(sb)});
 }
@@ -354,10 +377,19 @@ static void was_lost(struct sandbox *sb) {
                               .by_sandbox = true});
 }
 
+/* A sandbox that was never READY has nothing to keep. One that was keeps its files, and may be started
+ * again when what hindered it has gone. */
+static void could_not_start(struct sandbox *sb) {
+    struct sandbox_why why = {.cause = CAUSE(ERROR), .e = &sb->failure};
+    if (sb->record->incarnation == 1)
+        sandbox_outcome(sb, SB_FAILED, sb->wanted, &why);
+    else
+        sandbox_outcome(sb, SB_STOPPING, WANTED_STOP, &why);
+}
+
 static void to_first_run(struct sandbox *sb) {
     if (sb->presence == PRESENCE_NONE && sb->failure.code != ERR_NONE)
-        sandbox_outcome(sb, SB_FAILED, sb->wanted,
-                        &(struct sandbox_why){.cause = CAUSE(ERROR), .e = &sb->failure});
+        could_not_start(sb);
     else if (sb->presence == PRESENCE_NONE)
         make_place(sb);
     else if (sb->presence == PRESENCE_UP && sb->failure.code != ERR_NONE)
@@ -387,10 +419,10 @@ static void to_run(struct sandbox *sb) {
         freeze(sb);
     else if (sandbox_is(sb, SB_READY) && wants_frozen)
         sandbox_outcome(sb, SB_PAUSED, sb->wanted, &as_asked);
-    else if (sandbox_is(sb, SB_PAUSED) && !wants_frozen)
-        sandbox_outcome(sb, SB_READY, sb->wanted, &as_asked);
     else if (!sb->link && !sb->frozen)
         sandbox_connect(sb);
+    else if (sandbox_is(sb, SB_PAUSED) && !wants_frozen && sb->linked) /* it can be asked */
+        sandbox_outcome(sb, SB_READY, sb->wanted, &as_asked);
 }
 
 /* Has a restart brought it as far as it goes before the daemon listens? */

@@ -118,7 +118,11 @@ static void on_reverted(struct recorded *r) {
 }
 
 static void on_again(struct deadline *d) {
-    exec_record_exit(container_of(d, struct exec, again));
+    struct exec *x = container_of(d, struct exec, again);
+    if (x->sandbox->removing) /* an entry must not hold what goes with the sandbox */
+        exec_drop(x);
+    else
+        exec_record_exit(x);
 }
 
 static const struct recorded_ops recorded_ops = {on_durable, on_reverted};

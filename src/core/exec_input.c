@@ -85,13 +85,8 @@ static int no_memory(struct err *e) {
 
 /* --- input --- */
 
-static uint64_t number_of(const struct json *object, const char *key) {
-    const struct json *n = json_get(object, key);
-    return n && n->type == JSON_INT && n->integer > 0 ? (uint64_t)n->integer : 0;
-}
-
 static void took_input(struct exec *x, const struct guest_answer *a) {
-    uint64_t next = a->e ? 0 : number_of(a->result, "next_offset");
+    uint64_t next = a->e ? 0 : json_count(a->result, "next_offset");
     x->record->input->next_offset = MAX(x->record->input->next_offset, next);
 }
 
@@ -100,8 +95,8 @@ static void on_written(struct guest_wait *w, const struct guest_answer *a) {
     took_input(ask->exec, a);
     if (ask->asker) {
         ask->asker->next_offset =
-            a->e ? (uint64_t)MAX(a->next_offset, 0) : number_of(a->result, "next_offset");
-        ask->asker->window_bytes = a->e ? 0 : number_of(a->result, "window_bytes");
+            a->e ? (uint64_t)MAX(a->next_offset, 0) : json_count(a->result, "next_offset");
+        ask->asker->window_bytes = a->e ? 0 : json_count(a->result, "window_bytes");
     }
     ask_end(ask, a->e);
 }
@@ -165,7 +160,8 @@ int exec_close_input(struct exec *x, uint64_t offset, struct exec_ask *a, struct
     return 0;
 }
 
-/* Whole and on disk before the intent is: the program must not run with a part of it. */
+/* Whole and in its file before the intent is: the program must not run with a part of it. A power loss
+ * takes the program too, so that nothing is synced. */
 int exec_keep_input(struct exec *x, struct str data, struct err *e) {
     char name[80];
     if (data.n == 0)
@@ -174,7 +170,7 @@ int exec_keep_input(struct exec *x, struct str data, struct err *e) {
     exec_log_name(x, EXEC_FILE_INPUT, name, sizeof name);
     AUTO_CLOSE int fd =
         dir < 0 ? dir : openat(dir, name, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
-    if (fd < 0 || write(fd, data.p, data.n) != (ssize_t)data.n || fdatasync(fd) < 0)
+    if (fd < 0 || write(fd, data.p, data.n) != (ssize_t)data.n)
         return err_sys(e, errno == ENOSPC ? ERR_STORE_FULL : ERR_STORE_FAILED, errno,
                        "keep the input of a program");
     if (!(x->input = malloc(data.n)))
@@ -206,17 +202,34 @@ void exec_forget_input(struct exec *x) {
         unlinkat(x->sandbox->dir_fd, name, 0);
 }
 
-/* Input that came with the start: given as the program takes it, then ended. */
+/* Input that came with the start: given as the program takes it, then ended. It is kept until the guest
+ * knows of its end, so that a link or a daemon that breaks off anywhere leaves nothing open. True: it
+ * will be said again, by the next link or now. */
+static bool is_put_off(struct exec *x, const struct err *e) {
+    if (e && e->code == ERR_LIMIT_REACHED) /* too much is asked of the guest in this turn */
+        exec_give_input(x);
+    return e && (e->code == ERR_LIMIT_REACHED || e->code == ERR_GUEST_LOST ||
+                 e->code == ERR_GUEST_PROTOCOL);
+}
+
 static void on_given(struct guest_wait *w, const struct guest_answer *a) {
     struct exec *x = container_of(w, struct exec, input_wait);
     took_input(x, a);
-    if (a->e) { /* it closed its end, has ended, or the link is lost: then the next one goes on */
-        if (a->e->code != ERR_GUEST_LOST && a->e->code != ERR_GUEST_PROTOCOL)
-            exec_forget_input(x);
+    if (is_put_off(x, a->e))
         return;
-    }
-    if (number_of(a->result, "window_bytes") > 0 || x->record->input->next_offset >= x->n_input)
+    if (a->e) /* it closed its end, or has ended */
+        exec_forget_input(x);
+    else if (json_count(a->result, "window_bytes") > 0 ||
+             x->record->input->next_offset >= x->n_input)
         exec_give_input(x);
+}
+
+static void on_input_ended(struct guest_wait *w, const struct guest_answer *a) {
+    struct exec *x = container_of(w, struct exec, input_wait);
+    if (is_put_off(x, a->e))
+        return;
+    x->record->input->closed = true;
+    exec_forget_input(x);
 }
 
 void exec_give_input(struct exec *x) {
@@ -224,20 +237,19 @@ void exec_give_input(struct exec *x) {
         guest_wait_is_on(&x->input_wait))
         return;
     uint64_t next = x->record->input->next_offset;
-    guest_wait_init(&x->input_wait, on_given);
     if (next < x->n_input) {
         struct str left = {(const char *)x->input + next, x->n_input - next};
+        guest_wait_init(&x->input_wait, on_given);
         send_input(x, next, left, &x->input_wait);
-        return;
+    } else {
+        guest_wait_init(&x->input_wait, on_input_ended);
+        send_close(x, next, &x->input_wait);
     }
-    send_close(x, next, NULL);
-    x->record->input->closed = true;
-    exec_forget_input(x);
 }
 
 void exec_on_room(struct exec *x, const struct json *params) {
     x->record->input->next_offset =
-        MAX(x->record->input->next_offset, number_of(params, "next_offset"));
+        MAX(x->record->input->next_offset, json_count(params, "next_offset"));
     exec_give_input(x);
     exec_wake(x);
 }
@@ -296,12 +308,17 @@ int exec_signal(struct exec *x, int number, bool leader_only, const struct chang
     int r = check_alive(x, e);
     if (r < 0)
         return r;
-    struct entry *t = ledger_begin(x->registry->ledger);
-    if (!t)
-        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
     struct guest_ask *ask = ask_new(x, a, on_signalled);
     if (!ask)
         return no_memory(e);
+    struct entry *t = ledger_begin(x->registry->ledger);
+    if (!t) {
+        ask->asker = NULL;
+        a->inner = NULL;
+        ledger_wait_init(&ask->durable, NULL);
+        ask_end(ask, NULL);
+        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
+    }
     ask->signal = number;
     ask->leader_only = leader_only;
     ledger_wait_init(&ask->durable, on_signal_durable);

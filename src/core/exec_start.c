@@ -192,25 +192,20 @@ void exec_go(struct exec *x) {
 
 /* --- what the guest knows --- */
 
-static uint64_t number_of(const struct json *object, const char *key) {
-    const struct json *n = json_get(object, key);
-    return n && n->type == JSON_INT && n->integer > 0 ? (uint64_t)n->integer : 0;
-}
-
 void exec_is_known(struct exec *x, const struct json *state) {
     const struct json *name = json_get(state, "state");
     const struct json *closed = json_get(state, "stdin_closed");
     if (x->over || x->ending)
         return;
     x->is_known = true;
-    x->record->input->next_offset = number_of(state, "stdin_next");
+    x->record->input->next_offset = json_count(state, "stdin_next");
     x->record->input->closed = closed && closed->type == JSON_BOOL && closed->boolean;
     if (name && name->type == JSON_STRING && str_is(name->text, STR("exited"))) {
         exec_on_exited(x, state);
         return;
     }
     if (x->record->state == EXEC_STARTING) {
-        uint64_t told = number_of(state, "started_unix_ms");
+        uint64_t told = json_count(state, "started_unix_ms");
         x->record->state = EXEC_RUNNING;
         x->record->started_unix_ms = told ? (int64_t)told : registry_unix_ms();
         if (x->sent)

@@ -41,6 +41,8 @@ static void let_go(struct file_call *f) {
     list_remove(&f->in_sandbox);
     f->sandbox->n_files--;
     f->sandbox->n_file_handles -= f->with_handle;
+    if (!f->is_gone)
+        sandbox_is_used(f->sandbox);
     free(f);
 }
 
@@ -142,6 +144,7 @@ int file_call_open(struct sandbox *sb, uint64_t incarnation, bool with_handle,
     list_push_back(&sb->files, &f->in_sandbox);
     sb->n_files++;
     sb->n_file_handles += with_handle;
+    sandbox_is_used(sb);
     *ret = f;
     return 0;
 }

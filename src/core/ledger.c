@@ -313,13 +313,6 @@ static void fail_all(struct ledger *l, const struct err *e) {
 static void on_answer(void *user, const struct err *e) {
     struct entry *t = user;
     struct ledger *l = t->ledger;
-    struct err failed;
-    if (e &&
-        e->code == ERR_STORE_CORRUPT) { /* what a failing disk looks like to SQLite while it runs */
-        failed = *e;
-        failed.code = ERR_STORE_FAILED;
-        e = &failed;
-    }
     if (!t->failed && !e)
         entry_durable(l, t);
     else if (!t->failed)

@@ -8,11 +8,11 @@
 
 #define ACTION(name) BERM__V1__LIFETIME_ACTION__LIFETIME_ACTION_##name
 
-/* Idle time runs while nothing runs, and not for one that is stopped or frozen already. */
+/* Idle time runs while nothing runs and no file moves (a watch alone is no use), and not for one that is stopped or frozen already. */
 static int64_t idle_due(const struct sandbox *sb) {
     const Berm__V1__Lifetime *l = sb->record->spec->lifetime;
-    if (!l || l->idle_ttl_ms <= 0 || sb->n_running > 0 || !sandbox_is(sb, SB_READY) ||
-        sb->wanted != WANTED_RUN)
+    if (!l || l->idle_ttl_ms <= 0 || sb->n_running > 0 || sb->n_file_handles > 0 ||
+        !sandbox_is(sb, SB_READY) || sb->wanted != WANTED_RUN)
         return 0;
     return sb->record->last_activity_unix_ms + l->idle_ttl_ms;
 }

@@ -130,13 +130,8 @@ static void tell_cap(struct exec *x) {
     ledger_commit(t, NULL);
 }
 
-static uint64_t told_size(const struct json *params, const char *key) {
-    const struct json *n = json_get(params, key);
-    return n && n->type == JSON_INT && n->integer > 0 ? (uint64_t)n->integer : 0;
-}
-
 void exec_on_grew(struct exec *x, const struct json *params) {
-    uint64_t total = told_size(params, "stdout_bytes") + told_size(params, "stderr_bytes");
+    uint64_t total = json_count(params, "stdout_bytes") + json_count(params, "stderr_bytes");
     if (x->over)
         return;
     if (!x->cap_told && total >= (uint64_t)x->record->spec->output_limit_bytes)

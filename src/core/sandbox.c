@@ -28,6 +28,10 @@ const struct recorded *sandbox_recorded(const struct sandbox *sb) {
     return &sb->recorded;
 }
 
+uint64_t sandbox_output_bytes(const struct sandbox *sb) {
+    return sb->output_kept;
+}
+
 uint64_t sandbox_number(const struct sandbox *sb) {
     return sb->number;
 }
@@ -36,7 +40,7 @@ struct registry *sandbox_registry(const struct sandbox *sb) {
     return sb->registry;
 }
 
-static int check_incarnation(const struct sandbox *sb, uint64_t asked, struct err *e) {
+int sandbox_check_incarnation(const struct sandbox *sb, uint64_t asked, struct err *e) {
     if (asked == 0 || asked == sb->record->incarnation)
         return 0;
     err_set(e, ERR_SANDBOX_STALE, "%s is in incarnation %llu, not %llu", sb->record->sandbox_id,
@@ -52,7 +56,7 @@ static bool is_going(const struct sandbox *sb) {
 }
 
 /* The error of a call that needs the sandbox in another state. */
-static int wrong_state(const struct sandbox *sb, struct err *e) {
+int sandbox_not_there(const struct sandbox *sb, struct err *e) {
     static const struct {
         enum err_code code;
         const char *text;
@@ -72,11 +76,11 @@ static int wrong_state(const struct sandbox *sb, struct err *e) {
 }
 
 int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct err *e) {
-    int r = check_incarnation(sb, incarnation, e);
+    int r = sandbox_check_incarnation(sb, incarnation, e);
     if (r < 0)
         return r;
     if (!sandbox_is(sb, SB_READY))
-        return wrong_state(sb, e);
+        return sandbox_not_there(sb, e);
     if (sb->wanted == WANTED_PAUSE) {
         err_set(e, ERR_SANDBOX_PAUSED, "%s is being paused", sb->record->sandbox_id);
         return err_about(e, "sandbox_id", sb->record->sandbox_id);
@@ -85,9 +89,9 @@ int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct e
 }
 
 int sandbox_check_change(const struct sandbox *sb, uint64_t incarnation, struct err *e) {
-    int r = check_incarnation(sb, incarnation, e);
+    int r = sandbox_check_incarnation(sb, incarnation, e);
     if (r == 0 && (sandbox_is(sb, SB_FAILED) || is_going(sb)))
-        r = wrong_state(sb, e);
+        r = sandbox_not_there(sb, e);
     return r;
 }
 
@@ -222,6 +226,7 @@ static struct sandbox *sandbox_new(struct registry *r, Berm__V1__Sandbox *record
     sb->recorded.ops = &recorded_ops;
     list_init(&sb->execs);
     list_init(&sb->waits);
+    list_init(&sb->measures);
     list_init(&sb->files);
     list_init(&sb->in_registry);
     guest_wait_init(&sb->configure_wait, NULL);
@@ -266,6 +271,7 @@ void sandbox_free(struct sandbox *sb) {
         w->on_done(w, sb->record);
     }
     sandbox_update_drop(sb);
+    sandbox_measures_end(sb);
     sandbox_disconnect(sb);
     ingress_end(&sb->ingress);
     if (sb->place)
@@ -412,25 +418,25 @@ static int nothing_to_do(struct sandbox *sb, const struct change *c, struct err 
 
 int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms, const struct change *c,
                  struct err *e) {
-    int r = check_incarnation(sb, incarnation, e);
+    int r = sandbox_check_incarnation(sb, incarnation, e);
     if (r < 0)
         return r;
     if (sandbox_is(sb, SB_STOPPING) || sandbox_is(sb, SB_STOPPED))
         return nothing_to_do(sb, c, e);
     if (sandbox_is(sb, SB_FAILED) || is_going(sb))
-        return wrong_state(sb, e);
+        return sandbox_not_there(sb, e);
     sb->grace_ms = grace_ms;
     return intend(sb, OP_STOP, WANTED_STOP, SB_STOPPING, c, e);
 }
 
 int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change *c, struct err *e) {
-    int r = check_incarnation(sb, incarnation, e);
+    int r = sandbox_check_incarnation(sb, incarnation, e);
     if (r < 0)
         return r;
     if (sandbox_is(sb, SB_PENDING) || (sandbox_is(sb, SB_READY) && sb->wanted == WANTED_RUN))
         return nothing_to_do(sb, c, e);
     if (!sandbox_is(sb, SB_STOPPED))
-        return wrong_state(sb, e);
+        return sandbox_not_there(sb, e);
     if (!sb->registry->spec.driver)
         return err_set(e, ERR_DRIVER_UNAVAILABLE, "%s", sb->registry->spec.no_driver);
     sb->record->incarnation++;
@@ -442,13 +448,13 @@ int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change 
 }
 
 int sandbox_pause(struct sandbox *sb, uint64_t incarnation, const struct change *c, struct err *e) {
-    int r = check_incarnation(sb, incarnation, e);
+    int r = sandbox_check_incarnation(sb, incarnation, e);
     if (r < 0)
         return r;
     if (sb->wanted == WANTED_PAUSE && (sandbox_is(sb, SB_PAUSED) || sandbox_is(sb, SB_READY)))
         return nothing_to_do(sb, c, e);
     if (!sandbox_is(sb, SB_READY) && !sandbox_is(sb, SB_PAUSED))
-        return wrong_state(sb, e);
+        return sandbox_not_there(sb, e);
     if (!(sb->registry->spec.driver->features & DRIVER_HAS_PAUSE))
         return err_set(e, ERR_UNSUPPORTED, "the driver cannot pause");
     return intend(sb, OP_PAUSE, WANTED_PAUSE, 0, c, e);
@@ -456,19 +462,19 @@ int sandbox_pause(struct sandbox *sb, uint64_t incarnation, const struct change 
 
 int sandbox_resume(struct sandbox *sb, uint64_t incarnation, const struct change *c,
                    struct err *e) {
-    int r = check_incarnation(sb, incarnation, e);
+    int r = sandbox_check_incarnation(sb, incarnation, e);
     if (r < 0)
         return r;
     if (sb->wanted == WANTED_RUN && (sandbox_is(sb, SB_PAUSED) || sandbox_is(sb, SB_READY)))
         return nothing_to_do(sb, c, e);
     if (!sandbox_is(sb, SB_READY) && !sandbox_is(sb, SB_PAUSED))
-        return wrong_state(sb, e);
+        return sandbox_not_there(sb, e);
     return intend(sb, OP_RESUME, WANTED_RUN, 0, c, e);
 }
 
 int sandbox_delete(struct sandbox *sb, uint64_t incarnation, const struct change *c,
                    struct err *e) {
-    int r = check_incarnation(sb, incarnation, e);
+    int r = sandbox_check_incarnation(sb, incarnation, e);
     if (r < 0)
         return r;
     if (is_going(sb))

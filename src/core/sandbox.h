@@ -76,3 +76,18 @@ struct sandbox_wait {
 void sandbox_wait(struct sandbox *sb, struct sandbox_wait *w, int64_t wait_ms,
                   void (*on_done)(struct sandbox_wait *w, const Berm__V1__Sandbox *record));
 void sandbox_wait_cancel(struct sandbox_wait *w);
+
+/* Asks the driver what the sandbox uses now; a node inside the object that asks. NULL: it is gone. The
+ * answer comes from the loop, unless the driver is lost. */
+struct sandbox_measure {
+    struct list in_sandbox;
+    void (*on_done)(struct sandbox_measure *m, const struct place_usage *u);
+};
+void sandbox_measure_init(struct sandbox_measure *m,
+                          void (*on_done)(struct sandbox_measure *m, const struct place_usage *u));
+void sandbox_measure_cancel(struct sandbox_measure *m);
+/* SANDBOX_STOPPED and the like when nothing of it runs. */
+MUST_USE int sandbox_measure(struct sandbox *sb, struct sandbox_measure *m, struct err *e);
+uint64_t sandbox_output_bytes(const struct sandbox *sb);
+/* SANDBOX_STALE unless it is the present one; 0 = any. */
+MUST_USE int sandbox_check_incarnation(const struct sandbox *sb, uint64_t asked, struct err *e);

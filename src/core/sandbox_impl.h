@@ -60,7 +60,8 @@ struct sandbox {
     unsigned n_running;
     uint64_t oom_kills_seen; /* of the sandbox, at the last program that might have been one */
     struct list waits;
-    struct list files; /* file calls, those that only wait for an answer too */
+    struct list measures; /* of usage, waiting for the driver */
+    struct list files;    /* file calls, those that only wait for an answer too */
     unsigned n_files;
     unsigned n_file_handles;
     struct deadline again;    /* the store failed, or the guest did not answer: try again */
@@ -123,10 +124,17 @@ void sandbox_lifetime_look(struct sandbox *sb);
 /* A program or file call came, or a program ended. */
 void sandbox_is_used(struct sandbox *sb);
 
+/* usage.c */
+void sandbox_measures_end(struct sandbox *sb);
+/* sandbox.c */
+int sandbox_not_there(const struct sandbox *sb, struct err *e);
+
 /* converge.c */
 void sandbox_converge(struct sandbox *sb);
 /* At a restart: finds the place its record speaks of. */
 void sandbox_adopt(struct sandbox *sb);
+/* Asks which kills the memory controller has counted, so that later ones show. */
+void sandbox_learn_kills(struct sandbox *sb);
 void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct place_limits *ret_limits);
 
 /* sandbox.c: whether its spec may change now */

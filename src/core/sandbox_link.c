@@ -39,7 +39,8 @@ static void on_exec(struct guest_link *l, const struct json *state) {
 
 static void configured(struct sandbox *sb) {
     sb->configured = true;
-    exec_resume_all(sb);
+    if (sb->wanted < WANTED_STOP) /* else nothing more begins in it */
+        exec_resume_all(sb);
     sandbox_converge(sb);
 }
 

@@ -19,6 +19,7 @@
 #define ARENA_MAX ((size_t)16 << 20) /* a full message as nodes and unescaped copies */
 #define SWEEPS 100
 #define SWEEP_PAUSE_US 2000
+#define LEASE_GRACE_MS 5000
 #define END_SLACK_MS 3000 /* past the grace time, for pipes and disks */
 
 struct options {
@@ -68,7 +69,7 @@ static void on_signal(struct source *s, uint32_t events) {
 }
 
 static void on_lease(struct timer *t) {
-    guest_end(container_of(t, struct guest, lease), 0);
+    guest_end(container_of(t, struct guest, lease), LEASE_GRACE_MS);
 }
 
 static void on_end(struct timer *t) {

@@ -13,9 +13,11 @@
 
 #define FILE_NAME "berm.db"
 #define LOG_NAME FILE_NAME "-wal"
+#define INDEX_NAME FILE_NAME "-shm"
 
 struct db {
     int dir_fd; /* locked */
+    bool had_index;
     struct sql *reader;
     struct writer *writer;
     void (*on_closed)(void *user);
@@ -114,6 +116,7 @@ static int open_parts(struct db *db, uv_loop_t *loop, const char *dir, struct db
     unsigned was;
     int r = lock_dir(db, dir, e);
     snprintf(path, sizeof path, "/proc/self/fd/%d/" FILE_NAME, db->dir_fd);
+    db->had_index = r < 0 || faccessat(db->dir_fd, INDEX_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     if (r == 0)
         r = make_file(db->dir_fd, e);
     if (r == 0)
@@ -127,8 +130,16 @@ static int open_parts(struct db *db, uv_loop_t *loop, const char *dir, struct db
     if (r < 0)
         return r;
     facts->is_new = was == 0;
+    sql_is_running(db->reader);
     sql_keep_log(db->reader, false); /* it closes last */
     return 0;
+}
+
+/* SQLite makes an index for the log as soon as it looks, and leaves it beside a file it cannot read. */
+static void leave_as_found(struct db *db) {
+    sql_close(TAKE(db->reader));
+    if (db->dir_fd >= 0 && !db->had_index)
+        unlinkat(db->dir_fd, INDEX_NAME, 0);
 }
 
 int db_open(uv_loop_t *loop, const char *dir, struct db **ret_db, struct db_facts *ret_facts,
@@ -139,6 +150,7 @@ int db_open(uv_loop_t *loop, const char *dir, struct db **ret_db, struct db_fact
         return err_set(e, ERR_LIMIT_REACHED, "out of memory");
     db->dir_fd = -1;
     if (open_parts(db, loop, dir, &facts, e) < 0) {
+        leave_as_found(db);
         db_free(db);
         return err_wrap(e, "open the state");
     }

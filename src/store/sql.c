@@ -11,6 +11,7 @@ struct sql {
     const char *const *statements;
     size_t n_statements;
     int log_pages;
+    bool is_running;
     sqlite3_stmt *prepared[];
 };
 
@@ -41,7 +42,10 @@ static int fail(struct sql *s, const char *what, struct err *e) {
     int sys = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN
                   ? sqlite3_system_errno(s->db)
                   : 0;
-    return err_sys(e, code_of(code, sys), sys, "%s: %s (%d)", what, sqlite3_errmsg(s->db), code);
+    enum err_code as = code_of(code, sys);
+    if (as == ERR_STORE_CORRUPT && s->is_running) /* what a failing disk looks like to SQLite */
+        as = ERR_STORE_FAILED;
+    return err_sys(e, as, sys, "%s: %s (%d)", what, sqlite3_errmsg(s->db), code);
 }
 
 static int on_log(void *user, sqlite3 *db, const char *name, int pages) {
@@ -94,6 +98,10 @@ int sql_open(const char *path, const char *const *statements, size_t n_statement
     sql_keep_log(s, true);
     *ret_sql = s;
     return 0;
+}
+
+void sql_is_running(struct sql *s) {
+    s->is_running = true;
 }
 
 void sql_close(struct sql *s) {

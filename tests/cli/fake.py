@@ -6,8 +6,12 @@ as many as it is told, wherever in a frame that falls.
 """
 
 import concurrent.futures
+import contextlib
+import os
+import random
 import socket
 import threading
+import time
 
 import grpc
 from google.protobuf import any_pb2
@@ -161,7 +165,6 @@ class Road:
         """As when the daemon ends: nobody listens, the path is gone."""
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
-        import os
         os.unlink(self.path)
 
     def _accept(self, listener):
@@ -199,3 +202,50 @@ class Road:
                     end.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     pass
+
+
+# --- a daemon that means harm ---
+
+def frame(kind, flags, stream, payload=b""):
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+SETTINGS, HEADERS, DATA, RST, GOAWAY = frame(4, 0, 0), 1, 0, 3, 7
+OK = frame(HEADERS, 4, 1, b"\x88")  # :status 200
+HARM = {
+    "nothing": b"", "http1": b"HTTP/1.1 400 Bad Request\r\n\r\n", "noise": random.Random(0).randbytes(3000),
+    "half a frame": SETTINGS + OK[:5], "reset": SETTINGS + frame(RST, 0, 1, bytes(4)),
+    "goaway": SETTINGS + frame(GOAWAY, 0, 0, bytes(8)),
+    "a huge message": SETTINGS + OK + frame(DATA, 0, 1, b"\0\xff\xff\xff\xff" + bytes(100)),
+    "a compressed one": SETTINGS + OK + frame(DATA, 0, 1, b"\1\0\0\0\1x"),
+    "not a message": SETTINGS + OK + frame(DATA, 0, 1, b"\0\0\0\0\3\xff\xff\xff"),
+    "half a message": SETTINGS + OK + frame(DATA, 1, 1, b"\0\0\0\0\x09ab"),
+    "no status": SETTINGS + OK + frame(DATA, 1, 1, b"\0\0\0\0\0"),
+    "another status": SETTINGS + frame(HEADERS, 5, 1, b"\x8d"),  # 404 and the end
+    "frames of nobody": SETTINGS + frame(DATA, 0, 9, b"x" * 50),
+    "a push": SETTINGS + frame(5, 4, 1, bytes([0, 0, 0, 2, 0x88])),
+}
+
+
+@contextlib.contextmanager
+def harmful(path, what):
+    """Answers every connection with the same bytes and nothing more."""
+    def serve(listener):
+        while True:
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                return
+            with peer, contextlib.suppress(OSError):
+                peer.recv(65536)
+                time.sleep(0.02)
+                peer.sendall(HARM[what])
+                peer.shutdown(socket.SHUT_WR)
+                peer.recv(65536)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        yield
+        listener.shutdown(socket.SHUT_RDWR)

@@ -10,6 +10,7 @@ import pytest
 
 from berm._gen.berm.v1 import berm_pb2 as pb
 from conftest import BERM, ROOT, Berm, can_sandbox
+from fake import HARM, harmful
 
 COMMANDS = subprocess.run([BERM, "--help"], capture_output=True, text=True, check=True).stdout
 NAMES = [line[2:18].strip() for line in COMMANDS.splitlines() if line.startswith("  ")]
@@ -66,6 +67,13 @@ def test_a_listener_that_is_no_daemon(tmp_path):
             peer.close()
         assert process.wait(60) == 125 and b"DISCONNECTED" in process.stderr.read()
         process.stderr.close()
+
+
+@pytest.mark.parametrize("what", HARM)
+def test_a_daemon_that_means_harm(tmp_path, what):
+    with harmful(tmp_path / "s", what):
+        for arguments in (["ping"], ["logs", "x"], ["events"]):
+            assert b"berm: " in Berm(tmp_path / "s")(*arguments, status=125).stderr
 
 
 def test_ping_and_info(berm, daemon):

@@ -188,6 +188,14 @@ def test_a_reader_that_leaves_ends_a_pipeline(berm, sandbox):
     until(lambda: b"yes" not in berm("ps", sandbox).stdout)
 
 
+def test_output_that_cannot_be_written_is_said(berm, sandbox):
+    with open("/dev/full", "wb") as full:
+        for arguments in (["exec", sandbox, "--", "echo", "x"], ["get", sandbox]):
+            process = berm.start(*arguments, stdout=full, stderr=subprocess.PIPE)
+            assert process.wait(SECONDS) == 125 and b"No space left" in process.stderr.read()
+            process.stderr.close()
+
+
 def test_signals_go_to_the_program(berm, sandbox):
     script = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
     process = berm.start("exec", sandbox, "--", "sh", "-c", script, stdout=subprocess.PIPE)
@@ -326,6 +334,26 @@ def test_output_survives_three_kills_of_the_daemon(mortal):
     process.stdout.close()
     assert process.wait(SECONDS) == 4
     assert got == b"".join(b"%d\n" % i for i in range(600))
+
+
+def test_input_survives_a_kill_of_the_daemon(mortal):
+    """covers: RETRY-4"""
+    berm = mortal.berm
+    made = berm("create", "-q").stdout.decode().strip()
+    process = berm.start("exec", "-i", made, "--", "cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    pieces = [os.urandom(150_000) for _ in range(4)]
+    got = b""
+    for piece in pieces[:3]:
+        process.stdin.write(piece)
+        process.stdin.flush()
+        got += process.stdout.read(1)
+        mortal.kill()
+        mortal.start()
+    process.stdin.write(pieces[3])
+    process.stdin.close()
+    got += process.stdout.read()
+    process.stdout.close()
+    assert process.wait(SECONDS) == 0 and got == b"".join(pieces)
 
 
 def test_a_watch_survives_a_kill_of_the_daemon(mortal):

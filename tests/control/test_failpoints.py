@@ -117,8 +117,27 @@ class Signal(Operation):
         assert client.read(self.held).stdout == b"up\n1\nsync\n"    # it was sent, and not twice
 
 
+class File(Operation):
+    def act(self, client, request_id):
+        return client.write(self.box, "file", INPUT, request_id=request_id)
+
+    def check(self, client, answer):
+        assert answer.info.size_bytes == len(INPUT), answer
+        assert client.output_of(self.box, "cat file") == INPUT.decode()
+        assert len([e for e in client.events() if e.HasField("file")]) == 1
+
+
+class Dir(Operation):
+    def act(self, client, request_id):
+        return client.ask("MakeDir", sandbox_id=self.box, path="dir", request_id=request_id)
+
+    def check(self, client, answer):
+        assert client.output_of(self.box, "ls -F") == "dir/\n"
+        assert len([e for e in client.events() if e.HasField("file")]) == 1
+
+
 OPERATIONS = {
-    "create": Create, "update": Update, "exec": Exec, "run": Run, "exit": Run, "signal": Signal,
+    "create": Create, "update": Update, "exec": Exec, "run": Run, "exit": Run, "signal": Signal, "file": File,
     "start": lambda: Lifecycle("Start", ["Stop"], READY, PENDING),
     "stop": lambda: Lifecycle("Stop", [], STOPPED, STOPPING),
     "pause": lambda: Lifecycle("Pause", [], PAUSED, PAUSED),
@@ -143,11 +162,13 @@ def cases():
         yield name, OPERATIONS[name.partition(".")[0]]
         if name.startswith("exec.") and name != "exec.reply":
             yield name, Run
+        if name.startswith("file."):
+            yield name, Dir
 
 
 @pytest.mark.parametrize("name, operation", cases(), ids=lambda v: v if isinstance(v, str) else getattr(v, "__name__", ""))
 def test_an_operation_that_was_cut_off(make, name, operation):
-    """covers: STORE-1, STORE-2, STORE-3, STORE-4, IDEMP-4, IDEMP-6, EVT-1, EVT-2, IDS-3"""
+    """covers: STORE-1, STORE-2, STORE-3, STORE-4, IDEMP-4, IDEMP-6, IDEMP-7, EVT-1, EVT-2, IDS-3"""
     daemon = make().start(BERM_FAILPOINT=name)
     client = daemon.client()
     operation = operation()

@@ -142,7 +142,7 @@ def test_the_announced_size(client, box, place):
 
 
 def test_messages_of_an_upload(client, box, place):
-    """covers: FILE-4, RPC-13"""
+    """covers: FILE-4"""
     header = write(client, box, f"{place}/p", chunks=[b"", b"a", b"", b"b"])
     assert header.info.size_bytes == 2
     with refused("INVALID_ARGUMENT", field="data", limit="file.upload_chunk"):

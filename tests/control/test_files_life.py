@@ -187,12 +187,14 @@ def test_readers_that_go_leave_nothing(daemon, client, box):
     assert 60 <= len(reads) <= 100
 
 
-def test_files_open_at_once_are_bounded(client, box):
+def test_files_open_at_once_are_bounded(daemon, client, box):
     """covers: FILE-6"""
+    before = open_files(daemon, box)
     uploads = [Upload(client, write_header(box, f"f{i}")) for i in range(64)]
     for number, upload_ in enumerate(uploads):
         upload_.put(b"%d" % number)
-    eventually(lambda: is_full(client, box), "64 open files")
+    eventually(lambda: open_files(daemon, box) >= before + 64, "64 open files")
+    eventually(lambda: is_full(client, box), "no place for another")
     assert stat(client, box, ".").type         # what needs none goes on
     for upload_ in uploads:
         upload_.end()
@@ -321,7 +323,7 @@ def test_killed_in_the_middle(make, point, what):
 # ---- restarts
 
 def test_a_restart_in_the_middle(daemon, client, box):
-    """covers: FILE-4, RST-1"""
+    """covers: FILE-4"""
     client.output_of(box, "truncate -s 1G sparse; echo old > f")
     reading = client.stream("ReadFile", sandbox_id=box, path="sparse")
     next(reading)
@@ -342,7 +344,7 @@ def test_a_restart_in_the_middle(daemon, client, box):
 
 
 def test_a_daemon_that_stops(daemon, client, box):
-    """covers: FILE-11, DRAIN-1"""
+    """covers: FILE-11, RPC-25"""
     watch = Watch(client, box, ".")
     daemon.stop()
     assert list(watch)[-1].end.reason == pb.STREAM_END_REASON_DRAINING
@@ -477,3 +479,47 @@ def test_a_removed_root_is_refused(client, box):
         with pytest.raises(Refused):
             client.ask("Remove", sandbox_id=box, **named(path), recursive=True)
     assert stat(client, box, "/workspace").type == 2
+
+
+def test_file_calls_are_use_of_a_sandbox(client):
+    """covers: SBX-15"""
+    box = client.create(lifetime=pb.Lifetime(idle_ttl_ms=3000)).sandbox_id
+    writing = Upload(client, write_header(box, "f"))
+    for _ in range(4):                   # longer than its idle time, all in all
+        writing.put(b"x")
+        time.sleep(1)
+    writing.end()
+    before = client.get(box).last_activity_unix_ms
+    assert writing.result().info.size_bytes == 4
+    stat(client, box, "f")
+    assert client.get(box).last_activity_unix_ms >= before
+    client.wait_state(box, 5)
+
+
+def test_quiet_streams_have_heartbeats(client, box):
+    """covers: BEAT-1, BEAT-2"""
+    call = client.method("WatchFiles")(pb.WatchFilesRequest(sandbox_id=box, path="."), timeout=60)
+    assert next(call).HasField("watching")
+    beat = next(call)
+    assert beat.HasField("heartbeat") and beat.sequence == 2 and beat.heartbeat.server_unix_ms
+    write(client, box, "f", b"")
+    assert next(call).HasField("change")
+    call.cancel()
+
+
+def test_names_are_the_sandboxs_own(daemon, client, box):
+    """A path that leads somewhere on the host leads nowhere, or to the sandbox's own. covers: PATH-5, PATH-6"""
+    secret = daemon.directory / "secret"
+    secret.write_text("of the host")
+    secret.chmod(0o644)
+    client.output_of(box, f"ln -s {secret} a; ln -s /proc/1/root{secret} b; ln -s /proc/self/cwd c; ln -s / d")
+    for path in (str(secret), "a", f"d{secret}"):
+        with refused("FILE_NOT_FOUND", sandbox_id=box):
+            read(client, box, path)
+    for path in ("b", f"c{secret}", f"/proc/1/root{secret}"):     # magic links are not followed at all
+        with pytest.raises(Refused):
+            read(client, box, path)
+    assert secret.read_text() == "of the host"
+    with refused("FILE_NOT_FOUND"):
+        write(client, box, "a", b"overwritten")
+    assert secret.read_text() == "of the host"

@@ -129,10 +129,10 @@ def test_a_compressed_stream_that_is_cut(client, box, place):
 
 
 def test_an_unknown_compression(client, box, place):
-    """covers: FILE-12"""
-    with refused("UNSUPPORTED"):
+    """covers: RPC-28"""
+    with refused("INVALID_ARGUMENT", field="header.compression"):
         upload(client, box, place, b"", compression=7)
-    with refused("UNSUPPORTED"):
+    with refused("INVALID_ARGUMENT", field="compression"):
         download(client, box, place, compression=7)
 
 

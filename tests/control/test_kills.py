@@ -91,7 +91,8 @@ class Worker(threading.Thread):
         except Refused as error:
             if box.sandbox_id not in self.harmed:
                 raise
-            assert error.reason in ("SANDBOX_STOPPED", "SANDBOX_NOT_READY", "GUEST_LOST"), error
+            # FAILED: the guest was killed while the sandbox was being started again.
+            assert error.reason in ("SANDBOX_STOPPED", "SANDBOX_NOT_READY", "SANDBOX_FAILED", "GUEST_LOST"), error
         self.current = None
         assert client.delete(box.sandbox_id, request_id=fresh()).state == DELETED
         self.deleted.append(box.sandbox_id)

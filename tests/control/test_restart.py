@@ -218,7 +218,7 @@ def test_what_has_no_record_is_swept(daemon, client, box):
         os.chown(daemon.state / path.name, owner.st_uid, owner.st_gid)
         os.chmod(daemon.state / path.name, 0o600)
     daemon.start()
-    assert not daemon.pids(orphan)
+    eventually(lambda: not daemon.pids(orphan), "the end of what was killed before it listened")
     eventually(lambda: not [s for s in daemon.leftovers() if "orphan" in s], lambda: f"gone: {daemon.leftovers()}")
     assert client.get_exec(held).state == RUNNING       # and nobody else was harmed
     assert client.create("orphan").state == READY       # to this state its id is new
@@ -230,13 +230,8 @@ def test_berm_spawn_goes_and_the_sandboxes_live_on(daemon, client, box):
     up(client, held, b"tick-3\n")
     for pid in daemon.processes() - {daemon.process.pid}:
         os.kill(pid, signal.SIGKILL)
-    try:
-        with refused("DRIVER_UNAVAILABLE"):
-            client.create("later")
-        assert not client.info().drivers[0].available
-        daemon.kill()
-    except Lost:
-        daemon.process.wait(PATIENCE)        # it may end, for it cannot do its work
+    assert daemon.process.wait(PATIENCE) == 1 and "berm-spawn" in daemon.text()    # it cannot do its work
+    assert daemon.pids(box)
     daemon.start()
     got = client.read(held)
     assert got.stdout == expected(100) and got.ended.exit.code == 6
@@ -249,13 +244,13 @@ def test_a_guest_without_a_daemon_ends_itself(make):
     daemon = make("--set", "limits.guest.lease=1000").start()
     client = daemon.client()
     box = client.create().sandbox_id
-    held = client.sh(box, "trap 'exit 3' TERM; echo up; while :; do sleep 0.05; done").exec_id
+    held = client.sh(box, "echo up; sleep 1000").exec_id
     up(client, held)
     daemon.kill()
     eventually(lambda: not daemon.pids(box), "the guest's own end")
     daemon.start()
     assert client.get(box).state == STOPPED and client.get(box).reason.cause == pb.STATE_CAUSE_GUEST_LOST
-    assert client.get_exec(held).exit.code == 3          # its exit was written down
+    assert client.get_exec(held).exit.signal.signal_number in (9, 15)      # and that was written down
 
 
 def test_a_terminal_is_adopted(daemon, client, box):

@@ -143,6 +143,11 @@ def database(daemon):
     return daemon.state / "berm.db"
 
 
+def contents(daemon):
+    """The database and its log; the index beside them is made anew by every reader."""
+    return {p.name: p.read_bytes() for p in (database(daemon), daemon.state / "berm.db-wal") if p.exists() and p.stat().st_size}
+
+
 def damage_head(path):
     with path.open("r+b") as file:
         file.write(os.urandom(100))
@@ -169,12 +174,11 @@ def test_a_damaged_database_stops_the_start_and_is_left_alone(make, damage):
     daemon.stop()
     whole = database(daemon).read_bytes()
     damage(database(daemon))
-    before = {p.name: p.read_bytes() for p in daemon.state.iterdir() if p.name.startswith("berm.db") and p.stat().st_size}
+    before = contents(daemon)
     daemon.launch()
     assert daemon.process.wait(PATIENCE) not in (0, -6, -11), daemon.text()
     assert "STORE_CORRUPT" in daemon.text(), daemon.text()
-    after = {p.name: p.read_bytes() for p in daemon.state.iterdir() if p.name.startswith("berm.db") and p.stat().st_size}
-    assert after == before
+    assert contents(daemon) == before
     database(daemon).write_bytes(whole)      # a backup brings it back
 
 

@@ -54,7 +54,7 @@ TEST(config_refuses_bad_values_by_name) {
                                          {"limits.message.inbound", "99999999999"},
                                          {"limits.message.inbound", "4k"},
                                          {"limits.message.depth", "17"},
-                                         {"limits.events.keep", "1"},
+                                         {"limits.events.keep", "0"},
                                          {"limits.events.keep", "-1"},
                                          {"limits.sandbox.disk", "-2"},
                                          {"limits.sandbox.disk", "1"},

@@ -64,3 +64,65 @@ TEST(gzip_refuses_what_is_not_one_whole_gzip) {
     buf_done(&out);
     gzip_free(g);
 }
+
+/* Runs all of `in` through a stream, `in_step` and `out_step` bytes at a time. Returns the last answer. */
+static int run_stream(enum gzip_way way, const uint8_t *in, size_t n, size_t in_step,
+                      size_t out_step, struct buf *out) {
+    struct gzip_stream *s;
+    uint8_t space[4096];
+    int r = gzip_stream_new(way, &s);
+    for (size_t at = 0; r >= 0 && at <= n; at += in_step) {
+        struct gzip_piece piece = {in + at, MIN(in_step, n - at), NULL, 0};
+        bool is_last = at + in_step > n;
+        do {
+            piece.out = space;
+            piece.n_out = out_step;
+            r = gzip_stream_step(s, &piece, is_last);
+            if (r >= 0 && buf_append(out, space, out_step - piece.n_out) < 0)
+                r = -ENOBUFS;
+        } while (r >= 0 && (piece.n_in > 0 || piece.n_out == 0));
+    }
+    gzip_stream_free(s);
+    return r;
+}
+
+TEST(gzip_streams_go_both_ways_in_any_pieces) {
+    static uint8_t bytes[50000];
+    static const size_t steps[] = {1, 7, 1000, 4096};
+    struct buf packed, back;
+    buf_init(&packed, 1 << 20);
+    buf_init(&back, 1 << 20);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * i >> 9);
+    for (size_t i = 0; i < COUNT_OF(steps); i++)
+        for (size_t j = 0; j < COUNT_OF(steps); j++) {
+            buf_clear(&packed);
+            buf_clear(&back);
+            CHECK_INT(run_stream(GZIP_DEFLATE, bytes, sizeof bytes, steps[i], steps[j], &packed),
+                      1);
+            CHECK_INT(run_stream(GZIP_INFLATE, buf_data(&packed), buf_len(&packed), steps[j],
+                                 steps[i], &back),
+                      1);
+            CHECK_BYTES(buf_data(&back), buf_len(&back), bytes, sizeof bytes);
+        }
+    buf_done(&packed);
+    buf_done(&back);
+}
+
+TEST(gzip_streams_may_have_several_members_and_must_be_whole) {
+    struct buf packed, back;
+    buf_init(&packed, 1000);
+    buf_init(&back, 1000);
+    CHECK_INT(run_stream(GZIP_DEFLATE, (const uint8_t *)"one", 3, 10, 100, &packed), 1);
+    size_t first = buf_len(&packed);
+    CHECK_INT(run_stream(GZIP_DEFLATE, (const uint8_t *)"two", 3, 10, 100, &packed), 1);
+    CHECK_INT(run_stream(GZIP_INFLATE, buf_data(&packed), buf_len(&packed), 5, 100, &back), 1);
+    CHECK_BYTES(buf_data(&back), buf_len(&back), "onetwo", 6);
+    for (size_t cut = 0; cut < first; cut++)
+        CHECK_INT(run_stream(GZIP_INFLATE, buf_data(&packed), cut, 100, 100, &back), 0);
+    buf_data(&packed)[first] = 'x';
+    CHECK_INT(run_stream(GZIP_INFLATE, buf_data(&packed), buf_len(&packed), 100, 100, &back),
+              -EBADMSG);
+    buf_done(&packed);
+    buf_done(&back);
+}
