@@ -3,6 +3,7 @@
 
 #include "base/map.h"
 #include "core/guest_link.h"
+#include "core/ingress.h"
 #include "core/registry_impl.h"
 #include "core/sandbox.h"
 
@@ -32,6 +33,9 @@ struct sandbox {
     struct caller asked_by; /* of the last pause or resume, for the event of its outcome */
     char asked_under[132];  /* its request id */
     struct place *place;
+    struct ingress ingress;  /* while its mounts are being opened */
+    struct copying *copying; /* while it is at it; see copies.h */
+    bool copied;
     enum sandbox_presence presence;
     bool frozen;
     bool freezing; /* the driver was asked to freeze or thaw */

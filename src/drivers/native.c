@@ -239,7 +239,9 @@ static int fill_mounts(struct spawn_ask *r, const struct place_spec *spec, struc
         if (strlen(m->target) >= SPAWN_TARGET_MAX)
             return err_field(e, "mounts", "a target is longer than %d bytes", SPAWN_TARGET_MAX - 1);
         snprintf(c->mounts[i].target, sizeof c->mounts[i].target, "%s", m->target);
-        c->mounts[i].flags = m->writable ? SPAWN_MOUNT_WRITABLE : 0;
+        c->mounts[i].flags = m->writable    ? SPAWN_MOUNT_WRITABLE
+                             : m->is_public ? SPAWN_MOUNT_PUBLIC
+                                            : 0;
         int failed = take_fd(r, m->dir_fd, e);
         if (failed < 0)
             return failed;
