@@ -67,15 +67,13 @@ static int start(char *const *argv, int dir_fd, int *ret_fd, struct err *e) {
     sigset_t all;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(e, ERR_INTERNAL, errno, "make a socket for %s", argv[0]);
+    /* Above the two numbers they get over there, so that neither is overwritten by the other. */
+    AUTO_CLOSE int theirs = fcntl(pair[1], F_DUPFD_CLOEXEC, DIR_FD + 1);
+    AUTO_CLOSE int dir = fcntl(dir_fd, F_DUPFD_CLOEXEC, DIR_FD + 1);
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attr);
-    /* Parked above the two numbers first, so that neither is overwritten by the other. */
-    posix_spawn_file_actions_adddup2(&actions, pair[1], 100);
-    posix_spawn_file_actions_adddup2(&actions, dir_fd, 101);
-    posix_spawn_file_actions_adddup2(&actions, 100, SOCKET_FD);
-    posix_spawn_file_actions_adddup2(&actions, 101, DIR_FD);
-    posix_spawn_file_actions_addclose(&actions, 100);
-    posix_spawn_file_actions_addclose(&actions, 101);
+    posix_spawn_file_actions_adddup2(&actions, theirs, SOCKET_FD);
+    posix_spawn_file_actions_adddup2(&actions, dir, DIR_FD);
     sigfillset(&all);
     posix_spawnattr_setsigdefault(&attr, &all);
     posix_spawnattr_setpgroup(&attr, 0); /* a Ctrl-C at a terminal is for the daemon */
