@@ -8,7 +8,7 @@ import tarfile
 
 import pytest
 
-from control import fresh, pb, refused
+from control import eventually, fresh, pb, refused
 from files import (ATTRIBUTES, CREATED, DOWNLOAD, GZIP, MODIFIED, REMOVED, RENAMED, UPLOAD, Watch, download, entry,
                    file_events, listed, read, stat, tar, untar, upload, write)
 
@@ -189,6 +189,8 @@ def test_tree_events(client, box, place):
     download(client, box, place)
     with refused("FILE_NOT_FOUND"):
         download(client, box, f"{place}/none")
+    # a reading is recorded without the answer waiting for it
+    eventually(lambda: len(file_events(client, box, after)) >= 2, "both events")
     events = file_events(client, box, after)
     assert [(e.file.operation, e.file.path) for e in events] == [(UPLOAD, place), (DOWNLOAD, place)]
     assert events[0].file.bytes_moved == len(archive)

@@ -130,7 +130,9 @@ def test_a_terminal_inside(sandbox):
     x = sandbox.run("tty; stat -c %U $(tty); stty size; cat", terminal={"cols": 90, "rows": 30})
     x.wait_output(b"30 90")
     assert x.output().split()[:2] == [b"/dev/pts/0", b"user"]
-    sandbox.link.call("stdin", exec_id=x.id, offset=0, data_b64=b64(b"\x03"))
+    sandbox.link.call("stdin", exec_id=x.id, offset=0, data_b64=b64(b"up\n"))
+    x.wait_output(b"up\r\nup")         # the terminal's echo, and then cat's own
+    sandbox.link.call("stdin", exec_id=x.id, offset=3, data_b64=b64(b"\x03"))
     assert x.wait()["exit"] == {"signal": 2}
 
 
