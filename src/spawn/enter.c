@@ -6,10 +6,12 @@
 #include <linux/keyctl.h>
 #include <linux/openat2.h>
 #include <linux/prctl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "spawn/caps.h"
 #include "spawn/enter_mounts.h"
@@ -31,8 +33,15 @@ static int join_cgroup(struct enter *e) {
  * parent's lock on the state: without the parent it must not go on. The kernel forgets this when ids
  * change, so it is said again after that. */
 static int tie_to_parent(struct enter *e) {
-    (void)e;
-    return (int)sys5(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    int r = (int)sys5(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (r < 0)
+        return r;
+    /* A parent that went before the kernel was asked sends no signal, and its number cannot be asked
+     * for from a new PID namespace. */
+    struct pollfd parent = {.fd = e->parent, .events = POLLIN};
+    struct timespec now = {0};
+    long n = sys5(SYS_ppoll, (long)&parent, 1, (long)&now, 0, 0);
+    return n == 0 ? 0 : n < 0 ? (int)n : -ESRCH;
 }
 
 static int untie(struct enter *e) {

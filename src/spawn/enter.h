@@ -27,6 +27,7 @@ struct enter_mount {
 struct enter {
     /* Set before the clone. */
     struct cgroup_seat seat;
+    int parent;     /* pidfd of the process that makes the sandbox */
     int proc;       /* a full procfs, for a sandbox whose own shows processes only */
     uint32_t masks; /* of enter_masks_needed */
     int guest;      /* PID 1's program */

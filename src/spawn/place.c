@@ -203,6 +203,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
         .last_cap = s->last_cap,
         .landlock = (s->features & SPAWN_HAS_LANDLOCK_SCOPE) != 0,
         .no_marks = has_writable_mount(req),
+        .parent = s->self,
         .is_tied = s->is_tied,
         .file_bytes = req->limits.file_bytes,
         .hostname = req->hostname[0] ? req->hostname : req->id,

@@ -36,6 +36,7 @@ struct mounts {
 };
 
 struct spawn {
+    int self;    /* pidfd of this process */
     int host_ns; /* mount namespaces */
     int own_ns;
     int proc;      /* a full procfs that is attached nowhere */

@@ -241,6 +241,9 @@ static int start_net(struct spawn *s, const struct spawn_options *o) {
 
 static int start_host(struct spawn *s, const struct spawn_options *o) {
     (void)o;
+    s->self = (int)sys2(SYS_pidfd_open, getpid(), 0);
+    if (s->self < 0)
+        return s->self;
     s->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     s->dev = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
     return s->host_ns < 0 || s->dev < 0 ? -errno : open_trees(s);
@@ -314,6 +317,7 @@ static const struct {
 
 int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret_what) {
     *s = (struct spawn){
+        .self = -1,
         .host_ns = -1,
         .trash_wake = -1,
         .reserve_bytes = o->reserve_bytes,

@@ -320,7 +320,7 @@ def sweep_spares_owners():
 def berm_spawn_killed_at_random_leaves_only_what_sweep_removes():
     before = host()
     rng = random.Random(int(os.environ.get("BERM_SEED", 1)))
-    for turn in range(25):
+    for turn in range(60):
         spawn = Spawn(STATE)
         same(spawn.ask(client.HELLO).error, 0, "HELLO")
         data = client.message(client.CREATE, 1, client.create_body(
@@ -328,7 +328,7 @@ def berm_spawn_killed_at_random_leaves_only_what_sweep_removes():
         spawn.send(data)
         if turn == 0:
             os.close(spawn.receive().fds[0])    # where the machine is slow the others may never begin
-        time.sleep(rng.random() * 0.012)
+        time.sleep(rng.random() ** 3 * 0.012)   # most in the first moments, where the clone is made
         spawn.kill()
     with Spawn(STATE) as spawn:
         reply = spawn.ask(client.SWEEP, struct.pack("=II", 1, 0) + bytes(256 * 64))
