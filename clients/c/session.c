@@ -117,17 +117,31 @@ static void on_begin(struct stream *stream) {
     s->attach.stderr_offset = s->place.next[1];
 }
 
+/* The rest of the input is given again. The word that some was taken may have been lost with the connection, and
+ * the user waits for it. */
+static enum stream_next on_attached_again(struct berm_session *s, const Berm__V1__Exec *x,
+                                          uint64_t next_offset) {
+    Berm__V1__StdinAccepted taken = BERM__V1__STDIN_ACCEPTED__INIT;
+    Berm__V1__InteractResponse m = BERM__V1__INTERACT_RESPONSE__INIT;
+    accepted(s, next_offset);
+    s->sent = s->base;
+    s->sent_end = x->input && x->input->closed;
+    taken.next_offset = s->base;
+    taken.window_bytes = berm_session_room(s);
+    m.event_case = BERM__V1__INTERACT_RESPONSE__EVENT_INPUT_ACCEPTED;
+    m.input_accepted = &taken;
+    enum stream_next next = give(s, &m);
+    s->stream.given--; /* to be attached is no progress */
+    return next;
+}
+
 /* From here on the program has a name, and is found again by it. */
 static enum stream_next on_attached(struct berm_session *s, const Berm__V1__InteractResponse *m) {
     const Berm__V1__Exec *x = m->attached;
     uint64_t next_offset = x->input ? x->input->next_offset : 0;
     s->is_attached = true;
-    if (s->is_known) {
-        accepted(s, next_offset);
-        s->sent = s->base;
-        s->sent_end = x->input && x->input->closed;
-        return STREAM_MORE;
-    }
+    if (s->is_known)
+        return on_attached_again(s, x, next_offset);
     s->is_known = true;
     s->base = s->sent = next_offset;
     snprintf(s->exec_id, sizeof s->exec_id, "%s", x->exec_id);

@@ -105,7 +105,10 @@ static int on_signal(void *user) {
         return 1;
     request.exec_id = f->exec_id;
     request.signal_number = f->signal;
-    if (berm_exec_signal(f->cli->client, &request, NULL, &e) < 0 && e.code != BERM_EXEC_ENDED)
+    int r = berm_exec_signal(f->cli->client, &request, NULL, &e);
+    if (r == -(int)BERM_CANCELLED)
+        return 1; /* the second came before the first was sent */
+    if (r < 0 && e.code != BERM_EXEC_ENDED)
         cli_fail(f->cli, &e);
     return 0;
 }
