@@ -2,8 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/magic.h>
-#include <sys/statfs.h>
+#include <mntent.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 
@@ -42,24 +41,36 @@ static bool check_kernel(struct cli *cli, const char **found) {
     return major > KERNEL_MAJOR || (major == KERNEL_MAJOR && minor >= KERNEL_MINOR);
 }
 
+static bool has_word(const char *words, const char *wanted) {
+    struct str rest = str_of(words), word;
+    while (str_split(&rest, ' ', &word))
+        if (str_is(word, str_of(wanted)))
+            return true;
+    return false;
+}
+
+/* As berm-spawn has it: a v2 tree or v1's freezer to hold programs, and a tree of either for each limit. */
 static bool check_cgroups(struct cli *cli, const char **found) {
     static const char *const needed[] = {"cpu", "memory", "pids"};
-    struct statfs fs;
-    if (statfs("/sys/fs/cgroup", &fs) < 0 || fs.f_type != CGROUP2_SUPER_MAGIC) {
-        *found = "/sys/fs/cgroup is not cgroup v2";
-        return false;
+    const char *v2 = NULL, *v1 = "", *missing = "";
+    FILE *mounts = setmntent("/proc/self/mounts", "re");
+    for (struct mntent *m; mounts && (m = getmntent(mounts));) {
+        if (strcmp(m->mnt_type, "cgroup2") == 0 && !v2)
+            v2 = read_line(cli, cli_text(cli, "%s/cgroup.controllers", m->mnt_dir));
+        for (size_t i = 0; strcmp(m->mnt_type, "cgroup") == 0 && i < COUNT_OF(needed); i++)
+            if (hasmntopt(m, needed[i]))
+                v1 = cli_text(cli, "%s %s", v1, needed[i]);
+        if (strcmp(m->mnt_type, "cgroup") == 0 && hasmntopt(m, "freezer"))
+            v1 = cli_text(cli, "%s freezer", v1);
     }
-    const char *there = read_line(cli, "/sys/fs/cgroup/cgroup.controllers");
-    *found = cli_text(cli, "v2: %s", there ? there : "unreadable");
-    for (size_t i = 0; i < COUNT_OF(needed); i++) {
-        struct str rest = str_of(there ? there : ""), word;
-        bool has = false;
-        while (str_split(&rest, ' ', &word))
-            has |= str_is(word, str_of(needed[i]));
-        if (!has)
-            return false;
-    }
-    return true;
+    if (mounts)
+        endmntent(mounts);
+    for (size_t i = 0; i < COUNT_OF(needed); i++)
+        if (!has_word(v2 ? v2 : "", needed[i]) && !has_word(v1, needed[i]))
+            missing = cli_text(cli, "%s %s", missing, needed[i]);
+    *found = cli_text(cli, "v2: %s; v1:%s%s%s", v2 ? v2 : "none", v1[0] != '\0' ? v1 : " none",
+                      missing[0] != '\0' ? "; without" : "", missing);
+    return missing[0] == '\0' && (v2 || has_word(v1, "freezer"));
 }
 
 static bool check_overlay(struct cli *cli, const char **found) {
@@ -155,7 +166,7 @@ static const struct check {
     {"root", check_root, true, "run berm and bermd as root: sudo berm doctor"},
     {"kernel", check_kernel, true, "boot Linux 6.1 or newer"},
     {"cgroups", check_cgroups, true,
-     "boot with systemd.unified_cgroup_hierarchy=1, or mount: mount -t cgroup2 none /sys/fs/cgroup"},
+     "boot with systemd.unified_cgroup_hierarchy=1, or mount -t cgroup2 none /sys/fs/cgroup"},
     {"overlayfs", check_overlay, true, "modprobe overlay"},
     {"seccomp", check_seccomp, true, "use a kernel with CONFIG_SECCOMP_FILTER"},
     {"user namespaces", check_user_namespaces, true, "sysctl user.max_user_namespaces=15000"},

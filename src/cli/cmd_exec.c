@@ -125,8 +125,8 @@ int cmd_exec(struct cli *cli) {
 }
 
 int cmd_shell(struct cli *cli) {
-    static char *login[] = {(char *)"sh", (char *)"-c",
-                            (char *)"command -v bash >/dev/null && exec bash -l; exec sh -l", NULL};
+    char *login[] = {(char *)"sh", (char *)"-c",
+                     (char *)"command -v bash >/dev/null && exec bash -l; exec sh -l", NULL};
     Berm__V1__ExecSpec spec;
     Berm__V1__StartExecRequest start = BERM__V1__START_EXEC_REQUEST__INIT;
     Berm__V1__InteractRequest first = BERM__V1__INTERACT_REQUEST__INIT;

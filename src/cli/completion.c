@@ -84,7 +84,8 @@ static void print_fish(void) {
             putchar('\n');
         }
         char when[128];
-        snprintf(when, sizeof when, "__fish_seen_subcommand_from %s", second ? second + 1 : c->name);
+        snprintf(when, sizeof when, "__fish_seen_subcommand_from %s",
+                 second ? second + 1 : c->name);
         print_fish_opts(c, when);
     }
 }

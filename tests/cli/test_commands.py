@@ -66,6 +66,7 @@ def test_doctor(berm):
     assert by_name["root"]["ok"] == (os.geteuid() == 0) and by_name["daemon"]["ok"] == can_sandbox_here(berm)
     assert by_name["programs"]["ok"] and os.uname().release in by_name["kernel"]["found"]
     assert all(line["ok"] or line["fix"] for line in lines)
+    assert not can_sandbox_here(berm) or all(line["ok"] for line in lines if line["needed"]), "it works all the same"
     expected = int(any(line["needed"] and not line["ok"] for line in lines))
     text = berm("doctor", status=expected).stdout.decode()
     assert all(line["name"] in text for line in lines)
@@ -166,7 +167,7 @@ def test_the_default_socket_is_the_daemons_own():
 
 
 START_SCRIPT = """
-mkdir -p /run/berm && mount -t tmpfs none /run/berm && mount -t tmpfs none /var/lib || exit 99
+mount -t tmpfs none /run && mount -t tmpfs none /var/lib || exit 99
 "$0" --help > /dev/null
 "$0" ls --no-start; echo $?
 BERM_NO_START=1 "$0" ls; echo $?
