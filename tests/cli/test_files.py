@@ -1,13 +1,15 @@
 """berm and files: cp both ways, cat, find, grep, run --copy-here, and a daemon that is killed meanwhile."""
 
 import hashlib
+import io
 import json
 import os
 import subprocess
+import tarfile
 
 import pytest
 
-from conftest import until
+from conftest import Berm, until
 
 ODD = [b"plain", b"with space", b"-dash", b"quote'\"", b"new\nline", b"\xc3\xbcmlaut", b"not-utf8-\xff\xfe", b"*star?",
        b"x" * 200, b".hidden", b"colon:name"]
@@ -146,6 +148,51 @@ def test_links_of_a_sandbox_are_not_followed_here(berm, sandbox, tmp_path):
     (tmp_path / "target/sub").symlink_to(tmp_path / "secret")
     done = berm("cp", f"{sandbox}:tree/.", tmp_path / "target", status=125)
     assert b"sub" in done.stderr and os.listdir(tmp_path / "secret") == []
+
+
+def hostile(*members):
+    """An archive that no honest guest packs."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for name, kind, target in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname, info.size = kind, target, 4 if kind == tarfile.REGTYPE else 0
+            info.mode = 0o6755
+            tar.addfile(info, io.BytesIO(b"evil"))
+    return made.getvalue()
+
+
+@pytest.mark.parametrize("members", [
+    [("../secret/x", tarfile.REGTYPE, "")], [("/SECRET/x", tarfile.REGTYPE, "")], [("a/../../secret/x", tarfile.REGTYPE, "")],
+    [("way", tarfile.SYMTYPE, "SECRET"), ("way/x", tarfile.REGTYPE, "")],
+    [("way", tarfile.SYMTYPE, "../secret"), ("way/sub/x", tarfile.REGTYPE, "")],
+    [("way", tarfile.SYMTYPE, "../secret"), ("way", tarfile.DIRTYPE, ""), ("way/x", tarfile.REGTYPE, "")],
+    [("hard", tarfile.LNKTYPE, "../secret/kept")], [("way", tarfile.SYMTYPE, "SECRET"), ("hard", tarfile.LNKTYPE, "way/kept")],
+    [("device", tarfile.CHRTYPE, "")], [("fifo", tarfile.FIFOTYPE, "")]])
+def test_an_archive_that_means_harm(fake, tmp_path, members):
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/kept").write_text("mine")
+    secret = str(tmp_path / "secret")
+    fake.tree = hostile(*[(name.replace("/SECRET", secret), kind, target.replace("SECRET", secret)) for name, kind, target in members])
+    done = Berm(fake.path)("cp", "sb-1:tree", tmp_path / "out", status=125)
+    assert done.stderr.startswith(b"berm: ")
+    assert os.listdir(tmp_path / "secret") == ["kept"] and os.stat(tmp_path / "secret/kept").st_nlink == 1
+    assert all(os.path.islink(entry) for entry in (tmp_path / "out").rglob("*"))
+
+
+def test_what_is_odd_and_harmless_is_unpacked(fake, tmp_path):
+    """A link out of the tree is made as it is, and never followed; a name that was a link is replaced; no set-id bits."""
+    (tmp_path / "secret").write_text("mine")
+    fake.tree = hostile(("out", tarfile.SYMTYPE, str(tmp_path / "secret")), ("out", tarfile.REGTYPE, ""), ("no/parents", tarfile.REGTYPE, ""),
+                        ("hard", tarfile.LNKTYPE, "no/parents"))
+    Berm(fake.path)("cp", "sb-1:tree", tmp_path / "target")
+    assert (tmp_path / "secret").read_text() == "mine" and (tmp_path / "target/out").read_text() == "evil"
+    assert (tmp_path / "target/out").stat().st_mode & 0o7777 == 0o755 and (tmp_path / "target/hard").read_text() == "evil"
+
+
+def test_a_tree_that_ends_early(fake, tmp_path):
+    fake.tree = hostile(("file", tarfile.REGTYPE, ""))[:700]
+    assert b"ends too early" in Berm(fake.path)("cp", "sb-1:tree", tmp_path / "out", status=125).stderr
 
 
 def test_run_with_this_folder(berm, sandbox, tmp_path):
