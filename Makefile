@@ -25,10 +25,11 @@ demo: all ## a throw-away daemon, talked to by a stock client
 	@scripts/setup gen
 	@scripts/demo
 
-bench: ## bermd against gRPC C++, one interleaved run
+bench: ## bermd against gRPC C++, sandboxes against bubblewrap, crun and Docker; interleaved runs
 	@scripts/setup bench
 	@scripts/build gcc
 	@bench/run
+	@bench/sandbox
 
 gen: ## client code from proto/ and errors.def
 	@scripts/setup gen

@@ -7,7 +7,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/**/*.md", "spec/**/*.md", "clients/*/README.md"]
-FOLDERS = {"src", "proto", "spec", "docs", "tests", "scripts", "bench", "clients", "bin", ".ci"}
+FOLDERS = {"src", "proto", "spec", "docs", "tests", "scripts", "bench", "clients", "bin", "examples", ".ci"}
 WORD = re.compile(r"`([^`\s]+)`")
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """conformance-md.py [--check]   CONFORMANCE.md: every MUST of spec/behavior.md and the tests that hold it
 
-A rule is a line `- **EVT-3** text` of the spec. A test claims rules by `[EVT-3]` in its name or text,
+A rule is a line `- **EVT-3** text` of the spec. A test, in tests/ or in tests/ of a client, claims rules by `[EVT-3]` in its name or text,
 or by a comment `covers: EVT-3, EVT-4`. A rule nobody claims is a hole; a claim of a rule that does
 not exist is an error.
 """
@@ -24,7 +24,7 @@ NAME = re.compile(r'^\s*(?:TEST\((\w+)|(?:async )?def (test_\w+)|func (Test\w+)|
 def claims():
     """rule → the cases that claim it, as (file, test), in order."""
     found = collections.defaultdict(list)
-    for file in sorted((ROOT / "tests").rglob("*")):
+    for file in sorted([*(ROOT / "tests").rglob("*"), *ROOT.glob("clients/*/tests/**/*")]):
         if file.suffix not in TESTS or "node_modules" in file.parts or not file.is_file():
             continue
         lines = file.read_text(errors="replace").splitlines()

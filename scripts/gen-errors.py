@@ -57,6 +57,10 @@ details, with `retry` in its metadata. Numbers are never reused.
 def python(rows):
     return f'''"""What a call can fail with. {BY}"""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+
 
 class BermError(Exception):
     """Any failure Berm reports. A subclass per reason; a reason this client does not know is this."""
@@ -68,12 +72,22 @@ class BermError(Exception):
     retry = "check"  #: "never", "later" (nothing happened) or "check" (it may have happened)
     meaning = "a reason this client does not know"
 
-    def __init__(self, message: str = "", *, reason: str = "", retry: str = ""):
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        reason: str = "",
+        retry: str = "",
+        metadata: Mapping[str, str] | None = None,
+        fields: Mapping[str, str] | None = None,
+    ):
         super().__init__(message or self.meaning)
         if reason:
             self.reason = reason
         if retry:
             self.retry = retry
+        self.metadata = dict(metadata or {{}})  #: what a program may act on: ids, limits, sequences
+        self.fields = dict(fields or {{}})  #: path of each field at fault, and what is wrong with it
 
 ''' + each('''
 class {camel}Error(BermError):

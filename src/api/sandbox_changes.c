@@ -17,23 +17,27 @@ static void begin(struct call *c, const ProtobufCMessage *m, const struct op_kin
 
 /* --- create --- */
 
+static int prepare_create(struct op *op, struct err *e) {
+    const Berm__V1__CreateSandboxRequest *m = (const void *)op->m;
+    struct spec_rules rules;
+    op_rules(op, &rules);
+    int r = spec_check(&rules, m->spec, &op->call->arena, &op->spec, e);
+    return r < 0 ? r : op_open(op, op->request.caller.identity, op->spec, true, e);
+}
+
 static int act_create(struct op *op, const struct change *change, struct err *e) {
     const Berm__V1__CreateSandboxRequest *m = (const void *)op->m;
     struct registry *r = context_of(op->call)->registry;
-    Berm__V1__SandboxSpec *spec;
-    struct spec_rules rules;
     struct sandbox *sb;
-    op_rules(op, &rules);
-    int result = spec_check(&rules, m->spec, &op->call->arena, &spec, e);
-    if (result == 0)
-        result = sandbox_create(r, m->sandbox_id, spec, change, &sb, e);
+    int result = sandbox_create(r, m->sandbox_id, op->spec, change, &sb, e);
     if (result == 0)
         snprintf(op->id, sizeof op->id, "%s", sandbox_record(sb)->sandbox_id);
     return result;
 }
 
 static void on_create(struct call *c, const ProtobufCMessage *message) {
-    static const struct op_kind kind = {.reply = FAIL_CREATE_REPLY, .act = act_create};
+    static const struct op_kind kind = {
+        .reply = FAIL_CREATE_REPLY, .prepare = prepare_create, .act = act_create};
     const Berm__V1__CreateSandboxRequest *m = (const void *)message;
     struct err e;
     if (check_new_id("sandbox_id", m->sandbox_id, &e) < 0)
@@ -104,6 +108,18 @@ static void on_stop(struct call *c, const ProtobufCMessage *message) {
 
 const struct handler api_sandbox_stop = {.on_message = on_stop, .on_cancel = op_cancel};
 
+/* A path that is not there any more leaves the sandbox as it is. */
+static int prepare_start(struct op *op, struct err *e) {
+    struct sandbox *sb;
+    int r = op_find(op, &sb, e);
+    if (r < 0)
+        return r;
+    const Berm__V1__Sandbox *record = sandbox_record(sb);
+    if (record->state != BERM__V1__SANDBOX_STATE__SANDBOX_STATE_STOPPED)
+        return 0;
+    return op_open(op, record->owner, record->spec, sandbox_needs_copies(sb), e);
+}
+
 static int act_start(struct op *op, const struct change *change, struct err *e) {
     const Berm__V1__StartSandboxRequest *m = (const void *)op->m;
     struct sandbox *sb;
@@ -112,7 +128,8 @@ static int act_start(struct op *op, const struct change *change, struct err *e) 
 }
 
 static void on_start(struct call *c, const ProtobufCMessage *message) {
-    static const struct op_kind kind = {.reply = FAIL_START_REPLY, .act = act_start};
+    static const struct op_kind kind = {
+        .reply = FAIL_START_REPLY, .prepare = prepare_start, .act = act_start};
     const Berm__V1__StartSandboxRequest *m = (const void *)message;
     begin(c, message, &kind, m->sandbox_id, m->wait_ms);
 }

@@ -132,6 +132,31 @@ static void act(struct op *op) {
         finish_with(op, &e);
 }
 
+static void prepare(struct op *op) {
+    struct err e;
+    int r = op->kind->prepare ? op->kind->prepare(op, &e) : 0;
+    if (r == 0)
+        act(op);
+    else if (r < 0)
+        finish_with(op, &e);
+}
+
+static void on_opened(struct ingress *in, const struct err *failed) {
+    struct op *op = container_of(in, struct op, ingress);
+    struct err e = failed ? *failed : (struct err){0};
+    ingress_end(in);
+    if (failed)
+        finish_with(op, &e);
+    else
+        act(op);
+}
+
+int op_open(struct op *op, const char *owner, const Berm__V1__SandboxSpec *spec, bool with_copies,
+            struct err *e) {
+    op->step = OP_OPENING;
+    return ingress_begin(&op->ingress, registry_of(op), owner, spec, with_copies, on_opened, e);
+}
+
 static void ask(struct op *op);
 
 static void on_again(struct request *r) {
@@ -145,7 +170,7 @@ static void ask(struct op *op) {
     if (request_begin(&op->request, op->call, op->m, on_again, &turn, &e) < 0) {
         finish_with(op, &e);
     } else if (turn == REQUEST_NEW) {
-        act(op);
+        prepare(op);
     } else if (turn == REQUEST_REPEAT) {
         snprintf(op->id, sizeof op->id, "%s", op->request.object_id.p);
         changed(op);
@@ -185,6 +210,7 @@ void op_cancel(struct call *c) {
         op->call = NULL;
         return;
     }
+    ingress_end(&op->ingress);
     if (op->step == OP_WAITING)
         sandbox_wait_cancel(&op->sandbox_wait);
     if (op->step == OP_SHOWING)

@@ -10,19 +10,22 @@
 #include "api/context.h"
 #include "api/spec_check.h"
 #include "base/failpoint.h"
+#include "core/ingress.h"
 #include "core/sandbox.h"
 
 struct op;
 
 struct op_kind {
     enum failpoint_id reply; /* passed right before the answer of a change */
+    /* Optional, before act: 0, or 1 when op_open is at work. */
+    int (*prepare)(struct op *op, struct err *e);
     /* Makes the change and names the sandbox in op->id, if that is empty. NULL: a read. */
     int (*act)(struct op *op, const struct change *change, struct err *e);
     bool until_deleted;   /* what wait_ms waits for */
     bool deleted_is_done; /* a sandbox that is deleted already is an answer, not an error */
 };
 
-enum op_step { OP_ASKING, OP_CHANGING, OP_WAITING, OP_SHOWING };
+enum op_step { OP_ASKING, OP_OPENING, OP_CHANGING, OP_WAITING, OP_SHOWING };
 
 struct op {
     struct call *call; /* NULL: it was cancelled while CHANGING */
@@ -32,6 +35,8 @@ struct op {
     struct request request;
     struct ledger_wait ledger_wait;
     struct sandbox_wait sandbox_wait;
+    struct ingress ingress;      /* OPENING: the host's paths are looked at */
+    Berm__V1__SandboxSpec *spec; /* of a create, checked; in the call's arena */
     int64_t wait_ms;
     char id[64];
 };
@@ -43,4 +48,7 @@ void op_cancel(struct call *c);
 
 /* For op_kind.act: a sandbox that is deleted is SANDBOX_DELETED while that is known. */
 MUST_USE int op_find(struct op *op, struct sandbox **ret_sb, struct err *e);
+/* For op_kind.prepare: looks at what of the host this spec brings in; as ingress_begin. */
+MUST_USE int op_open(struct op *op, const char *owner, const Berm__V1__SandboxSpec *spec,
+                     bool with_copies, struct err *e);
 void op_rules(const struct op *op, struct spec_rules *ret_rules);

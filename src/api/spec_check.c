@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "api/checks.h"
+#include "api/ingress_check.h"
 
 #define DEFAULT_WORKSPACE "/workspace"
 
@@ -218,22 +219,7 @@ static int fill_root(const Berm__V1__RootFilesystem *asked, struct arena *arena,
     return 0;
 }
 
-/* --- what goes in --- */
-
-static int refuse_extras(const Berm__V1__SandboxSpec *s, struct err *e) {
-    if (s->n_mounts > 0)
-        return err_unsupported(e, "spec.mounts", "this driver mounts no host directory (\"%.80s\")",
-                               s->mounts[0]->source);
-    if (s->n_copies > 0)
-        return err_unsupported(e, "spec.copies", "this driver copies nothing in (\"%.80s\")",
-                               s->copies[0]->source);
-    if (s->n_tools > 0)
-        return err_unsupported(e, "spec.tools", "there is no tool \"%.80s\"", s->tools[0]->name);
-    if (s->n_devices > 0)
-        return err_unsupported(e, "spec.devices", "no driver has the device \"%.80s\"",
-                               s->devices[0]->kind);
-    return 0;
-}
+/* --- the rest --- */
 
 static int fill_driver(const struct spec_rules *rules, Berm__V1__SandboxSpec *s, struct err *e) {
     if (!rules->driver)
@@ -281,7 +267,7 @@ int spec_check(const struct spec_rules *rules, const Berm__V1__SandboxSpec *aske
     if (r == 0)
         r = fill_root(s->root, arena, &s->root, e);
     if (r == 0)
-        r = refuse_extras(s, e);
+        r = check_ingress(s, e);
     if (r == 0)
         r = fill_driver(rules, s, e);
     *ret_spec = s;

@@ -1,11 +1,13 @@
 #include "api/system.h"
 
+#include <stdio.h>
 #include <time.h>
 
 #include "api/context.h"
 #include "api/methods.h"
 #include "base/clock.h"
 #include "berm/v1/berm.pb-c.h"
+#include "core/tools.h"
 
 #define SPEC_VERSION "1.0"
 
@@ -54,10 +56,14 @@ static const struct feature {
     {DRIVER_HAS_EGRESS, "network.egress"}, {DRIVER_HAS_OPEN, "network.open"},
 };
 
+/* Where host paths may go in at all. */
+static const char *const ingress[] = {"mounts", "copies"};
+
 struct driver_message {
     Berm__V1__DriverInfo info;
     Berm__V1__DriverInfo *list[1];
-    char *capabilities[COUNT_OF(every_driver) + COUNT_OF(features)];
+    char *capabilities[COUNT_OF(every_driver) + COUNT_OF(features) + COUNT_OF(ingress) + TOOLS_MAX];
+    char tools[TOOLS_MAX][32];
 };
 
 static void fill_driver(struct driver_message *m, struct registry *r) {
@@ -76,6 +82,13 @@ static void fill_driver(struct driver_message *m, struct registry *r) {
     for (size_t i = 0; i < COUNT_OF(features); i++)
         if (d->features & features[i].feature)
             m->capabilities[m->info.n_capabilities++] = (char *)features[i].name;
+    for (size_t i = 0; tool_at(i); i++)
+        if (tool_is_on_host(tool_at(i))) {
+            snprintf(m->tools[i], sizeof m->tools[i], "tool.%s", tool_at(i)->name);
+            m->capabilities[m->info.n_capabilities++] = m->tools[i];
+        }
+    for (size_t i = 0; registry_has_opener(r) && i < COUNT_OF(ingress); i++)
+        m->capabilities[m->info.n_capabilities++] = (char *)ingress[i];
 }
 
 static void fill_sandboxes(struct registry *r, struct driver_message *driver,

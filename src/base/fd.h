@@ -12,7 +12,7 @@
 #include "base/macros.h"
 
 /* What one message may carry; the kernel's own bound is 253. */
-#define FD_PASS_MAX 64
+#define FD_PASS_MAX 80
 
 /* Sends one message with n_fds descriptors (n_bytes >= 1: a bare descriptor has no message to
  * ride on). */

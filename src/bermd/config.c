@@ -72,6 +72,29 @@ static int set_UIDS(struct config_uids *out, struct str value) {
     return 0;
 }
 
+static int set_UID(struct config_uids *out, struct str value) {
+    struct config_uids read = {.n = 0};
+    if (set_UIDS(&read, value) < 0 || read.n > 1)
+        return -EINVAL;
+    *out = read;
+    return 0;
+}
+
+bool config_next_path(struct str *rest, struct str *ret_path) {
+    if (!str_split(rest, ',', ret_path))
+        return false;
+    *ret_path = str_trim(*ret_path);
+    return true;
+}
+
+static int set_PATHS(char *out, size_t cap, struct str value) {
+    struct str rest = value.n > 0 ? value : (struct str){0}, path;
+    for (size_t n = 0; config_next_path(&rest, &path); n++)
+        if (n == CONFIG_MAX_PATHS || path.n == 0 || path.p[0] != '/')
+            return -EINVAL;
+    return set_TEXT(out, cap, value);
+}
+
 /* --- names --- */
 
 #define SET_PATH(c, member, value) set_PATH((c)->member, sizeof(c)->member, value)
@@ -79,6 +102,8 @@ static int set_UIDS(struct config_uids *out, struct str value) {
 #define SET_MODE(c, member, value) set_MODE(&(c)->member, value)
 #define SET_LEVEL(c, member, value) set_LEVEL(&(c)->member, value)
 #define SET_BOOL(c, member, value) set_BOOL(&(c)->member, value)
+#define SET_UID(c, member, value) set_UID(&(c)->member, value)
+#define SET_PATHS(c, member, value) set_PATHS((c)->member, sizeof(c)->member, value)
 #define SET_UIDS(c, member, value) set_UIDS(&(c)->member, value)
 
 static int set_limit(struct config *c, struct str name, struct str value, struct err *e) {
@@ -207,6 +232,8 @@ static void print_uids(const struct config_uids *list) {
 #define PRINT_MODE(c, member) printf("%04o", (unsigned)(c)->member)
 #define PRINT_LEVEL(c, member) printf("%s", level_names[(c)->member])
 #define PRINT_BOOL(c, member) printf("%s", (c)->member ? "true" : "false")
+#define PRINT_UID(c, member) print_uids(&(c)->member)
+#define PRINT_PATHS(c, member) printf("%s", (c)->member)
 #define PRINT_UIDS(c, member) print_uids(&(c)->member)
 
 void config_print(const struct config *c) {

@@ -13,6 +13,8 @@
 #include "base/str.h"
 
 #define CONFIG_MAX_UIDS 64
+#define CONFIG_MAX_PATHS 16
+#define CONFIG_PATHS_BYTES 4096
 
 struct config_uids {
     uid_t uids[CONFIG_MAX_UIDS];
@@ -30,7 +32,10 @@ struct config {
     struct config_uids admins;
     char user[64];   /* empty: berm when there is such a user, else a number of our own */
     char spawn[256]; /* empty: beside bermd */
+    char open[256];  /* empty: beside bermd */
     char guest[256]; /* empty: beside bermd */
+    char mount_roots[CONFIG_PATHS_BYTES]; /* separated by commas; see config_next_path */
+    struct config_uids token_uid;         /* none or one */
     struct limits limits;
 };
 
@@ -38,5 +43,8 @@ void config_init(struct config *c);
 /* Unknown names and bad values are refused with file and line. */
 MUST_USE int config_read(struct config *c, const char *path, struct err *e);
 MUST_USE int config_set(struct config *c, struct str name, struct str value, struct err *e);
+/* The next path of a list of them, without the spaces around it. False at the end,
+ * which `rest` is before it when there is none: a zeroed one. */
+bool config_next_path(struct str *rest, struct str *ret_path);
 /* Prints a configuration file that sets every knob to what it is now. */
 void config_print(const struct config *c);

@@ -32,6 +32,7 @@ struct daemon {
     uv_signal_t signals[2];       /* SIGTERM, SIGINT */
     struct deadline drain_limit;
     struct driver *driver;
+    struct opener *opener;
     struct registry *registry;
     char no_driver[240]; /* why there is none */
     struct err failure;  /* why the daemon ends, when nobody asked it to */
@@ -45,15 +46,28 @@ static const struct config *config_of(const struct daemon *d) {
 
 /* --- stopping --- */
 
+static void on_opener_closed(void *user) {
+    struct daemon *d = user;
+    d->opener = NULL;
+    server_close(&d->server);
+}
+
+static void close_opener(struct daemon *d) {
+    if (d->opener)
+        opener_close(d->opener, on_opener_closed, d);
+    else
+        server_close(&d->server);
+}
+
 static void on_driver_closed(struct driver *driver) {
     struct daemon *d = driver->user;
     d->driver = NULL;
-    server_close(&d->server);
+    close_opener(d);
 }
 
 static void close_driver(struct daemon *d) {
     if (!d->driver) {
-        server_close(&d->server);
+        close_opener(d);
         return;
     }
     d->driver->user = d;
@@ -158,18 +172,25 @@ static void on_recovered(struct registry *r, const struct err *e) {
 
 static void open_registry(struct daemon *d) {
     struct err e;
-    int r = registry_open(&(struct registry_spec){.loop = &d->loop,
-                                                  .deadlines = &d->server.deadlines,
-                                                  .limits = &config_of(d)->limits,
-                                                  .state_dir_fd = d->state.dir_fd,
-                                                  .sandboxes_fd = d->rights.sandboxes_fd,
-                                                  .run_id = d->state.run_id,
-                                                  .version = BERM_VERSION,
-                                                  .host_was_rebooted = d->state.host_was_rebooted,
-                                                  .driver = d->no_driver[0] ? NULL : d->driver,
-                                                  .no_driver = d->no_driver,
-                                                  .user = d},
-                          &d->registry, &e);
+    const struct config_uids *token = &config_of(d)->token_uid;
+    if (d->rights.open_fd >= 0)
+        d->opener = opener_new(&d->loop, &d->server.deadlines, TAKE_FD(d->rights.open_fd));
+    int r = registry_open(
+        &(struct registry_spec){.loop = &d->loop,
+                                .deadlines = &d->server.deadlines,
+                                .limits = &config_of(d)->limits,
+                                .state_dir_fd = d->state.dir_fd,
+                                .sandboxes_fd = d->rights.sandboxes_fd,
+                                .run_id = d->state.run_id,
+                                .version = BERM_VERSION,
+                                .host_was_rebooted = d->state.host_was_rebooted,
+                                .driver = d->no_driver[0] ? NULL : d->driver,
+                                .no_driver = d->no_driver,
+                                .opener = d->opener,
+                                .no_opener = "the knob mount_roots is empty",
+                                .token_uid = token->n > 0 ? (int64_t)token->uids[0] : -1,
+                                .user = d},
+        &d->registry, &e);
     if (r < 0) {
         fail(d, &e);
         return;
@@ -178,15 +199,15 @@ static void open_registry(struct daemon *d) {
     registry_recover(d->registry, on_recovered);
 }
 
+/* Without berm-spawn nothing that lives could be adopted, and closing the books on it would be wrong. */
 static void on_driver_open(struct driver *driver, const struct err *e) {
     struct daemon *d = driver->user;
     if (d->closing)
         return;
-    if (e) {
-        snprintf(d->no_driver, sizeof d->no_driver, "%s", e->text);
-        log_text(LOG_ERROR, "driver", "%s", e->text);
-    }
-    open_registry(d);
+    if (e)
+        fail(d, e);
+    else
+        open_registry(d);
 }
 
 static void open_driver(struct daemon *d) {
@@ -279,7 +300,8 @@ static int open_and_run(struct daemon *d, const struct api_methods *extra, struc
     int r = state_open(&d->state, config_of(d)->state, e);
     if (r < 0)
         return r;
-    d->rights = (struct rights){.spawn_fd = -1, .run_dir_fd = -1, .sandboxes_fd = -1};
+    d->rights =
+        (struct rights){.spawn_fd = -1, .open_fd = -1, .run_dir_fd = -1, .sandboxes_fd = -1};
     r = open_api(d, extra, e);
     if (r == 0) {
         r = rights_open(&d->rights, config_of(d), &d->state, e);

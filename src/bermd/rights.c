@@ -18,7 +18,8 @@
 
 #define OWN_UID \
     64738 /* nobody's on any distribution we know: above those given to users and packages */
-#define SPAWN_FD 3
+#define SOCKET_FD 3 /* a helper's; as text in start_helpers */
+#define DIR_FD 4
 
 extern char **environ;
 
@@ -43,7 +44,7 @@ static int find_user(const struct config *c, struct rights *r, struct err *e) {
     return 0;
 }
 
-/* --- berm-spawn --- */
+/* --- berm-spawn and berm-open --- */
 
 /* The program of that name beside our own. */
 static void beside(const char *name, const char *given, char *out, size_t cap) {
@@ -57,43 +58,88 @@ static void beside(const char *name, const char *given, char *out, size_t cap) {
     memcpy(out + n, name, strlen(name) + 1);
 }
 
-static int start_spawn(struct rights *r, const struct config *c, int state_fd, struct err *e) {
-    char spawn[PATH_MAX], guest[PATH_MAX], state[32];
+/* Starts a helper with its socket as descriptor 3 and a folder as 4; its end shows on the socket. */
+static int start(char *const *argv, int dir_fd, int *ret_fd, struct err *e) {
     int pair[2];
     pid_t pid;
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     sigset_t all;
-    beside("berm-spawn", c->spawn, spawn, sizeof spawn);
-    beside("berm-guest", c->guest, guest, sizeof guest);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_sys(e, ERR_INTERNAL, errno, "make a socket for berm-spawn");
-    snprintf(state, sizeof state, "%d", SPAWN_FD + 1);
-    char *argv[] = {spawn, "--state-fd", state, "--guest", guest, "--socket-fd", "3", NULL};
+        return err_sys(e, ERR_INTERNAL, errno, "make a socket for %s", argv[0]);
+    /* Above the two numbers they get over there, so that neither is overwritten by the other. */
+    AUTO_CLOSE int theirs = fcntl(pair[1], F_DUPFD_CLOEXEC, DIR_FD + 1);
+    AUTO_CLOSE int dir = fcntl(dir_fd, F_DUPFD_CLOEXEC, DIR_FD + 1);
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attr);
-    /* Parked above the two numbers first, so that neither is overwritten by the other. */
-    posix_spawn_file_actions_adddup2(&actions, pair[1], 100);
-    posix_spawn_file_actions_adddup2(&actions, state_fd, 101);
-    posix_spawn_file_actions_adddup2(&actions, 100, SPAWN_FD);
-    posix_spawn_file_actions_adddup2(&actions, 101, SPAWN_FD + 1);
-    posix_spawn_file_actions_addclose(&actions, 100);
-    posix_spawn_file_actions_addclose(&actions, 101);
+    posix_spawn_file_actions_adddup2(&actions, theirs, SOCKET_FD);
+    posix_spawn_file_actions_adddup2(&actions, dir, DIR_FD);
     sigfillset(&all);
     posix_spawnattr_setsigdefault(&attr, &all);
     posix_spawnattr_setpgroup(&attr, 0); /* a Ctrl-C at a terminal is for the daemon */
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-    int failed = posix_spawn(&pid, spawn, &actions, &attr, argv, environ);
+    int failed = posix_spawn(&pid, argv[0], &actions, &attr, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attr);
     close(pair[1]);
     if (failed != 0) {
         close(pair[0]);
-        return err_sys(e, ERR_INTERNAL, failed, "start %s", spawn);
+        return err_sys(e, ERR_INTERNAL, failed, "start %s", argv[0]);
     }
-    r->spawn_fd = pair[0];
-    signal(SIGCHLD, SIG_IGN); /* its end shows on the socket */
+    *ret_fd = pair[0];
     return 0;
+}
+
+/* The folders of mount_roots, each looked at while a wrong one can still be told. */
+struct roots {
+    char text[CONFIG_PATHS_BYTES + CONFIG_MAX_PATHS];
+    char *paths[CONFIG_MAX_PATHS];
+    size_t n;
+};
+
+static int read_roots(const struct config *c, struct roots *r, struct err *e) {
+    struct str rest = c->mount_roots[0] ? str_of(c->mount_roots) : (struct str){0}, path;
+    char *at = r->text;
+    for (r->n = 0; config_next_path(&rest, &path); r->n++) {
+        memcpy(at, path.p, path.n);
+        at[path.n] = '\0';
+        AUTO_CLOSE int fd = open(at, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+            return err_sys(e, ERR_INVALID_ARGUMENT, errno, "mount_roots: %s", at);
+        r->paths[r->n] = at;
+        at += path.n + 1;
+    }
+    return 0;
+}
+
+static void add_roots(char **argv, const struct roots *r, char *option) {
+    while (*argv)
+        argv++;
+    for (size_t i = 0; i < r->n; i++) {
+        *argv++ = option;
+        *argv++ = r->paths[i];
+    }
+}
+
+static int start_helpers(struct rights *r, const struct config *c, const struct state *s,
+                         int spawn_dir, struct err *e) {
+    char spawn[PATH_MAX], guest[PATH_MAX], opener[PATH_MAX];
+    struct roots roots;
+    char *spawn_argv[9 + 2 * CONFIG_MAX_PATHS] = {spawn, "--state-fd",  "4", "--guest",
+                                                  guest, "--socket-fd", "3"};
+    char *open_argv[7 + 2 * CONFIG_MAX_PATHS] = {opener, "--state-fd", "4", "--socket-fd", "3"};
+    beside("berm-spawn", c->spawn, spawn, sizeof spawn);
+    beside("berm-guest", c->guest, guest, sizeof guest);
+    beside("berm-open", c->open, opener, sizeof opener);
+    if (read_roots(c, &roots, e) < 0)
+        return -(int)e->code;
+    add_roots(spawn_argv, &roots, "--mount-root");
+    add_roots(open_argv, &roots, "--root");
+    int failed = start(spawn_argv, spawn_dir, &r->spawn_fd, e);
+    if (failed == 0 && roots.n > 0)
+        failed = start(open_argv, s->dir_fd, &r->open_fd, e);
+    signal(SIGCHLD, SIG_IGN);
+    return failed;
 }
 
 /* --- the state folder --- */
@@ -144,8 +190,11 @@ static void raise_files(void) {
 }
 
 int rights_open(struct rights *r, const struct config *c, const struct state *s, struct err *e) {
-    *r = (struct rights){
-        .is_root = geteuid() == 0, .spawn_fd = -1, .run_dir_fd = -1, .sandboxes_fd = -1};
+    *r = (struct rights){.is_root = geteuid() == 0,
+                         .spawn_fd = -1,
+                         .open_fd = -1,
+                         .run_dir_fd = -1,
+                         .sandboxes_fd = -1};
     if (r->is_root && (find_user(c, r, e) < 0 || give_all(r, c->state, s, e) < 0))
         return -(int)e->code;
     raise_files();
@@ -166,7 +215,7 @@ int rights_open(struct rights *r, const struct config *c, const struct state *s,
     if (st.st_uid != 0 || (st.st_mode & 022) != 0)
         return err_set(e, ERR_PERMISSION_DENIED,
                        "the folder spawn in the state folder is not root's alone");
-    return start_spawn(r, c, spawn_dir, e);
+    return start_helpers(r, c, s, spawn_dir, e);
 }
 
 int rights_drop(struct rights *r, const struct state *s, struct err *e) {
@@ -183,6 +232,7 @@ int rights_drop(struct rights *r, const struct state *s, struct err *e) {
 
 void rights_close(struct rights *r) {
     close_fd_cleanup(&r->spawn_fd);
+    close_fd_cleanup(&r->open_fd);
     close_fd_cleanup(&r->run_dir_fd);
     close_fd_cleanup(&r->sandboxes_fd);
 }

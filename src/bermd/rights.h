@@ -1,4 +1,4 @@
-/* rights — what the daemon does while it still is root: start berm-spawn, hand the state folder over,
+/* rights — what the daemon does while it still is root: start berm-spawn and berm-open, hand the state folder over,
  * and become somebody who may do nothing else. */
 #pragma once
 
@@ -11,6 +11,7 @@ struct rights {
     uid_t uid;
     gid_t gid;
     int spawn_fd; /* SEQPACKET, to berm-spawn; -1 = there is none */
+    int open_fd;  /* SEQPACKET, to berm-open; -1 = no host path goes in */
     int run_dir_fd;
     int sandboxes_fd;
 };

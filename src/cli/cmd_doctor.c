@@ -105,7 +105,8 @@ static bool check_loop(struct cli *cli, const char **found) {
 }
 
 static bool check_programs(struct cli *cli, const char **found) {
-    static const char *const names[] = {"bermd", "berm-spawn", "berm-jail", "berm-guest"};
+    static const char *const names[] = {"bermd", "berm-spawn", "berm-jail", "berm-guest",
+                                        "berm-open"};
     char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n <= 0)
@@ -173,7 +174,7 @@ static const struct check {
     {"loop devices", check_loop, false,
      "modprobe loop; without them limits on a sandbox's disk are refused"},
     {"programs", check_programs, true,
-     "keep bermd, berm-spawn, berm-jail and berm-guest beside berm: make, or install the package"},
+     "keep bermd, berm-spawn, berm-jail, berm-guest and berm-open beside berm: make builds them all"},
     {"disk", check_disk, false, "free some space: a GiB at least, or move the state with --state"},
     {"daemon", check_daemon, false, "berm daemon start"},
 };

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/copies.h"
 #include "core/exec_impl.h"
 #include "core/folder.h"
 #include "core/sandbox_impl.h"
@@ -42,6 +43,7 @@ static void on_gone(struct place *p) {
     sb->presence = PRESENCE_NONE;
     sb->frozen = sb->freezing = sb->configured = false;
     sb->asked_to_end = 0;
+    sb->copied = false;          /* a layer in memory has gone */
     sb->connecting_since_us = 0; /* the next guest has its own time, and its own losses */
     sb->n_relinks = 0;
     deadline_clear(sb->registry->spec.deadlines, &sb->patience);
@@ -73,7 +75,8 @@ void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct place_limits *ret_
     ret_limits->disk_inodes = bound(l->disk_inodes);
 }
 
-static void make_place(struct sandbox *sb) {
+/* The mounts' descriptors are the ingress's; they come first among its items, in the spec's order. */
+static void create_place(struct sandbox *sb, struct place_mount mounts[PLACE_MOUNTS_MAX]) {
     const Berm__V1__SandboxSpec *spec = sb->record->spec;
     struct driver *d = sb->registry->spec.driver;
     struct place_spec place = {
@@ -86,13 +89,20 @@ static void make_place(struct sandbox *sb) {
                      : PLACE_DISK,
         .network = PLACE_NETWORK_NONE,
         .image_fd = -1,
+        .mounts = mounts,
     };
+    for (; place.n_mounts < MIN(spec->n_mounts, (size_t)PLACE_MOUNTS_MAX); place.n_mounts++) {
+        const Berm__V1__Mount *m = spec->mounts[place.n_mounts];
+        const struct ingress_item *item = &sb->ingress.items[place.n_mounts];
+        mounts[place.n_mounts] =
+            (struct place_mount){item->fd, m->target, m->writable, item->is_foreign};
+    }
     sandbox_limits(spec, &place.limits);
-    sandbox_failpoint(sb, OP_COMMIT);
     if (d)
         sb->place = place_create(d, &place, &place_events, sb, &sb->failure);
     else
         err_set(&sb->failure, ERR_DRIVER_UNAVAILABLE, "%s", sb->registry->spec.no_driver);
+    ingress_end(&sb->ingress);
     if (!sb->place) {
         sandbox_converge(sb);
         return;
@@ -101,10 +111,41 @@ static void make_place(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_SEND);
 }
 
-static void on_adopted_usage(struct place *p, const struct place_answer *a, void *user) {
+static void on_opened(struct ingress *in, const struct err *e) {
+    struct sandbox *sb = container_of(in, struct sandbox, ingress);
+    struct place_mount mounts[PLACE_MOUNTS_MAX];
+    sb->presence = PRESENCE_NONE;
+    if (!e && sb->wanted <= WANTED_PAUSE) {
+        create_place(sb, mounts);
+        return;
+    }
+    if (e)
+        sb->failure = *e;
+    ingress_end(&sb->ingress);
+    sandbox_converge(sb);
+}
+
+static void make_place(struct sandbox *sb) {
+    sandbox_failpoint(sb, OP_COMMIT);
+    int r = ingress_begin(&sb->ingress, sb->registry, sb->record->owner, sb->record->spec, false,
+                          on_opened, &sb->failure);
+    if (r == 1)
+        sb->presence = PRESENCE_MAKING;
+    else if (r == 0)
+        create_place(sb, NULL);
+    else
+        sandbox_converge(sb);
+}
+
+static void on_kills(struct place *p, const struct place_answer *a, void *user) {
     (void)user;
     if (!a->e)
         ((struct sandbox *)p->user)->oom_kills_seen = a->usage.oom_kills;
+}
+
+void sandbox_learn_kills(struct sandbox *sb) {
+    if (sb->place)
+        place_measure(sb->place, on_kills, NULL);
 }
 
 /* What was left of a place that has ended is gone: the books can be closed on it. */
@@ -137,7 +178,8 @@ void sandbox_adopt(struct sandbox *sb) {
     sb->presence = PRESENCE_UP;
     sb->frozen = sandbox_is(sb, SB_PAUSED);
     sb->configured = !sandbox_is(sb, SB_PENDING);
-    place_measure(sb->place, on_adopted_usage, NULL);
+    if (sb->n_running > 0) /* the guest may tell an end at once */
+        sandbox_learn_kills(sb);
 }
 
 /* --- freeze and thaw --- */
@@ -354,6 +396,8 @@ static void to_first_run(struct sandbox *sb) {
         stop_now(sb); /* the guest cannot be talked to */
     else if (sb->presence == PRESENCE_UP && !sb->link)
         sandbox_connect(sb);
+    else if (sb->linked && sb->configured && !copies_are_done(sb))
+        copies_begin(sb);
     else if (sb->linked && sb->configured)
         sandbox_outcome(sb, SB_READY, sb->wanted, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
 }

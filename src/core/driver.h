@@ -18,6 +18,8 @@
 #include "base/err.h"
 
 #define PLACE_ID_MAX 64 /* with the NUL */
+#define PLACE_MOUNTS_MAX 64
+#define PLACE_TARGET_MAX 256 /* with the NUL */
 
 struct driver;
 struct place;
@@ -41,6 +43,8 @@ struct place_mount {
     int dir_fd; /* borrowed for the call */
     const char *target;
     bool writable;
+    bool
+        is_public; /* nobody inside has its owner's rights: what all may read is what can be read */
 };
 
 struct place_spec {

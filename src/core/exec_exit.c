@@ -171,8 +171,10 @@ void exec_read_usage(struct exec *x) {
         u->cpu_user_us = stat_value(text, "user_usec ");
         u->cpu_system_us = stat_value(text, "system_usec ");
     }
-    u->memory_peak_bytes = MAX(u->memory_peak_bytes, file_value(x->leaf_fd, "memory.peak"));
-    u->pids_peak = MAX(u->pids_peak, file_value(x->leaf_fd, "pids.peak"));
+    uint64_t memory = file_value(x->leaf_fd, "memory.peak"); /* MAX would read it twice */
+    uint64_t pids = file_value(x->leaf_fd, "pids.peak");
+    u->memory_peak_bytes = MAX(u->memory_peak_bytes, memory);
+    u->pids_peak = MAX(u->pids_peak, pids);
 }
 
 /* --- the end --- */

@@ -15,7 +15,7 @@
 #include "core/guest_link.h"
 #include "core/sandbox.h"
 
-#define FILE_CALLS_MAX 128
+#define FILE_CALLS_MAX 192
 #define FILE_HANDLES_MAX 64
 
 struct file_call;

@@ -87,6 +87,13 @@ static void on_swept(struct driver *d, const struct err *e) {
     if (e)
         log_text(LOG_WARN, "sweep", "%s", e->text);
     report(r);
+    /* Only now for sandboxes without a program, so that the first caller does not wait for it; what the
+     * end of a later program asks still comes after. */
+    LIST_FOR_EACH(node, &r->all) {
+        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
+        if (sb->n_running == 0)
+            sandbox_learn_kills(sb);
+    }
 }
 
 static void sweep(struct registry *r) {

@@ -43,6 +43,9 @@ struct driver *registry_driver(struct registry *r) {
 const char *registry_no_driver(const struct registry *r) {
     return r->spec.no_driver;
 }
+bool registry_has_opener(const struct registry *r) {
+    return r->spec.opener != NULL;
+}
 
 /* --- ids and slots --- */
 
@@ -302,6 +305,7 @@ void registry_close(struct registry *r, void (*on_closed)(void *user), void *use
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
         sandbox_disconnect(sb);
+        ingress_end(&sb->ingress);
         if (sb->place)
             place_close(TAKE(sb->place));
         sb->presence = PRESENCE_NONE;

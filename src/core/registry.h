@@ -12,6 +12,7 @@
 #include "core/caller.h"
 #include "core/driver.h"
 #include "core/ledger.h"
+#include "core/opener.h"
 #include "loop/deadline.h"
 
 struct registry;
@@ -29,6 +30,9 @@ struct registry_spec {
     bool host_was_rebooted;
     struct driver *driver; /* NULL: there is none; sandboxes cannot be made */
     const char *no_driver; /* why, for people */
+    struct opener *opener; /* NULL: no host path goes in */
+    const char *no_opener; /* why, for people */
+    int64_t token_uid;     /* whose rights on host paths callers by token have; -1 = nobody's */
     void *user;
 };
 
@@ -49,6 +53,7 @@ struct deadlines *registry_deadlines(struct registry *r);
 const struct limits *registry_limits(const struct registry *r);
 struct driver *registry_driver(struct registry *r);
 const char *registry_no_driver(const struct registry *r);
+bool registry_has_opener(const struct registry *r);
 
 /* SANDBOX_NOT_FOUND for others' too. A DELETED one is not here: see registry_find_deleted. */
 MUST_USE int registry_find_sandbox(struct registry *r, const struct caller *who, const char *id,

@@ -273,6 +273,7 @@ void sandbox_free(struct sandbox *sb) {
     sandbox_update_drop(sb);
     sandbox_measures_end(sb);
     sandbox_disconnect(sb);
+    ingress_end(&sb->ingress);
     if (sb->place)
         place_close(sb->place);
     deadline_clear(r->spec.deadlines, &sb->again);

@@ -55,6 +55,8 @@ MUST_USE int sandbox_update(struct sandbox *sb, uint64_t incarnation,
 const Berm__V1__Sandbox *sandbox_record(const struct sandbox *sb);
 const struct recorded *sandbox_recorded(const struct sandbox *sb);
 uint64_t sandbox_number(const struct sandbox *sb);
+/* Whether its copies go in at the next start. */
+bool sandbox_needs_copies(struct sandbox *sb);
 struct registry *sandbox_registry(const struct sandbox *sb);
 /* 0 when a program or file call may go to its guest now, else the error of SBX-8. */
 MUST_USE int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct err *e);

@@ -3,6 +3,7 @@
 
 #include "base/map.h"
 #include "core/guest_link.h"
+#include "core/ingress.h"
 #include "core/registry_impl.h"
 #include "core/sandbox.h"
 
@@ -32,6 +33,9 @@ struct sandbox {
     struct caller asked_by; /* of the last pause or resume, for the event of its outcome */
     char asked_under[132];  /* its request id */
     struct place *place;
+    struct ingress ingress;  /* while its mounts are being opened */
+    struct copying *copying; /* while it is at it; see copies.h */
+    bool copied;
     enum sandbox_presence presence;
     bool frozen;
     bool freezing; /* the driver was asked to freeze or thaw */
@@ -129,6 +133,8 @@ int sandbox_not_there(const struct sandbox *sb, struct err *e);
 void sandbox_converge(struct sandbox *sb);
 /* At a restart: finds the place its record speaks of. */
 void sandbox_adopt(struct sandbox *sb);
+/* Asks which kills the memory controller has counted, so that later ones show. */
+void sandbox_learn_kills(struct sandbox *sb);
 void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct place_limits *ret_limits);
 
 /* sandbox.c: whether its spec may change now */

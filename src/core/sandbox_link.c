@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/copies.h"
 #include "core/exec_impl.h"
 #include "core/sandbox_impl.h"
 
@@ -81,6 +82,7 @@ static void on_link_ready(struct guest_link *l) {
 
 static void on_notice(struct guest_link *l, struct str method, const struct json *params) {
     if (str_is(method, STR("changed")) || str_is(method, STR("tree_done"))) {
+        copies_notice(of_link(l), params);
         files_notice(of_link(l), method, params);
         return;
     }
@@ -162,6 +164,7 @@ void sandbox_connect(struct sandbox *sb) {
 
 void sandbox_disconnect(struct sandbox *sb) {
     guest_wait_cancel(&sb->configure_wait);
+    copies_drop(sb);
     if (sb->link)
         guest_link_close(TAKE(sb->link));
     sb->linked = false;

@@ -30,6 +30,7 @@ struct native_place {
     struct list in_native;
     uv_poll_t poll; /* the guest's pidfd */
     int pid_fd;
+    int found_link; /* the connection it was adopted by, for the first place_link; or -1 */
     bool polling;
     bool closing;
     bool ended;    /* the guest has */
@@ -65,6 +66,8 @@ static void explain(const struct native *n, struct err *e, const struct spawn_re
 static void place_free(struct native_place *p) {
     if (p->pid_fd >= 0)
         close(p->pid_fd);
+    if (p->found_link >= 0)
+        close(p->found_link);
     free(p);
 }
 
@@ -192,7 +195,7 @@ static struct native_place *place_new(struct native *n, const char *id,
         p->place.user = user;
         snprintf(p->place.id, sizeof p->place.id, "%s", id);
         p->native = n;
-        p->pid_fd = -1;
+        p->pid_fd = p->found_link = -1;
         list_push_back(&n->places, &p->in_native);
         return p;
     }
@@ -236,7 +239,9 @@ static int fill_mounts(struct spawn_ask *r, const struct place_spec *spec, struc
         if (strlen(m->target) >= SPAWN_TARGET_MAX)
             return err_field(e, "mounts", "a target is longer than %d bytes", SPAWN_TARGET_MAX - 1);
         snprintf(c->mounts[i].target, sizeof c->mounts[i].target, "%s", m->target);
-        c->mounts[i].flags = m->writable ? SPAWN_MOUNT_WRITABLE : 0;
+        c->mounts[i].flags = m->writable    ? SPAWN_MOUNT_WRITABLE
+                             : m->is_public ? SPAWN_MOUNT_PUBLIC
+                                            : 0;
         int failed = take_fd(r, m->dir_fd, e);
         if (failed < 0)
             return failed;
@@ -295,6 +300,8 @@ static struct place *native_create(struct driver *d, const struct place_spec *sp
 
 static int native_link(struct place *place, struct err *e) {
     struct sockaddr_un addr;
+    if (of_place(place)->found_link >= 0)
+        return TAKE_FD(of_place(place)->found_link);
     AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     control_address(of_place(place)->native, place->id, &addr);
     if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0)
@@ -331,8 +338,10 @@ static struct place *native_adopt(struct driver *d, const char *id,
         int r = peer_pidfd(link);
         if (r >= 0)
             r = watch_pid(p, r);
-        if (r == 0)
+        if (r == 0) {
+            p->found_link = TAKE_FD(link);
             return &p->place;
+        }
         err_sys(e, ERR_GUEST_LOST, -r, "watch the guest of %s", id);
     }
     place_end(p);

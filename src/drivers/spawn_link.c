@@ -55,21 +55,19 @@ static void take_reply(struct spawn_link *l, const struct spawn_reply *reply, in
     }
 }
 
-static void send_some(struct spawn_link *l) {
+/* All that waits, or -errno at the first that cannot go. */
+static int send_some(struct spawn_link *l) {
     while (!list_is_empty(&l->unsent)) {
         struct spawn_ask *a = container_of(l->unsent.next, struct spawn_ask, in_link);
         int sent = fd_send(l->fd, a->message, a->size, a->fds, a->n_fds);
-        if (sent == -EAGAIN)
-            return;
-        if (sent < 0) {
-            lose(l);
-            return;
-        }
+        if (sent < 0)
+            return sent;
         fd_close_all(a->fds, a->n_fds);
         a->n_fds = 0;
         list_remove(&a->in_link);
         list_push_back(&l->asked, &a->in_link);
     }
+    return 0;
 }
 
 static void receive_some(struct spawn_link *l) {
@@ -102,7 +100,9 @@ static void on_socket(uv_poll_t *handle, int status, int events) {
     if (events & UV_READABLE)
         receive_some(l);
     if (!l->lost && !l->closing && (events & UV_WRITABLE)) {
-        send_some(l);
+        int r = send_some(l);
+        if (r < 0 && r != -EAGAIN)
+            lose(l);
         watch(l);
     }
 }
@@ -116,7 +116,9 @@ static void watch(struct spawn_link *l) {
 void spawn_link_send(struct spawn_link *l, struct spawn_ask *a) {
     a->message->head.seq = ++l->seq;
     list_push_back(&l->unsent, &a->in_link);
-    watch(l);
+    /* At once where that goes; else the loop sends it, or tells that berm-spawn is gone. */
+    if (!l->lost && !l->closing && send_some(l) < 0)
+        watch(l);
 }
 
 void spawn_link_forget(struct spawn_link *l, const void *about) {

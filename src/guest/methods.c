@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "base/fd.h"
 #include "guest/archive.h"
@@ -76,6 +77,18 @@ static int copy_env(const struct json *list, char ***ret, struct err *e) {
     return env ? 0 : err_set(e, ERR_LIMIT_REACHED, "no memory for env");
 }
 
+/* A workspace that is not there is made, for everyone inside: the guest of profile user may give nothing
+ * away. What cannot be made shows when a program wants to start there. */
+static void make_workspace(char *path) {
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        (void)!mkdir(path, 0755);
+        *slash = '/';
+    }
+    if (mkdir(path, 0755) == 0)
+        (void)!chmod(path, 0777);
+}
+
 static int method_configure(struct request *r, struct err *e) {
     struct guest *g = r->guest;
     struct str id, hostname = {0}, workspace = {0}, user = {0};
@@ -104,6 +117,8 @@ static int method_configure(struct request *r, struct err *e) {
     }
     settings_free(&g->settings);
     g->settings = s;
+    if (s.workspace)
+        make_workspace(s.workspace);
     if (hostname.n > 0) /* the place has a name already where the guest may not give one */
         (void)!sethostname(hostname.p, hostname.n);
     return 0;

@@ -17,7 +17,7 @@ int params_node(const struct json *params, const char *name, enum json_type type
 
 int params_str(const struct json *params, const char *name, size_t max, struct str *ret,
                struct err *e) {
-    const struct json *node;
+    const struct json *node = NULL;
     int r = params_node(params, name, JSON_STRING, &node, e);
     if (r < 0 || !node)
         return r;
@@ -31,7 +31,7 @@ int params_str(const struct json *params, const char *name, size_t max, struct s
 
 int params_int(const struct json *params, const char *name, int64_t min, int64_t max, int64_t *ret,
                struct err *e) {
-    const struct json *node;
+    const struct json *node = NULL;
     int r = params_node(params, name, JSON_INT, &node, e);
     if (r < 0 || !node)
         return r;
@@ -42,7 +42,7 @@ int params_int(const struct json *params, const char *name, int64_t min, int64_t
 }
 
 int params_bool(const struct json *params, const char *name, bool *ret, struct err *e) {
-    const struct json *node;
+    const struct json *node = NULL;
     int r = params_node(params, name, JSON_BOOL, &node, e);
     if (r == 0 && node)
         *ret = node->boolean;

@@ -118,7 +118,7 @@ static bool has_good_fields(const struct spawn_create *req) {
     for (uint32_t i = 0; i < req->n_mounts; i++) {
         const struct spawn_mount *m = &req->mounts[i];
         if (!is_target(m->target) || is_reserved_target(m->target) || m->reserved != 0 ||
-            (m->flags & ~(uint32_t)SPAWN_MOUNT_ALL) != 0)
+            (m->flags & ~(uint32_t)SPAWN_MOUNT_ALL) != 0 || m->flags == SPAWN_MOUNT_ALL)
             return false;
     }
     return true;

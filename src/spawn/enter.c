@@ -27,9 +27,16 @@ static int join_cgroup(struct enter *e) {
     return (int)sys1(SYS_unshare, CLONE_NEWCGROUP);
 }
 
-/* The kernel forgets it when ids change, so it is said again after that. */
+/* Until it stands on its own it waits for its parent and shares its descriptors, and with them the
+ * parent's lock on the state: without the parent it must not go on. The kernel forgets this when ids
+ * change, so it is said again after that. */
 static int tie_to_parent(struct enter *e) {
-    return e->is_tied ? (int)sys5(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) : 0;
+    (void)e;
+    return (int)sys5(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+}
+
+static int untie(struct enter *e) {
+    return e->is_tied ? 0 : (int)sys5(SYS_prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0);
 }
 
 static int wait_phase(struct enter *e, int wanted) {
@@ -208,6 +215,7 @@ static const struct {
     {STEP_MOUNT, enter_attach_mounts},
     {STEP_ROOT, enter_switch_root},
     {STEP_FDS, arrange_fds},
+    {STEP_FDS, untie},
     {STEP_LANDLOCK, scope_landlock},
     {STEP_CAPS, drop_caps},
     {STEP_SECCOMP, filter_calls},

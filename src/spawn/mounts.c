@@ -336,11 +336,10 @@ static int build_tree(struct build *b, unsigned index) {
 }
 
 /* The directory's owner outside is the sandbox's user inside; nobody else's files change hands. */
-static int build_bind(struct build *b, unsigned index) {
-    const struct spawn_mount *mount = &b->req->mounts[index];
-    bool writable = (mount->flags & SPAWN_MOUNT_WRITABLE) != 0;
+/* Its owner becomes the sandbox user. */
+static int map_bind(struct build *b, int bind, bool writable) {
     struct stat st;
-    if (fstat(b->binds[index], &st) < 0)
+    if (fstat(bind, &st) < 0)
         return -errno;
     if (writable && st.st_uid == 0)
         return -EPERM; /* what is made there belongs to the owner: a setuid file would be root's */
@@ -349,10 +348,18 @@ static int build_bind(struct build *b, unsigned index) {
     AUTO_CLOSE int map = userns_for_mount(b->s->proc, &part, 1);
     if (map < 0)
         return map;
-    int r = map_mount(b->binds[index], map, writable);
+    int r = map_mount(bind, map, writable);
     if (r == -EINVAL &&
         !writable) /* the file system cannot map ids: what all may read can be read */
-        r = map_mount(b->binds[index], -1, false);
+        r = map_mount(bind, -1, false);
+    return r;
+}
+
+static int build_bind(struct build *b, unsigned index) {
+    const struct spawn_mount *mount = &b->req->mounts[index];
+    int r = mount->flags & SPAWN_MOUNT_PUBLIC
+                ? map_mount(b->binds[index], -1, false)
+                : map_bind(b, b->binds[index], (mount->flags & SPAWN_MOUNT_WRITABLE) != 0);
     if (r == 0)
         add_mount(b, b->binds[index], mount->target + 1, true);
     return r;

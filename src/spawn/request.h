@@ -14,7 +14,7 @@
 
 #define SPAWN_VERSION 1
 #define SPAWN_ID_MAX 64 /* with the NUL: [a-z0-9-], starts with a letter or digit */
-#define SPAWN_MOUNTS_MAX 16
+#define SPAWN_MOUNTS_MAX 64
 #define SPAWN_LAYERS_MAX 8
 #define SPAWN_TARGET_MAX 256
 #define SPAWN_TEXT_MAX 16384 /* argv and environment of PID 1, each string ended by NUL */
@@ -87,7 +87,11 @@ enum spawn_create_flags {
     SPAWN_CREATE_NO_PTRACE = 1 << 3,   /* ptrace and process_vm_* refused */
     SPAWN_CREATE_ALL = 15,
 };
-enum spawn_mount_flags { SPAWN_MOUNT_WRITABLE = 1 << 0, SPAWN_MOUNT_ALL = 1 };
+enum spawn_mount_flags {
+    SPAWN_MOUNT_WRITABLE = 1 << 0,
+    SPAWN_MOUNT_PUBLIC = 1 << 1, /* nobody inside has its owner's rights; not with WRITABLE */
+    SPAWN_MOUNT_ALL = 3,
+};
 enum spawn_destroy_flags { SPAWN_DESTROY_FILES = 1 << 0, SPAWN_DESTROY_ALL = 1 };
 
 struct spawn_head {
@@ -108,7 +112,8 @@ struct spawn_limits {
 };
 
 /* A directory from outside, mounted at `target`. Its owner outside is PID 1's user inside: 1000 in
- * profile user, 0 in profile root; every other owner shows as nobody. */
+ * profile user, 0 in profile root; every other owner shows as nobody. With PUBLIC all
+ * owners do: what can be read is what everybody may read. */
 struct spawn_mount {
     char target[SPAWN_TARGET_MAX]; /* absolute, no empty, `.` or `..` component */
     uint32_t flags;

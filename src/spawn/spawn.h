@@ -28,7 +28,7 @@ struct spawn_tree {
 };
 
 /* Every descriptor made while building a root; see mounts_done. */
-#define MOUNTS_FDS_MAX 128
+#define MOUNTS_FDS_MAX 256
 struct mounts {
     int fds[MOUNTS_FDS_MAX];
     unsigned n_fds;

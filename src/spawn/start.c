@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
+#include <time.h>
 
 #include "base/fd.h"
 #include "spawn/caps.h"
@@ -19,6 +20,7 @@
 #include "spawn/sys.h"
 
 #define KERNEL_MIN_MAJOR 6
+#define LOCK_TURNS 5000 /* of 2 ms */
 #define KERNEL_MIN_MINOR 1
 
 uint32_t spawn_feature_named(const char *name) {
@@ -245,9 +247,14 @@ static int start_host(struct spawn *s, const struct spawn_options *o) {
 }
 
 static int start_cgroups(struct spawn *s, const struct spawn_options *o) {
-    /* Held until the end: whoever finds nobody else holding it may remove what all of them share. */
-    if (flock(o->state_fd, LOCK_SH) < 0)
-        return -errno;
+    /* Held until the end: whoever finds nobody else holding it may remove what all of them share, and
+     * holds it alone for that moment. */
+    for (int turn = 0; flock(o->state_fd, LOCK_SH | LOCK_NB) < 0; turn++) {
+        struct timespec pause = {.tv_nsec = 2000000};
+        if (errno != EWOULDBLOCK || turn == LOCK_TURNS)
+            return -errno;
+        nanosleep(&pause, NULL);
+    }
     return cgroup_start(&s->cg, o->state_fd, !(o->without & SPAWN_HAS_CGROUP_V2));
 }
 
@@ -343,4 +350,6 @@ int spawn_leave_host(const struct spawn *s) {
 void spawn_finish(struct spawn *s) {
     if (flock(s->state, LOCK_EX | LOCK_NB) == 0)
         cgroup_finish(&s->cg);
+    flock(s->state,
+          LOCK_UN); /* helpers that outlive us share the open file, and with it the lock */
 }

@@ -1,6 +1,7 @@
 /* listener — an address we accept connections on.
  *
- * Owner:   main.                        Ends: listener_close; the Unix socket's file goes with it.
+ * Owner:   main.                        Ends: listener_close; the Unix socket's file goes with it,
+ *          where whom the daemon became may remove it.
  * A Unix socket that nobody answers is taken over; one that a live process serves is refused. */
 #pragma once
 

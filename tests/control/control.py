@@ -188,8 +188,8 @@ class Calls:
 class Client(Calls):
     """A grpcio channel to one daemon."""
 
-    def __init__(self, target):
-        self.channel = grpc.insecure_channel(target, options=CHANNEL)
+    def __init__(self, target, *options):
+        self.channel = grpc.insecure_channel(target, options=[*CHANNEL, *options])
         self.stubs = [stub(self.channel) for stub in STUBS]
 
     def close(self):
@@ -411,14 +411,15 @@ class Daemon:
         self.wait_for_log("msg=listening")
         return self
 
-    def wait_for_log(self, pattern):
+    def wait_for_log(self, pattern, patience=PATIENCE):
         def found():
-            assert self.process.poll() is None, f"bermd ended with {self.process.returncode}: {self.text()}"
+            assert self.process.poll() is None, (
+                f"bermd ended with {self.process.returncode}: {self.text()}\nstill there: {self.describe_processes()}")
             return re.search(pattern, self.text())
-        return eventually(found, f"{pattern!r} in the log")
+        return eventually(found, f"{pattern!r} in the log", patience)
 
-    def client(self):
-        self.clients.append(Client(self.target))
+    def client(self, *options):
+        self.clients.append(Client(self.target, *options))
         return self.clients[-1]
 
     def other_user(self, uid=OTHER_UIDS[0]):
@@ -483,6 +484,16 @@ class Daemon:
     def processes(self):
         """Pids of programs that were started for this state directory, berm-spawn among them."""
         return set(pids_with(f"{MARK}={self.directory}"))
+
+    def describe_processes(self):
+        """What each is waiting for, for the reader of a failure."""
+        found = []
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                read = pathlib.Path(f"/proc/{pid}").joinpath
+                found.append((pid, read("cmdline").read_bytes().split(b"\0")[0], read("wchan").read_text(),
+                              read("syscall").read_text().strip(), read("stack").read_text().split("\n")[:6]))
+        return found
 
     def leftovers(self):
         """What of it is on the host besides itself: cgroups, processes, mounts, loops, directories."""
@@ -563,9 +574,9 @@ class Daemon:
                     path.rmdir()
 
 
-def eventually(condition, what):
+def eventually(condition, what, patience=PATIENCE):
     """Its first true answer. For what the host shows and nobody tells."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while not (value := condition()):
         assert time.monotonic() < end, f"never came: {what() if callable(what) else what}"
         time.sleep(0.02)

@@ -328,3 +328,20 @@ def test_a_drain_ends_a_watch_with_its_cursor(daemon, client, box):
     daemon.start()
     seen = client.events(after=last.sequence)
     assert [e.sequence for e in seen] == list(range(last.sequence + 1, last.sequence + 1 + len(seen)))
+
+
+def test_a_watch_that_stays_behind_is_ended_with_its_cursor(make):
+    """covers: EVT-10, RPC-16"""
+    daemon = make("--set", "limits.events.behind=100").start()
+    client = daemon.client()
+    box = client.create().sandbox_id
+    narrow = daemon.client(("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65536))
+    messages = iter(narrow.method("WatchEvents")(pb.WatchEventsRequest(after_sequence=0), timeout=PATIENCE * 5))
+    next(messages)
+    for number in range(1500):      # more than the window, what may stay unread, and 100
+        client.update(box, labels=pb.LabelsUpdate(set=pairs({"n": str(number), "fill": "x" * 1000})))
+    daemon.wait_for_log("WatchEvents.*code=OK", patience=120)        # 60 s later
+    seen = [m for m in messages]
+    assert seen[-1].end.reason == pb.STREAM_END_REASON_SLOW_READER
+    rest = client.events(after=seen[-1].sequence)
+    assert len(rest) > 100 and rest[0].sequence == seen[-1].sequence + 1     # it is a valid cursor

@@ -522,3 +522,13 @@ def test_a_lifetime_that_cannot_be(client, box):
     with refused("UNSUPPORTED"):
         client.update(box, labels=pb.LabelsUpdate(set=pairs({"a": "b"})), lifetime=pb.Lifetime(wake_on_call=True))
     assert not client.get(box).spec.labels and client.get(box).spec.lifetime.ttl_ms == -1
+
+
+def test_a_workspace_of_ones_own(client):
+    """covers: PATH-1"""
+    box = client.create(workspace="/work/deep").sandbox_id
+    assert client.output_of(box, "pwd; echo hello > note; cat note") == "/work/deep\nhello\n"
+    client.stop(box)
+    client.start(box)
+    assert client.output_of(box, "cat note") == "hello\n"
+    client.delete(box)

@@ -1,4 +1,5 @@
-/* Network `none`: no family but the ordinary ones, no route, and the host's sockets out of sight. */
+/* Network `none`: no family but the ordinary ones, no route, and the host's sockets out of sight.
+ * covers: NET-1, NET-2 */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/netlink.h>

@@ -55,6 +55,7 @@ def test_anything_before_hello_is_refused(guest):
 
 
 def test_unknown_methods_and_members(link):
+    """covers: SKEW-2"""
     with pytest.raises(GuestError) as error:
         link.call("format_disk", all=True)
     assert error.value.code == "UNIMPLEMENTED" and "format_disk" in str(error.value)

@@ -88,13 +88,14 @@ def sandbox(spawn, request):
 
 def test_programs_are_the_user_and_alone(sandbox):
     x = sandbox.run("id -un; pwd; echo $HOME; cat /proc/1/comm; ls /proc/1/fd; ls /proc/self/fd | head -c 6; "
-                    "grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status")
+                    "grep -E '^(Cap|NoNewPrivs|Seccomp:|SigIgn|SigBlk)' /proc/self/status")
     end = x.wait()
     out = x.output().decode()
     assert out.startswith("user\n/workspace\n/home/user\n"), out
     assert "0\n1\n2\n" in out and "berm" not in out
     assert all(line.split("\t")[1] == "0000000000000000" for line in out.splitlines() if line.startswith("Cap"))
     assert "NoNewPrivs:\t1" in out and "Seccomp:\t2" in out
+    assert "SigIgn:\t0000000000000000" in out and "SigBlk:\t0000000000000000" in out    # none of the guest's own
     assert end["exit"] == {"code": 0}
 
 

@@ -56,13 +56,12 @@ onBoth("GetInfo", async (transport) => {
   assert.equal(info.protocol, "berm.v1");
 });
 
-onBoth("what is not built says so, in every shape of method", async (transport) => {
-  const unimplemented = refusedWith(Code.Unimplemented);
+onBoth("what is not built, and what is wrong, in every shape of method", async (transport) => {
   const sandboxes = createClient(SandboxService, transport());
   const execs = createClient(ExecService, transport());
-  await assert.rejects(sandboxes.snapshotSandbox({}), unimplemented);
-  await assert.rejects(first(sandboxes.watchUsage({})), unimplemented);
-  await assert.rejects(first(execs.interact((async function* () {})())), unimplemented);
+  await assert.rejects(sandboxes.snapshotSandbox({}), refusedWith(Code.Unimplemented));
+  await assert.rejects(first(sandboxes.watchUsage({})), refusedWith(Code.InvalidArgument));
+  await assert.rejects(first(execs.interact((async function* () {})())), refusedWith(Code.InvalidArgument));
 });
 
 async function first(stream) {

@@ -23,7 +23,7 @@ STEP_REQUEST, STEP_EXISTS, STEP_FEATURE = 1, 2, 3
 WITHOUT = [word for name in os.environ.get("BERM_WITHOUT", "").split() for word in ("--without", name)]
 
 HEAD = struct.Struct("=4I")
-CREATE_BODY = struct.Struct("=64s10I6Q64s512s4224s16384s")
+CREATE_BODY = struct.Struct("=64s10I6Q64s512s16896s16384s")
 REPLY = struct.Struct("=4Ii6IiiI5Q")
 SIZES = {HELLO: 16, CREATE: HEAD.size + CREATE_BODY.size, DESTROY: 88, FREEZE: 80, THAW: 80,
          LIMITS: 128, USAGE: 80, EXEC_LEAF: 88, KILL_LEAF: 88, SWEEP: 24 + 256 * 64}

@@ -71,7 +71,7 @@ def fields_of_create_are_checked():
            dict(id="x" * 64), dict(id="ä"), dict(id="a b"), dict(slot=65000), dict(slot=0xFFFFFFFF),
            dict(profile=0), dict(profile=3), dict(root=0), dict(root=3), dict(layer=0), dict(layer=9),
            dict(network=0), dict(network=2), dict(flags=16), dict(flags=0x80000000),
-           dict(n_mounts=17), dict(n_mounts=0xFFFFFFFF), dict(n_layers=9), dict(n_argv=0),
+           dict(n_mounts=65), dict(n_mounts=0xFFFFFFFF), dict(n_layers=9), dict(n_argv=0),
            dict(n_argv=513), dict(n_argv=0xFFFFFFFF), dict(n_env=0xFFFFFFFF), dict(n_env=513),
            dict(argv=("a", "b" * 16382)), dict(memory=1), dict(memory=1 << 63), dict(cpu=1),
            dict(cpu=1 << 40), dict(pids=1), dict(pids=1 << 60), dict(disk=1), dict(disk=1 << 60),
@@ -94,7 +94,8 @@ def mount_targets_are_checked():
                        "/proc/self", "/dev", "/dev/shm", "/sys/fs", "/" + "x" * 255):
             refused(spawn, message(CREATE, 1, create_body(mounts=[(target, 0)])), fds=[directory],
                     text=target)
-        refused(spawn, message(CREATE, 1, create_body(mounts=[("/x", 2)])), fds=[directory], text="flag")
+        refused(spawn, message(CREATE, 1, create_body(mounts=[("/x", 4)])), fds=[directory], text="flag")
+        refused(spawn, message(CREATE, 1, create_body(mounts=[("/x", 3)])), fds=[directory], text="public and writable")
         refused(spawn, message(CREATE, 1, create_body(mounts=[("/x", 0)])), fds=[], text="no descriptor")
         for target in ("/procs", "/x/..y", "/a/b/c"):
             reply = spawn.create(id="target", mounts=[(target, 0)], fds=[directory])

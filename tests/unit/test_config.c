@@ -28,6 +28,8 @@ TEST(config_takes_good_values) {
     CHECK_INT(set("limits.message.inbound", "2048", &e), 0);
     CHECK_INT(config.limits.of[LIMIT_MESSAGE_INBOUND], 2048);
     CHECK_INT(set("listen", "", &e), 0);
+    CHECK_INT(set("token_uid", "7", &e), 0);
+    CHECK_INT(set("mount_roots", "/srv, /home/a b", &e), 0);
     CHECK_INT(set("limits.sandbox.disk", "8388608", &e), 0);
     CHECK_INT(config.limits.of[LIMIT_SANDBOX_DISK], 8388608);
     CHECK_INT(config_set(&config, STR("limits.sandbox.disk"), STR("-1"), &e), 0);
@@ -43,6 +45,11 @@ TEST(config_refuses_bad_values_by_name) {
                                          {"access_log", "yes"},
                                          {"allow_uids", "1,x"},
                                          {"allow_uids", "-1"},
+                                         {"mount_roots", "relative"},
+                                         {"mount_roots", "/a,"},
+                                         {"mount_roots", "/a,,/b"},
+                                         {"token_uid", "1,2"},
+                                         {"token_uid", "root"},
                                          {"limits.message.inbound", "1"},
                                          {"limits.message.inbound", "99999999999"},
                                          {"limits.message.inbound", "4k"},

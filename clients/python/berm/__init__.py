@@ -1,6 +1,41 @@
-"""Berm for Python: every agent its own computer."""
+"""Berm for Python: every agent its own computer.
 
-from berm import errors
+    import berm
+
+    with berm.Sandbox.create() as sb:
+        print(sb.run(["uname", "-r"]).stdout)
+
+AsyncSandbox, AsyncExec, AsyncFiles and AsyncClient are the same for asyncio."""
+
+from berm import errors, types
+from berm._async.client import AsyncClient
+from berm._async.exec import AsyncExec, AsyncStdin
+from berm._async.files import AsyncFiles
+from berm._async.sandbox import AsyncSandbox
+from berm._status import DisconnectedError, ProgramFailedError, UnreachableError
+from berm._sync.client import Client
+from berm._sync.exec import Exec, Stdin
+from berm._sync.files import Files
+from berm._sync.sandbox import Sandbox
 from berm.errors import *  # noqa: F403
+from berm.types import *  # noqa: F403
 
-__all__ = list(errors.__all__)
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "AsyncExec",
+    "AsyncFiles",
+    "AsyncSandbox",
+    "AsyncStdin",
+    "Client",
+    "DisconnectedError",
+    "Exec",
+    "Files",
+    "ProgramFailedError",
+    "Sandbox",
+    "Stdin",
+    "UnreachableError",
+    *errors.__all__,
+    *types.__all__,
+]

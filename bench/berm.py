@@ -1,0 +1,117 @@
+"""Berm's programs under the clock: bench-stopwatch, and the berm-spawn or bermd it speaks to.
+
+Whatever they make is removed by close(), also after a run that was cut short."""
+
+import contextlib
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import time
+
+from common import OUT, die
+
+GUEST_LEASE_MS = 120000     # so that nothing outlives a bench that was killed
+
+
+class Stopwatch:
+    """bench-stopwatch: a command goes in, microseconds come out."""
+
+    def __init__(self, before=()):
+        self.process = subprocess.Popen([*before, OUT / "bench-stopwatch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, bufsize=1)
+
+    def __call__(self, *words):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write("\t".join(map(str, words)) + "\n")
+        line = self.process.stdout.readline().split()
+        if not line or line[0] != "ok":
+            die(f"no answer to {' '.join(map(str, words))}")
+        return [float(us) for us in line[1:]]
+
+    def close(self):
+        self.process.stdin.close()      # it ends its berm-spawn, and then itself
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+
+class Spawn(Stopwatch):
+    """A stopwatch with a berm-spawn of its own."""
+
+    def __init__(self, state, guest):
+        super().__init__()
+        self.state, self.guest = state, guest
+        state.mkdir()
+        self("spawn", OUT / "berm-spawn", OUT / guest, state)
+
+    def close(self):
+        """Then once more, to remove what a run that was cut short has left."""
+        super().close()
+        super().__init__()
+        self("spawn", OUT / "berm-spawn", OUT / self.guest, self.state)
+        self("sweep")
+        super().close()
+
+
+class Bermd:
+    """A bermd with a state of its own, which can be started again and again."""
+
+    def __init__(self, folder):
+        self.state, self.socket, self.log = folder / "state", folder / "bermd.sock", folder / "bermd.log"
+        self.process = None
+        self.serial = 0
+        self.start()
+
+    def start(self, *options):
+        """Seconds until it took a connection."""
+        with open(self.log, "ab") as log:
+            begin = time.monotonic()
+            self.process = subprocess.Popen(
+                [OUT / "bermd", "--state", self.state, "--socket", self.socket,
+                 "--set", f"limits.guest.lease={GUEST_LEASE_MS}", *options],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        while time.monotonic() < begin + 120 and self.process.poll() is None:
+            with socket.socket(socket.AF_UNIX) as s, contextlib.suppress(OSError):
+                s.connect(str(self.socket))
+                return time.monotonic() - begin
+            time.sleep(0.0002)
+        die(f"bermd did not start:\n{self.log.read_text(errors='replace')[-2000:]}")
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(120)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def close(self):
+        """Sandboxes outlive a bermd; this one takes them along."""
+        self.stop()
+        self.start("--stop-sandboxes")
+        self.stop()
+
+    def new_id(self):
+        self.serial += 1
+        return f"bench-{self.serial}"
+
+    def processes(self):
+        """bermd and the berm-spawn it started."""
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return {"bermd": self.process.pid, "berm-spawn": int(children[0])} if children else {"bermd": self.process.pid}
+
+    def guests(self):
+        """PID 1 of each sandbox, known by the cgroup that berm-spawn names after its state folder."""
+        spawn = os.stat(self.state / "spawn")
+        mark = f"/s-{spawn.st_dev:x}-{spawn.st_ino:x}/"
+        for entry in os.listdir("/proc"):
+            with contextlib.suppress(OSError):
+                if entry.isdigit() and mark in pathlib.Path(f"/proc/{entry}/cgroup").read_text() and \
+                        re.search(r"^NSpid:.*\t1$", pathlib.Path(f"/proc/{entry}/status").read_text(), re.M):
+                    yield int(entry)

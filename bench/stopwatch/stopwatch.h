@@ -1,0 +1,60 @@
+/* stopwatch — does one thing at a time and says how long it took.
+ *
+ * bench/sandbox starts it and writes commands to its standard input, one per line, words apart by tabs;
+ * each is answered by one line of microseconds. The clock runs in here, in a small process that waits by
+ * blocking, so that neither Python nor an event loop of our own is part of what is measured. Anything
+ * unexpected ends the program with a line on standard error. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "spawn/request.h"
+
+#define FDS_MAX 8
+
+double now_us(void);
+_Noreturn void die(const char *what);
+_Noreturn void die_of(const char *what, const char *why);
+
+/* --- spawn.c: berm-spawn, asked as the native driver asks --- */
+
+struct sandbox_spec {
+    const char *id;
+    uint32_t layer; /* enum spawn_layer */
+    uint64_t memory_bytes;
+    uint64_t pids;
+    int control_fd;     /* PID 1's bound socket, or -1 */
+    char *const *words; /* argv of PID 1, NULL at the end */
+};
+
+void spawn_open(const char *program, const char *guest, const char *state);
+/* Removes everything that is left in this state, from a run that was cut short. */
+void spawn_sweep(void);
+/* Ends berm-spawn, if there is one. */
+void spawn_close(void);
+/* PID 1's pidfd. */
+int spawn_create(const struct sandbox_spec *spec);
+void spawn_destroy(const char *id);
+/* The descriptors of one cgroup for a program: its directory first, then files to write "0" to. */
+size_t spawn_leaf(const char *id, uint32_t leaf, int fds[FDS_MAX]);
+void spawn_kill_leaf(const char *id, uint32_t leaf);
+
+/* --- guest.c: berm-guest in a sandbox, spoken to as bermd speaks to it --- */
+
+void guest_open(const char *state, const char *layer);
+/* Runs a program with a cgroup of its own and logs in `dir`; how long until it was told as ended, and
+ * until its cgroup was gone. */
+void guest_run(const char *dir, char *const *argv, double *ret_told_us, double *ret_gone_us);
+/* Makes a cgroup for a program and removes it again, which is part of guest_run. */
+void guest_leaf(void);
+void guest_close(void);
+
+/* --- rpc.c: bermd, over gRPC --- */
+
+void rpc_open(const char *socket_path);
+void rpc_create(const char *id, const char *layer);
+void rpc_run(const char *id, char *const *argv);
+/* `wait`: until it is gone; else until that is recorded. */
+void rpc_delete(const char *id, int wait);

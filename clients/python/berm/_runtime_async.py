@@ -1,0 +1,148 @@
+"""What differs between the two halves, the half for asyncio: channels, pauses, clocks. Written by hand, as
+is _runtime_sync.py, which offers the same names; all else of the sync half is derived."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import grpc
+import grpc.aio
+
+from berm._methods import Method, Req, Res
+from berm._target import CHANNEL_OPTIONS, Target
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+Stream = AsyncGenerator[T, None]
+Metadata = list[tuple[str, str]]
+Channel = Any  # gRPC comes without types
+Call = Any
+Cancelled = asyncio.CancelledError
+Lock = asyncio.Lock
+closing = contextlib.aclosing
+sleep = asyncio.sleep
+
+
+def here() -> object:
+    """Where a channel may be used: a channel belongs to the event loop that made it."""
+    return asyncio.get_running_loop()
+
+
+def open_channel(target: Target) -> Channel:
+    return grpc.aio.insecure_channel(target.name, options=CHANNEL_OPTIONS)
+
+
+async def close_channel(channel: Channel) -> None:
+    await channel.close()
+
+
+async def unary(
+    channel: Channel,
+    method: Method[Req, Res],
+    request: Req,
+    timeout: float | None,
+    metadata: Metadata,
+    wait_for_ready: bool = False,
+) -> Res:
+    call = channel.unary_unary(
+        method.path,
+        request_serializer=method.request.SerializeToString,
+        response_deserializer=method.response.FromString,
+    )
+    answer: Res = await call(request, timeout=timeout, metadata=metadata, wait_for_ready=wait_for_ready)
+    return answer
+
+
+async def upload(
+    channel: Channel, method: Method[Req, Res], requests: Iterable[Req], timeout: float | None, metadata: Metadata
+) -> Res:
+    call = channel.stream_unary(
+        method.path,
+        request_serializer=method.request.SerializeToString,
+        response_deserializer=method.response.FromString,
+    )
+    answer: Res = await call(requests, timeout=timeout, metadata=metadata)
+    return answer
+
+
+def stream(
+    channel: Channel, method: Method[Req, Res], request: Req, timeout: float | None, metadata: Metadata
+) -> Call:
+    call = channel.unary_stream(
+        method.path,
+        request_serializer=method.request.SerializeToString,
+        response_deserializer=method.response.FromString,
+    )
+    return call(request, timeout=timeout, metadata=metadata)
+
+
+class Silence:
+    """Cancels a stream that says nothing for too long while its reader waits (BEAT-3)."""
+
+    def __init__(self, call: Call, seconds: float):
+        self.broken = False
+        self._call = call
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._since: float | None = self._loop.time()
+        self._timer = self._loop.call_later(seconds, self._look)
+
+    def pause(self) -> None:
+        """The reader is busy with what it got."""
+        self._since = None
+
+    def resume(self) -> None:
+        self._since = self._loop.time()
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        left = self._seconds - (now - self._since) if self._since is not None else self._seconds
+        if left <= 0:
+            self.broken = True
+            self._call.cancel()
+        else:
+            self._timer = self._loop.call_later(left, self._look)
+
+
+class Opening(Generic[T]):
+    """What comes from `await`, or lasts as long as an `async with`."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]):
+        self._coroutine = coroutine
+        self._value: Any = None
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._coroutine.__await__()
+
+    async def __aenter__(self) -> T:
+        self._value = await self._coroutine
+        entered: T = await self._value.__aenter__()
+        return entered
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._value.__aexit__(kind, error, trace)
+
+
+def opening(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Opening[T]]:
+    """Lets `async with make() as thing` do without an `await` of its own."""
+
+    @functools.wraps(function)
+    def opened(*args: P.args, **kwargs: P.kwargs) -> Opening[T]:
+        return Opening(function(*args, **kwargs))
+
+    return opened
+

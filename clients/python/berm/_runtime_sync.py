@@ -1,0 +1,145 @@
+"""What differs between the two halves, the half for threads. See _runtime_async.py."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, TypeVar
+
+import grpc
+
+from berm._methods import Method, Req, Res
+from berm._target import CHANNEL_OPTIONS, Target
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+Stream = Generator[T, None, None]
+Metadata = list[tuple[str, str]]
+Channel = Any  # gRPC comes without types
+Call = Any
+Cancelled = grpc.FutureCancelledError
+Lock = threading.Lock
+closing = contextlib.closing
+sleep = time.sleep
+
+
+def here() -> object:
+    """Where a channel may be used: not in a process forked from the one that made it."""
+    return os.getpid()
+
+
+def open_channel(target: Target) -> Channel:
+    return grpc.insecure_channel(target.name, options=CHANNEL_OPTIONS)
+
+
+def close_channel(channel: Channel) -> None:
+    channel.close()
+
+
+def unary(
+    channel: Channel,
+    method: Method[Req, Res],
+    request: Req,
+    timeout: float | None,
+    metadata: Metadata,
+    wait_for_ready: bool = False,
+) -> Res:
+    call = channel.unary_unary(
+        method.path,
+        request_serializer=method.request.SerializeToString,
+        response_deserializer=method.response.FromString,
+    )
+    answer: Res = call(request, timeout=timeout, metadata=metadata, wait_for_ready=wait_for_ready)
+    return answer
+
+
+def upload(
+    channel: Channel, method: Method[Req, Res], requests: Iterable[Req], timeout: float | None, metadata: Metadata
+) -> Res:
+    call = channel.stream_unary(
+        method.path,
+        request_serializer=method.request.SerializeToString,
+        response_deserializer=method.response.FromString,
+    )
+    answer: Res = call(iter(requests), timeout=timeout, metadata=metadata)
+    return answer
+
+
+def stream(
+    channel: Channel, method: Method[Req, Res], request: Req, timeout: float | None, metadata: Metadata
+) -> Call:
+    call = channel.unary_stream(
+        method.path,
+        request_serializer=method.request.SerializeToString,
+        response_deserializer=method.response.FromString,
+    )
+    return call(request, timeout=timeout, metadata=metadata)
+
+
+class Silence:
+    """Cancels a stream that says nothing for too long while its reader waits (BEAT-3)."""
+
+    def __init__(self, call: Call, seconds: float):
+        self.broken = False
+        self._call = call
+        self._seconds = seconds
+        self._since: float | None = time.monotonic()
+        _watchman.add(self)
+
+    def pause(self) -> None:
+        """The reader is busy with what it got."""
+        self._since = None
+
+    def resume(self) -> None:
+        self._since = time.monotonic()
+
+    def stop(self) -> None:
+        _watchman.remove(self)
+
+    def look(self, now: float) -> float:
+        """Seconds until it is worth looking again; ends the call when its time is over."""
+        since = self._since
+        left = self._seconds if since is None else self._seconds - (now - since)
+        if left <= 0 and not self.broken:
+            self.broken = True
+            self._call.cancel()
+        return max(left, 0.1)
+
+
+class _Watchman:
+    """One thread for all open streams, there while streams are open for the first time."""
+
+    def __init__(self) -> None:
+        self._streams: set[Silence] = set()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def add(self, silence: Silence) -> None:
+        with self._changed:
+            self._streams.add(silence)
+            if self._thread is None or not self._thread.is_alive():  # not alive: after a fork
+                self._thread = threading.Thread(target=self._watch, name="berm-silence", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def remove(self, silence: Silence) -> None:
+        with self._changed:
+            self._streams.discard(silence)
+
+    def _watch(self) -> None:
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                self._changed.wait(min((s.look(now) for s in self._streams), default=None))
+
+
+_watchman = _Watchman()
+
+
+def opening(function: F) -> F:
+    """Of use to asyncio alone."""
+    return function

@@ -1,0 +1,87 @@
+"""gRPC's statuses as the errors of this package: what gRPC raises goes no further than here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc
+from google.rpc import error_details_pb2, status_pb2
+
+from berm import errors
+from berm.errors import BermError
+
+if TYPE_CHECKING:
+    from berm.types import Completed
+
+
+class DisconnectedError(BermError):
+    """the connection was lost before the answer; the call may have happened"""
+
+    reason = "DISCONNECTED"
+    grpc = "UNAVAILABLE"
+    http = 503
+    retry = "check"
+    meaning = "the connection was lost before the answer; the call may have happened"
+
+
+class UnreachableError(BermError):
+    """no daemon answered for as long as the client waits for one"""
+
+    reason = "UNREACHABLE"
+    grpc = "UNAVAILABLE"
+    http = 503
+    retry = "check"
+    meaning = "no daemon answered for as long as the client waits for one"
+
+
+class ProgramFailedError(BermError):
+    """a program run with check=True did not end with 0; `completed` tells how it did"""
+
+    reason = "PROGRAM_FAILED"
+    retry = "never"
+    meaning = "the program did not end with 0"
+
+    def __init__(self, completed: Completed):
+        super().__init__(f"{completed.argv[0] if completed.argv else 'the program'}: {completed.exit}")
+        self.completed = completed
+
+
+# For statuses that gRPC made up itself, which have no details. All others of these are a lost
+# connection: whatever the daemon refuses, it refuses with details.
+_BARE: dict[grpc.StatusCode, type[BermError]] = {
+    grpc.StatusCode.DEADLINE_EXCEEDED: errors.DeadlineExceededError,
+    grpc.StatusCode.UNIMPLEMENTED: errors.UnimplementedError,
+    grpc.StatusCode.UNAUTHENTICATED: errors.UnauthenticatedError,
+    grpc.StatusCode.PERMISSION_DENIED: errors.PermissionDeniedError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: errors.MessageTooLargeError,
+    grpc.StatusCode.DATA_LOSS: errors.MalformedError,
+}
+
+
+def failure_of(error: grpc.RpcError) -> BermError:
+    """The failure that an error of gRPC, of either of its Python halves, stands for."""
+    code: grpc.StatusCode = error.code()
+    text = str(error.details() or "")
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            return _with_details(status_pb2.Status.FromString(value))
+    return _BARE.get(code, DisconnectedError)(text)
+
+
+def _with_details(status: status_pb2.Status) -> BermError:
+    info, fields = error_details_pb2.ErrorInfo(), {}
+    for detail in status.details:
+        if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
+            detail.Unpack(info)
+        elif detail.Is(error_details_pb2.BadRequest.DESCRIPTOR):
+            bad = error_details_pb2.BadRequest()
+            detail.Unpack(bad)
+            fields = {violation.field: violation.description for violation in bad.field_violations}
+    kind = errors.class_of(info.reason)
+    return kind(
+        status.message,
+        reason=info.reason,
+        retry=info.metadata.get("retry", ""),
+        metadata=info.metadata,
+        fields=fields,
+    )

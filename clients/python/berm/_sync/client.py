@@ -1,0 +1,295 @@
+# Derived from berm/_async/client.py by scripts/gen-python-sync.py; do not edit.
+"""A connection to a daemon: calls with retries, streams that are taken up again where they broke."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+
+from berm import _convert as convert
+from berm import _methods as methods
+from berm import _runtime_sync as runtime
+from berm import errors, types
+from berm._gen.berm.v1 import berm_pb2 as pb
+from berm._methods import Method, Req, Res
+from berm._retry import Retries, is_lost
+from berm._status import DisconnectedError, UnreachableError, failure_of
+from berm._target import target_of
+from berm._trace import Span
+from berm.errors import BermError
+
+_RESUMED = (pb.STREAM_END_REASON_DRAINING, pb.STREAM_END_REASON_SLOW_READER)
+
+
+class Client:
+    """A daemon, by its Unix socket or its address; connects at the first call.
+
+    Without `socket` and `address` it is BERM_SOCKET, BERM_ADDRESS (with the token in BERM_TOKEN_FILE), or
+    where bermd listens by default. `timeout` is the deadline of a call that waits for nothing; `reconnect`
+    is how long a daemon that is down is waited for before a call or a stream fails; `silence` is after how
+    many seconds a stream that says nothing counts as broken. All in seconds."""
+
+    def __init__(
+        self,
+        *,
+        socket: str | os.PathLike[str] | None = None,
+        address: str | None = None,
+        token: str | None = None,
+        timeout: float = 60.0,
+        reconnect: float = 30.0,
+        silence: float = 30.0,
+    ):
+        self._target = target_of(socket, address, token)
+        self._timeout = timeout
+        self._reconnect = reconnect
+        self._silence = silence
+        self._channel: runtime.Channel | None = None
+        self._place: object = None
+        self._closed = False
+
+    @property
+    def target(self) -> str:
+        """Where the daemon is, as gRPC spells it."""
+        return self._target.name
+
+    def info(self) -> types.DaemonInfo:
+        """What the daemon is and can do."""
+        return convert.info_of(self.call(methods.GET_INFO, pb.GetInfoRequest()))
+
+    def ping(self, payload: bytes = b"") -> bytes:
+        return (self.call(methods.PING, pb.PingRequest(payload=payload))).payload
+
+    def events(
+        self,
+        *,
+        since: int | None = None,
+        follow: bool = True,
+        kinds: Sequence[str] = (),
+        sandbox_ids: Sequence[str] = (),
+        labels: dict[str, str] | None = None,
+        deadline: float | None = None,
+    ) -> runtime.Stream[types.Event]:
+        """Events after a sequence (None = from the oldest kept), then live ones as they happen. Each comes
+        once and in order, whatever happens to the connection or the daemon meanwhile."""
+        request = pb.WatchEventsRequest(
+            sandbox_ids=sandbox_ids,
+            label_selector=convert.pairs(labels),
+            kinds=[convert.number(pb.EventKind, "EVENT_KIND_", kind, "the kind") for kind in kinds],
+            until_now=not follow,
+        )
+        if since is None:
+            request.oldest.SetInParent()
+        else:
+            request.after_sequence = since
+        with runtime.closing(
+            self.follow(methods.WATCH_EVENTS, lambda: request, deadline=deadline)
+        ) as messages:
+            for message in messages:
+                request.after_sequence = message.sequence
+                if message.HasField("event"):
+                    yield convert.event_of(message.event)
+
+    def close(self) -> None:
+        """Closes the connection; programs and sandboxes go on."""
+        self._closed = True
+        channel, self._channel = self._channel, None
+        if channel is not None and self._place == runtime.here():
+            runtime.close_channel(channel)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- for the other modules: any method ---
+
+    def call(
+        self, method: Method[Req, Res], request: Req, *, wait: float = 0.0, timeout: float | None = None
+    ) -> Res:
+        """One answer. The deadline is the client's on top of what the daemon is asked to `wait`; a
+        `timeout` below 0 means none at all."""
+        seconds = self._timeout + wait if timeout is None else timeout
+        retries = Retries(
+            time.monotonic,
+            reconnect=self._reconnect,
+            deadline=None if seconds < 0 else time.monotonic() + seconds,
+            has_request_id=methods.give_request_id(request),
+        )
+        span = Span(method.name, request)
+
+        def attempt(channel: runtime.Channel, left: float | None) -> Res:
+            return runtime.unary(channel, method, request, left, self._metadata(span))
+
+        return self._attempts(attempt, retries, span)
+
+    def upload(
+        self,
+        method: Method[Req, Res],
+        header: Message,
+        requests: Callable[[], Iterator[Req]],
+        *,
+        repeatable: bool = True,
+    ) -> Res:
+        """The answer to a client's stream, which is sent again from its start when it broke off. There is
+        no deadline: it takes as long as it takes."""
+        retries = Retries(
+            time.monotonic,
+            reconnect=self._reconnect,
+            has_request_id=methods.give_request_id(header),
+            repeatable=repeatable,
+        )
+        span = Span(method.name, header)
+        source = _Source(requests)
+
+        def attempt(channel: runtime.Channel, left: float | None) -> Res:
+            try:
+                return runtime.upload(channel, method, source.start(), left, self._metadata(span))
+            except (grpc.RpcError, runtime.Cancelled):
+                source.check()  # what went wrong here, not what became of the call
+                raise
+
+        return self._attempts(attempt, retries, span)
+
+    def _attempts(
+        self, attempt: Callable[[runtime.Channel, float | None], Res], retries: Retries, span: Span
+    ) -> Res:
+        failure: BermError | None = None
+        try:
+            while True:
+                try:
+                    return attempt(self._open(), retries.time_left())
+                except grpc.RpcError as error:
+                    failure = failure_of(error)
+                self._again(retries, failure, span)
+                failure = None
+        except BermError as error:
+            failure = error
+            raise error from None
+        finally:
+            span.end(failure)
+
+    def follow(
+        self, method: Method[Req, Res], request: Callable[[], Req], *, deadline: float | None = None
+    ) -> runtime.Stream[Res]:
+        """The messages of a stream, until it ends by itself. When it breaks it is opened again with what
+        `request` says then, so its caller moves a cursor along with each message (RETRY-4)."""
+        retries = Retries(time.monotonic, reconnect=self._reconnect, deadline=deadline)
+        span = Span(method.name, request())
+        failure: BermError | None = None
+        try:
+            while True:
+                try:
+                    with runtime.closing(self._messages(method, request(), retries, span)) as messages:
+                        for message in messages:
+                            yield message
+                    return
+                except BermError as error:
+                    failure = error
+                self._again(retries, failure, span)
+                failure = None
+        except BermError as error:
+            failure = error
+            raise error from None
+        finally:
+            span.end(failure)
+
+    def _messages(
+        self, method: Method[Req, Res], request: Req, retries: Retries, span: Span
+    ) -> runtime.Stream[Res]:
+        """As many messages of a stream as one connection brings."""
+        call = runtime.stream(self._open(), method, request, retries.time_left(), self._metadata(span))
+        silence = runtime.Silence(call, self._silence)
+        try:
+            for message in call:
+                if _is_to_be_resumed(message):
+                    raise DisconnectedError("the daemon ended the stream before its end")
+                retries.progress()
+                silence.pause()
+                yield message
+                silence.resume()
+        except (grpc.RpcError, runtime.Cancelled) as error:
+            if silence.broken:
+                raise DisconnectedError(f"nothing was heard for {self._silence:g} s") from None
+            if not isinstance(error, grpc.RpcError):
+                raise
+            raise failure_of(error) from None
+        finally:
+            silence.stop()
+            call.cancel()
+
+    def _again(self, retries: Retries, failure: BermError, span: Span) -> None:
+        """Returns when it is time for the next attempt; raises the failure when there is none."""
+        pause = None if self._closed else retries.pause_after(failure)
+        if pause is None:
+            raise failure
+        span.again(failure)
+        runtime.sleep(pause)
+        if not is_lost(failure) or self._reaches(retries.patience(), span):
+            return
+        if retries.time_left() == 0:
+            raise errors.DeadlineExceededError(f"no daemon answered at {self.target} before the deadline")
+        raise UnreachableError(f"no daemon answered at {self.target} for {self._reconnect:g} s")
+
+    def _reaches(self, seconds: float, span: Span) -> bool:
+        """Connects again; whether a daemon answers within the time, whatever it says."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            try:
+                runtime.unary(
+                    self._open(), methods.PING, pb.PingRequest(), left, self._metadata(span), wait_for_ready=True
+                )
+            except grpc.RpcError as error:
+                failure = failure_of(error)
+                if isinstance(failure, errors.DeadlineExceededError):
+                    return False
+                if is_lost(failure):
+                    runtime.sleep(min(left, 0.05))
+                    continue
+            return True
+        return False
+
+    def _open(self) -> runtime.Channel:
+        if self._closed:
+            raise RuntimeError("the client is closed")
+        if self._channel is None or self._place != runtime.here():
+            self._channel, self._place = runtime.open_channel(self._target), runtime.here()
+        return self._channel
+
+    def _metadata(self, span: Span) -> runtime.Metadata:
+        return [*self._target.metadata, *span.metadata]
+
+
+def _is_to_be_resumed(message: Message) -> bool:
+    end = getattr(message, "end", None)
+    return isinstance(end, pb.StreamEnd) and end.reason in _RESUMED
+
+
+class _Source:
+    """The messages of an upload. An error of their maker would be lost in gRPC, so it is kept here."""
+
+    def __init__(self, requests: Callable[[], Iterable[Any]]):
+        self._requests = requests
+        self._error: Exception | None = None
+
+    def start(self) -> Iterator[Any]:
+        try:
+            yield from self._requests()
+        except Exception as error:
+            self._error = error
+            raise
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error

@@ -1,0 +1,193 @@
+# Derived from berm/_async/exec.py by scripts/gen-python-sync.py; do not edit.
+"""A program in a sandbox, running or ended."""
+
+from __future__ import annotations
+
+import signal as signals
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from berm import _convert as convert
+from berm import _methods as methods
+from berm import _runtime_sync as runtime
+from berm import errors, types
+from berm._sync.client import Client
+from berm._gen.berm.v1 import berm_pb2 as pb
+from berm._status import ProgramFailedError
+
+_PIECE = 1024 * 1024  # of input in one call
+# Then there is no program left to end.
+_GONE = (errors.ExecNotFoundError, errors.SandboxDeletedError, errors.SandboxFailedError, errors.SandboxStoppedError)
+_STREAMS = {"stdout": pb.OUTPUT_STREAM_STDOUT, "stderr": pb.OUTPUT_STREAM_STDERR}
+
+
+class Stdin:
+    """A program's standard input. Every byte is given exactly once, also when a call is repeated."""
+
+    def __init__(self, client: Client, exec_id: str, offset: int):
+        self._client = client
+        self._exec_id = exec_id
+        self._lock = runtime.Lock()
+        self.offset = offset  #: bytes given so far
+
+    def write(self, data: bytes | str) -> None:
+        """Returns once all of it was taken. A program that takes nothing for long is StdinFullError."""
+        left = memoryview(data.encode() if isinstance(data, str) else data)
+        with self._lock:
+            while left:
+                request = pb.WriteStdinRequest(
+                    exec_id=self._exec_id, offset=self.offset, data=bytes(left[:_PIECE])
+                )
+                answer = self._client.call(methods.WRITE_STDIN, request)
+                left = left[answer.next_offset - self.offset :]
+                self.offset = answer.next_offset
+
+    def close(self) -> None:
+        """The end of input; with a terminal it is the end-of-file character."""
+        with self._lock:
+            self._client.call(
+                methods.CLOSE_STDIN, pb.CloseStdinRequest(exec_id=self._exec_id, offset=self.offset)
+            )
+
+
+class Exec:
+    """A live program; its `id` finds it again from anywhere.
+
+    Iterating gives its output as bytes from the start, live, until its end. In a `with` block it is killed
+    at the end of the block if it still runs."""
+
+    def __init__(self, client: Client, info: types.ExecInfo, sequence: int):
+        self._client = client
+        self._info = info
+        self._sequence = sequence
+        self.stdin = Stdin(client, info.id, info.stdin_offset)
+
+    @property
+    def id(self) -> str:
+        return self._info.id
+
+    @property
+    def info(self) -> types.ExecInfo:
+        """The program as last heard of; refresh() asks again."""
+        return self._info
+
+    @property
+    def exit(self) -> types.Exit | None:
+        """How it ended, as far as this handle has heard."""
+        return self._info.exit
+
+    def refresh(self) -> types.ExecInfo:
+        answer = self._client.call(methods.GET_EXEC, pb.GetExecRequest(exec_id=self.id))
+        self._info, self._sequence = convert.exec_of(answer.exec), answer.sequence
+        return self._info
+
+    def __iter__(self) -> runtime.Stream[types.Chunk]:
+        return self.output()
+
+    def output(
+        self,
+        since: int = 0,
+        *,
+        since_stderr: int = 0,
+        streams: Sequence[str] = (),
+        tail: int | None = None,
+        follow: bool = True,
+        fail_on_gap: bool = False,
+    ) -> runtime.Stream[types.Chunk]:
+        """Output from byte offsets on, or from `tail` bytes before the present end. Each chunk is bytes
+        that know their stream and offset. Follows the program to its end, or stops at the present end of
+        the output with follow=False. Leaving the loop never ends the program."""
+        at = {pb.OUTPUT_STREAM_STDOUT: since, pb.OUTPUT_STREAM_STDERR: since_stderr}
+        if tail is not None:
+            answer = self._client.call(methods.GET_EXEC, pb.GetExecRequest(exec_id=self.id))
+            for state in answer.exec.output:
+                at[state.stream] = max(state.first_offset, state.end_offset - tail)
+        missing = dict.fromkeys(at, 0)
+
+        def request() -> pb.AttachExecRequest:
+            return pb.AttachExecRequest(
+                exec_id=self.id,
+                stdout_offset=at[pb.OUTPUT_STREAM_STDOUT],
+                stderr_offset=at[pb.OUTPUT_STREAM_STDERR],
+                streams=[_STREAMS[name] for name in streams],
+                until_now=not follow,
+                fail_on_gap=fail_on_gap,
+            )
+
+        with runtime.closing(self._client.follow(methods.ATTACH_EXEC, request)) as messages:
+            for message in messages:
+                kind = message.WhichOneof("event")
+                if kind == "output":
+                    chunk = message.output
+                    at[chunk.stream] = chunk.offset + len(chunk.data)
+                    gap, missing[chunk.stream] = missing.get(chunk.stream, 0), 0
+                    name = convert.word(pb.OutputStream, "OUTPUT_STREAM_", chunk.stream)
+                    yield types.Chunk.of(chunk.data, name, chunk.offset, gap)
+                elif kind == "gap":
+                    at[message.gap.stream] = message.gap.next_offset
+                    missing[message.gap.stream] = message.gap.next_offset - message.gap.offset
+                elif kind == "exited":
+                    self._info = convert.exec_of(message.exited)
+
+    def wait(self, timeout: float | None = None, *, check: bool = False) -> types.Exit:
+        """How it ended, once it has; DeadlineExceededError when it has not within `timeout` seconds, which
+        leaves it running. With `check` anything but code 0 is ProgramFailedError."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self._info.exit is None:
+            self.refresh()
+            if self._info.exit is None:
+                self._hear_of_it(deadline)
+        if check and not self._info.exit.ok:
+            raise ProgramFailedError(
+                types.Completed(self.id, self._info.argv, self._info.exit, b"", b"", self._info.usage)
+            )
+        return self._info.exit
+
+    def _hear_of_it(self, deadline: float | None) -> None:
+        """Returns when an event says that it may have ended."""
+        events = self._client.events(
+            since=self._sequence,
+            kinds=["exec_exit", "sandbox_state"],
+            sandbox_ids=[self._info.sandbox_id],
+            deadline=deadline,
+        )
+        with runtime.closing(events) as stream:
+            for event in stream:
+                if event.exec_id == self.id or event.state in ("stopped", "failed", "deleted"):
+                    return
+
+    def kill(self, signal: int = signals.SIGKILL) -> None:
+        """Ends the program and everything it started; no error when it has ended already."""
+        try:
+            self.signal(signal)
+        except errors.ExecEndedError:
+            pass
+
+    def signal(self, number: int, *, leader_only: bool = False) -> None:
+        """Sends a signal to the whole tree, or to its first process alone."""
+        request = pb.SignalExecRequest(exec_id=self.id, signal_number=number, leader_only=leader_only)
+        self._client.call(methods.SIGNAL_EXEC, request)
+
+    def resize(self, cols: int, rows: int) -> None:
+        """Sets the size of its terminal."""
+        size = pb.TerminalSize(cols=cols, rows=rows)
+        self._client.call(methods.RESIZE_EXEC, pb.ResizeExecRequest(exec_id=self.id, size=size))
+
+    def __enter__(self) -> Exec:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._info.exit is None:
+            try:
+                self.kill()
+            except _GONE:
+                pass
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} {self._info.state}>"

@@ -1,0 +1,1 @@
+"""Berm for agent frameworks; each module needs its framework installed."""

@@ -1,0 +1,387 @@
+"""What the calls take and give: plain values, the same for both halves of the package.
+
+Kinds and states are lower-case strings, such as "ready" or "exec_exit"; a value that is newer than this
+package is passed on by its number, as a string."""
+
+from __future__ import annotations
+
+import signal as _signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on a sandbox. At create 0 = the daemon's default and -1 = none; in an update 0 = unchanged."""
+
+    memory_bytes: int = 0
+    cpu_millis: int = 0  #: thousandths of one processor
+    pids: int = 0
+    disk_bytes: int = 0
+    disk_inodes: int = 0
+    output_bytes: int = 0
+    exec_wall_ms: int = 0
+    execs: int = 0
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """When a sandbox ends by itself. Times in seconds; 0 = the daemon's default, -1 = never."""
+
+    idle_ttl: float = 0
+    idle_action: str = ""  #: "stop" (default), "pause" or "delete"
+    ttl: float = 0
+    ttl_action: str = ""  #: "delete" (default), "stop" or "pause"
+    wake_on_call: bool = False
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A host directory shown inside."""
+
+    source: str
+    target: str
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A host file or directory copied in before the first program."""
+
+    source: str
+    target: str
+    excludes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image as root filesystem."""
+
+    reference: str
+    kind: str = "registry"  #: or "directory", "tarball", "oci_layout"
+
+
+@dataclass(frozen=True)
+class Egress:
+    """A destination that network="egress" lets through."""
+
+    host: str
+    ports: Sequence[int] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)  #: header → name of the daemon's secret
+
+
+@dataclass(frozen=True)
+class SandboxInfo:
+    """A sandbox as the daemon knew it when it answered."""
+
+    id: str
+    state: str
+    incarnation: int
+    owner: str
+    cause: str  #: what brought the state about, such as "requested" or "guest_lost"
+    code: str  #: the reason of an error when something failed, else empty
+    message: str
+    labels: Mapping[str, str]
+    env: Mapping[str, str]
+    limits: Limits
+    lifetime: Lifetime
+    driver: str
+    profile: str
+    network: str
+    workspace: str
+    created: datetime
+    expires: datetime | None
+    running_execs: int
+    sequence: int  #: of the last event that changed it
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a program ended. Never invented: what nobody saw is "lost"."""
+
+    how: str  #: "code", "signal", "timed_out", "out_of_memory", "output_limit", "not_started" or "lost"
+    code: int | None = None  #: what it returned; None when it did not return
+    signal: int | None = None  #: the signal that ended it, if one did
+    reason: str = ""  #: the reason of an error, when it was not started or is lost
+    message: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    @property
+    def shell_code(self) -> int:
+        """As a shell would say it: 128+N for signal N, 124 timed out, 127 or 126 not started, 137 out of
+        memory, 125 when nobody knows."""
+        if self.code is not None:
+            return self.code
+        if self.how == "not_started":
+            return 127 if self.reason == "PROGRAM_NOT_FOUND" else 126
+        known = {"timed_out": 124, "out_of_memory": 137}
+        if self.how in known:
+            return known[self.how]
+        return 125 if self.signal is None else 128 + self.signal
+
+    def __str__(self) -> str:
+        if self.how == "code":
+            return f"ended with {self.code}"
+        if self.how == "signal" and self.signal:
+            try:
+                return f"ended by {_signal.Signals(self.signal).name}"
+            except ValueError:
+                return f"ended by signal {self.signal}"
+        return f"{self.how.replace('_', ' ')}{': ' + self.message if self.message else ''}"
+
+
+@dataclass(frozen=True)
+class ExecUsage:
+    """What a program and all it started used; 0 where the host cannot measure."""
+
+    cpu_user_us: int = 0
+    cpu_system_us: int = 0
+    wall_us: int = 0
+    memory_peak_bytes: int = 0
+    stdin_bytes: int = 0
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    pids_peak: int = 0
+    disk_read_bytes: int = 0
+    disk_written_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class ExecInfo:
+    """A program as the daemon knew it when it answered."""
+
+    id: str
+    sandbox_id: str
+    argv: Sequence[str]
+    state: str  #: "starting", "running", "exited" or "lost"
+    exit: Exit | None
+    usage: ExecUsage
+    cwd: str
+    user: str
+    labels: Mapping[str, str]
+    terminal: bool
+    created: datetime
+    stdin_offset: int  #: bytes of input taken so far
+    stdin_closed: bool
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A program that was run to its end."""
+
+    exec_id: str
+    argv: Sequence[str]
+    exit: Exit
+    stdout_bytes: bytes
+    stderr_bytes: bytes
+    usage: ExecUsage
+    truncated: bool = False  #: whether output is missing: beyond max_output, or no longer kept
+
+    @property
+    def stdout(self) -> str:
+        """The output as text; what is not UTF-8 shows as U+FFFD."""
+        return self.stdout_bytes.decode("utf-8", "replace")
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_bytes.decode("utf-8", "replace")
+
+    @property
+    def exit_code(self) -> int | None:
+        """What the program returned; None when it did not: see `exit`."""
+        return self.exit.code
+
+    @property
+    def ok(self) -> bool:
+        return self.exit.ok
+
+
+class Chunk(bytes):
+    """Bytes of output that know where they stand."""
+
+    stream: str  #: "stdout" or "stderr"
+    offset: int  #: of the first byte in its stream; offset + len(chunk) is where to go on
+    missing: int  #: bytes before it that are no longer kept; 0 but for very much output
+
+    @classmethod
+    def of(cls, data: bytes, stream: str, offset: int, missing: int = 0) -> Chunk:
+        chunk = cls(data)
+        chunk.stream, chunk.offset, chunk.missing = stream, offset, missing
+        return chunk
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a sandbox uses at one moment; 0 where the host cannot measure."""
+
+    time: datetime
+    cpu_us: int
+    memory_bytes: int
+    memory_peak_bytes: int
+    pids: int
+    disk_bytes: int
+    disk_inodes: int
+    output_bytes: int
+    oom_kills: int
+    network_received_bytes: int
+    network_sent_bytes: int
+    running_execs: int
+    cpu_throttled_us: int
+    limits: Limits
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened. `kind` says which of the fields below the line mean something."""
+
+    sequence: int
+    time: datetime
+    kind: str  #: "sandbox_state", "sandbox_update", "exec_start", "exec_exit", "exec_signal", "file", …
+    sandbox_id: str
+    incarnation: int
+    owner: str
+    actor: str  #: "caller", "daemon" or "sandbox"
+    identity: str  #: of the caller, else empty
+    request_id: str
+    replayed: bool  #: recorded before this watch began
+    # ---
+    state: str = ""  #: sandbox_state, snapshot, daemon
+    previous: str = ""  #: sandbox_state
+    cause: str = ""  #: sandbox_state, snapshot
+    code: str = ""  #: sandbox_state, snapshot: the reason of an error
+    message: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)  #: sandbox_state, sandbox_update
+    parts: Sequence[str] = ()  #: sandbox_update
+    exec_id: str = ""  #: exec_start, exec_exit, exec_signal, output_cap
+    argv: Sequence[str] = ()  #: exec_start
+    exit: Exit | None = None  #: exec_exit
+    usage: ExecUsage | None = None  #: exec_exit
+    signal: int = 0  #: exec_signal
+    operation: str = ""  #: file
+    path: str = ""  #: file
+    new_path: str = ""  #: file: the new path of a rename
+    bytes_moved: int = 0  #: file
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """What a path names. A name that is not UTF-8 is as os.fsdecode gives it, and is taken back so."""
+
+    path: str
+    type: str  #: "regular", "directory", "symlink", "fifo", "socket" or "device"
+    size: int
+    mode: int
+    uid: int
+    gid: int
+    user: str
+    group: str
+    modified_ns: int
+    symlink_target: str = ""
+
+    @property
+    def is_dir(self) -> bool:
+        return self.type == "directory"
+
+    @property
+    def name(self) -> str:
+        return self.path.rstrip("/").rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A window of a file's lines. Lines count from 0."""
+
+    data: bytes
+    first: int
+    next: int  #: where the next window begins
+    total: int  #: lines in the file; too small when `total_truncated`
+    total_truncated: bool
+
+    @property
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class GrepMatch:
+    path: str
+    line: int  #: from 1
+    text: str
+    before: Sequence[str] = ()
+    after: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Found:
+    """What grep found; `truncated` says why there may be more: "" = these are all, else "matches",
+    "size" or "work"."""
+
+    matches: Sequence[GrepMatch]
+    truncated: str
+    unreadable: int
+
+
+@dataclass(frozen=True)
+class Globbed:
+    """What glob found; `truncated` as in Found."""
+
+    matches: Sequence[FileInfo]
+    truncated: str
+    unreadable: int
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A change below a watched path. A "resync" means that some were missed: look at the tree again."""
+
+    kind: str  #: "created", "modified", "removed", "renamed", "attributes" or "resync"
+    path: str = ""
+    old_path: str = ""  #: of a rename
+    info: FileInfo | None = None
+    reason: str = ""  #: of a resync: "overflow", "restarted" or "root_changed"
+
+
+@dataclass(frozen=True)
+class DaemonInfo:
+    """What the daemon is and can do."""
+
+    version: str
+    spec_version: str
+    instance_id: str
+    run_id: str
+    identity: str
+    admin: bool
+    drivers: Sequence[str]
+    capabilities: frozenset[str]
+    limits: Mapping[str, int]
+    head_sequence: int
+    oldest_sequence: int
+
+
+__all__ = [
+    "Chunk",
+    "Completed",
+    "Copy",
+    "DaemonInfo",
+    "Egress",
+    "Event",
+    "ExecInfo",
+    "ExecUsage",
+    "Exit",
+    "FileChange",
+    "FileInfo",
+    "Found",
+    "Globbed",
+    "GrepMatch",
+    "Image",
+    "Lifetime",
+    "Limits",
+    "Lines",
+    "Mount",
+    "SandboxInfo",
+    "Usage",
+]

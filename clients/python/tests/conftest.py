@@ -1,0 +1,23 @@
+import pytest
+
+from both import Both
+from peer import Peer
+
+
+@pytest.fixture(params=["async", "sync"])
+def both(request):
+    return Both(request.param)
+
+
+@pytest.fixture
+def peer():
+    """Starts servers that answer as told; see peer.py."""
+    started = []
+
+    def start(**answers):
+        started.append(Peer(**answers).start())
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.stop()

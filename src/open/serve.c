@@ -1,0 +1,222 @@
+#include "open/serve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/openat2.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "open/pack.h"
+
+#define GROUPS_MAX 1024
+#define NO_GROUP 65534
+
+/* --- the message --- */
+
+static bool is_text(const char *text, size_t cap) {
+    size_t n = strnlen(text, cap);
+    if (n == cap)
+        return false;
+    for (; n < cap; n++)
+        if (text[n] != '\0')
+            return false;
+    return true;
+}
+
+static bool is_pipe(int fd) {
+    struct stat st;
+    int flags = fcntl(fd, F_GETFL);
+    return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && flags >= 0 &&
+           (flags & O_ACCMODE) != O_RDONLY;
+}
+
+static bool is_pack(const struct open_pack *q) {
+    size_t at = 0;
+    if (!is_text(q->name, sizeof q->name) || q->name[0] == '\0' || strchr(q->name, '/') ||
+        strcmp(q->name, ".") == 0 || strcmp(q->name, "..") == 0 ||
+        q->n_excludes > OPEN_EXCLUDES_MAX || q->reserved != 0)
+        return false;
+    for (uint32_t i = 0; i < q->n_excludes; i++) {
+        at += strnlen(q->excludes + at, sizeof q->excludes - at) + 1;
+        if (at > sizeof q->excludes)
+            return false;
+    }
+    return true;
+}
+
+bool serve_is_request(const union open_request *q, size_t n, const int *fds, size_t n_fds) {
+    const struct open_head *h = &q->head;
+    bool packs = n >= sizeof *h && h->kind == OPEN_PACK;
+    if (n != (packs ? sizeof q->pack : sizeof *h) || h->version != OPEN_VERSION || h->size != n ||
+        h->kind < OPEN_DIRECTORY || h->kind > OPEN_PACK || h->uid == UINT32_MAX ||
+        !is_text(h->path, sizeof h->path) || (h->path[0] != '/' && strncmp(h->path, "~/", 2) != 0))
+        return false;
+    uint32_t flags = h->kind == OPEN_DIRECTORY ? OPEN_WRITABLE : packs ? OPEN_PRIVATE : 0;
+    return (h->flags & ~flags) == 0 && n_fds == (packs ? 1 : 0) &&
+           (!packs || (is_pack(&q->pack) && is_pipe(fds[0])));
+}
+
+/* --- becoming the caller --- */
+
+/* With the groups the system knows for that user; somebody it does not know has none. */
+static int become(uid_t uid, char home[OPEN_PATH_MAX]) {
+    gid_t groups[GROUPS_MAX];
+    int n = 0;
+    gid_t gid = NO_GROUP;
+    const struct passwd *p = getpwuid(uid);
+    if (p) {
+        gid = p->pw_gid;
+        snprintf(home, OPEN_PATH_MAX, "%s", p->pw_dir);
+        n = GROUPS_MAX;
+        if (getgrouplist(p->pw_name, gid, groups, &n) < 0)
+            return -E2BIG;
+    }
+    if (setgroups((size_t)n, groups) < 0 || setresgid(gid, gid, gid) < 0 ||
+        setresuid(uid, uid, uid) < 0)
+        return -errno;
+    /* Again after the change of user, which clears it. */
+    return prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ? -errno : 0;
+}
+
+/* --- opening --- */
+
+static int refuse(struct err *e, int sys) {
+    static const struct {
+        int sys;
+        enum err_code code;
+        const char *text;
+    } rows[] = {{ENOENT, ERR_FILE_NOT_FOUND, "the host has nothing there"},
+                {ENOTDIR, ERR_NOT_A_DIRECTORY, "it is not a directory"},
+                {ELOOP, ERR_SYMLINK_LOOP, "it leads through too many symlinks, or a magic one"},
+                {EACCES, ERR_HOST_PATH_REFUSED, "the caller may not open it"},
+                {EPERM, ERR_HOST_PATH_REFUSED, "the caller may not open it"}};
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        if (rows[i].sys == sys)
+            return err_set(e, rows[i].code, "%s", rows[i].text);
+    return err_sys(e, ERR_HOST_PATH_REFUSED, sys, "it cannot be opened");
+}
+
+static int open_path(int at, const char *path, int flags, uint64_t resolve) {
+    struct open_how how = {.flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
+                           .resolve = RESOLVE_NO_MAGICLINKS | resolve};
+    long fd = syscall(SYS_openat2, at, path, &how, sizeof how);
+    return fd < 0 ? -errno : (int)fd;
+}
+
+/* A mount needs to be read and entered; O_PATH alone asks for neither. */
+static int open_directory(const struct open_rules *r, const struct open_head *q,
+                          struct open_reply *reply, struct err *e) {
+    AUTO_CLOSE int fd = open_path(AT_FDCWD, q->path, O_PATH | O_DIRECTORY, 0);
+    if (fd < 0)
+        return refuse(e, -fd);
+    bool writable = (q->flags & OPEN_WRITABLE) != 0;
+    if (check_place(r, fd, false, e) < 0)
+        return -(int)e->code;
+    int foreign = check_owner(fd, writable, e);
+    if (foreign < 0)
+        return foreign;
+    reply->is_foreign = (uint32_t)foreign;
+    if (faccessat(fd, ".", R_OK | X_OK | (writable ? W_OK : 0), AT_EACCESS) < 0)
+        return refuse(e, errno);
+    return TAKE_FD(fd);
+}
+
+/* Looked at before it is opened: opening alone makes some devices act. */
+static int open_file(const struct open_rules *r, int parent, const char *name, struct err *e) {
+    const uint64_t resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+    struct stat st;
+    if (check_place(r, parent, true, e) < 0)
+        return -(int)e->code;
+    AUTO_CLOSE int look = open_path(parent, name, O_PATH | O_NOFOLLOW, resolve);
+    if (look < 0)
+        return refuse(e, -look);
+    if (fstat(look, &st) < 0 || !S_ISREG(st.st_mode))
+        return err_set(e, ERR_NOT_A_REGULAR_FILE, "it is neither a file nor a directory");
+    AUTO_CLOSE int fd =
+        open_path(parent, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY, resolve);
+    if (fd < 0)
+        return refuse(e, -fd);
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+        return err_set(e, ERR_NOT_A_REGULAR_FILE, "it is neither a file nor a directory");
+    return TAKE_FD(fd);
+}
+
+/* A copy's source: a directory, or a file that is no link, known by the directory it lies in. */
+static int open_source(const struct open_rules *r, const char *path, bool *ret_is_file,
+                       struct err *e) {
+    char parent[OPEN_PATH_MAX];
+    AUTO_CLOSE int dir = open_path(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
+    if (dir >= 0) {
+        *ret_is_file = false;
+        return check_place(r, dir, false, e) < 0 ? -(int)e->code : TAKE_FD(dir);
+    }
+    if (dir != -ENOTDIR)
+        return refuse(e, -dir);
+    snprintf(parent, sizeof parent, "%s", path);
+    char *name = strrchr(parent, '/');
+    *name++ = '\0';
+    AUTO_CLOSE int at = open_path(AT_FDCWD, parent[0] ? parent : "/", O_PATH | O_DIRECTORY, 0);
+    if (at < 0)
+        return refuse(e, -at);
+    *ret_is_file = true;
+    return open_file(r, at, name, e);
+}
+
+/* --- the answer --- */
+
+static void answer(int sock, const struct open_reply *reply, int fd) {
+    (void)!fd_send(sock, reply, sizeof *reply, &fd, fd >= 0 ? 1 : 0);
+}
+
+void serve_refuse(int sock, uint32_t seq, const struct err *e) {
+    struct open_reply reply = {.version = OPEN_VERSION, .seq = seq, .code = (uint32_t)e->code};
+    snprintf(reply.text, sizeof reply.text, "%s", e->text);
+    answer(sock, &reply, -1);
+}
+
+static int serve(const struct open_rules *r, const union open_request *q, int pipe,
+                 struct open_reply *reply, struct err *e) {
+    bool is_file = false;
+    if (q->head.kind == OPEN_DIRECTORY)
+        return open_directory(r, &q->head, reply, e);
+    int source = open_source(r, q->head.path, &is_file, e);
+    reply->is_file = is_file;
+    return source < 0 || q->head.kind == OPEN_SOURCE
+               ? source
+               : pack_source(source, is_file, &q->pack, pipe, e);
+}
+
+/* Somebody without a home has nothing there. */
+static int expand_home(struct open_head *q, const char *home) {
+    char rest[OPEN_PATH_MAX];
+    if (q->path[0] != '~')
+        return 0;
+    snprintf(rest, sizeof rest, "%s", q->path + 1);
+    int n = snprintf(q->path, sizeof q->path, "%s%s", home[0] == '/' ? home : "", rest);
+    return home[0] != '/' ? -ENOENT : (size_t)n >= sizeof q->path ? -ENAMETOOLONG : 0;
+}
+
+void serve_as_caller(const struct open_rules *r, union open_request *q, int sock, int pipe) {
+    struct open_reply reply = {.version = OPEN_VERSION, .seq = q->head.seq};
+    char home[OPEN_PATH_MAX] = "";
+    struct err e;
+    int failed = become(q->head.uid, home);
+    int fd = failed < 0 ? err_sys(&e, ERR_HOST_PATH_REFUSED, -failed, "become the caller") : 0;
+    if (fd == 0 && (failed = expand_home(&q->head, home)) < 0)
+        fd = refuse(&e, -failed);
+    if (fd == 0)
+        fd = serve(r, q, pipe, &reply, &e);
+    if (fd < 0)
+        serve_refuse(sock, q->head.seq, &e);
+    else
+        answer(sock, &reply, q->head.kind == OPEN_DIRECTORY ? fd : -1);
+}
