@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 
 #include "base/arena.h"
+#include "base/tar.h"
 #include "guest/path.h"
 #include "guest/pattern.h"
-#include "guest/tar.h"
 #include "guest/walk.h"
 
 #define OUT_BYTES 65536

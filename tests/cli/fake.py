@@ -32,7 +32,7 @@ def fail(context, code, reason, message, retry, **metadata):
 
 
 class Fake(berm_pb2_grpc.ExecServiceServicer, berm_pb2_grpc.SandboxServiceServicer,
-           berm_pb2_grpc.SystemServiceServicer):
+           berm_pb2_grpc.SystemServiceServicer, berm_pb2_grpc.FileServiceServicer):
     """Serves one program's output and one line of events; counts what it is asked."""
 
     def __init__(self, path):
@@ -48,6 +48,7 @@ class Fake(berm_pb2_grpc.ExecServiceServicer, berm_pb2_grpc.SandboxServiceServic
         self.acks = []
         self.stdin = b""
         self.stdin_takes = 1 << 20
+        self.tree = b""           # what DownloadTree sends
         self.server = None
 
     def start(self):
@@ -55,6 +56,7 @@ class Fake(berm_pb2_grpc.ExecServiceServicer, berm_pb2_grpc.SandboxServiceServic
         berm_pb2_grpc.add_ExecServiceServicer_to_server(self, self.server)
         berm_pb2_grpc.add_SandboxServiceServicer_to_server(self, self.server)
         berm_pb2_grpc.add_SystemServiceServicer_to_server(self, self.server)
+        berm_pb2_grpc.add_FileServiceServicer_to_server(self, self.server)
         assert self.server.add_insecure_port(f"unix:{self.path}")
         self.server.start()
 
@@ -89,6 +91,15 @@ class Fake(berm_pb2_grpc.ExecServiceServicer, berm_pb2_grpc.SandboxServiceServic
         if not request.spec.argv:
             self.quiet.wait(30)
         return pb.RunExecResponse(exec=pb.Exec(exec_id="ex-1", exit=pb.ExitStatus(code=7)), stdout_data=request.stdin_data)
+
+    def StatFile(self, request, context):
+        self.note(request, context)
+        return pb.StatFileResponse(info=pb.FileInfo(path="/tree", type=pb.FILE_TYPE_DIRECTORY))
+
+    def DownloadTree(self, request, context):
+        self.note(request, context)
+        yield pb.DownloadTreeResponse(sequence=1, data=self.tree)
+        yield pb.DownloadTreeResponse(sequence=2, end=pb.DownloadTreeEnd())
 
     def AckOutput(self, request, context):
         self.note(request, context)
@@ -148,10 +159,11 @@ class Fake(berm_pb2_grpc.ExecServiceServicer, berm_pb2_grpc.SandboxServiceServic
 
 
 class Road:
-    """A socket whose connections reach another one, each for as many bytes as `budgets` gives next."""
+    """A socket whose connections reach another one, each for as many bytes as `budgets` gives next: of answers, or
+    of requests too with `both`."""
 
-    def __init__(self, path, target, budgets=(), stall=False):
-        self.path, self.target, self.budgets, self.stall = str(path), str(target), iter(budgets), stall
+    def __init__(self, path, target, budgets=(), stall=False, both=False):
+        self.path, self.target, self.budgets, self.stall, self.both = str(path), str(target), iter(budgets), stall, both
         self.connections = 0
         self.open()
 
@@ -174,26 +186,26 @@ class Road:
             except OSError:
                 return
             self.connections += 1
-            budget = next(self.budgets, None)
+            budget = [next(self.budgets, None)]
             there = socket.socket(socket.AF_UNIX)
             try:
                 there.connect(self.target)
             except OSError:
                 here.close()
                 continue
-            for args in ((here, there, None), (there, here, budget)):
+            for args in ((here, there, budget if self.both else [None]), (there, here, budget)):
                 threading.Thread(target=self._carry, args=args, daemon=True).start()
 
     def _carry(self, source, sink, budget):
         try:
             while data := source.recv(65536):
-                if budget is not None and len(data) >= budget:
-                    sink.sendall(data[:budget])
+                if budget[0] is not None and len(data) >= budget[0]:
+                    sink.sendall(data[:budget[0]])
                     if self.stall:
                         threading.Event().wait(60)
                     return
                 sink.sendall(data)
-                budget = None if budget is None else budget - len(data)
+                budget[0] = None if budget[0] is None else budget[0] - len(data)
         except OSError:
             pass
         finally:

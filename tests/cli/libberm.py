@@ -10,6 +10,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / os.environ.get("LIBBERM", "build/clients/c/libberm.so")
 
 ON_MESSAGE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+SINK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
+SOURCE = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
 ON_WAKE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
@@ -39,9 +41,11 @@ class BermError(Exception):
 
 lib = ctypes.CDLL(str(LIBRARY))
 pbc = ctypes.CDLL("libprotobuf-c.so.1")
-for function in ("berm_client_new", "berm_method_find", "berm_method_request", "berm_method_response", "berm_json"):
+for function in ("berm_client_new", "berm_method_find", "berm_method_request", "berm_method_response", "berm_json",
+                 "berm_session_new"):
     getattr(lib, function).restype = ctypes.c_void_p
 pbc.protobuf_c_message_unpack.restype = ctypes.c_void_p
+lib.berm_session_write.restype = ctypes.c_size_t
 pbc.protobuf_c_message_get_packed_size.restype = ctypes.c_size_t
 
 
@@ -136,6 +140,54 @@ class Client:
     def watch(self, request, on_message):
         return self._stream(lib.berm_events_watch, "WatchEvents", request, on_message)
 
+    def watch_files(self, request, on_message):
+        return self._stream(lib.berm_files_watch, "WatchFiles", request, on_message)
+
+    def _moved(self, function, first, callback, answer_type):
+        """A call that moves bytes, and its last message."""
+        answer, error = ctypes.c_void_p(), Error()
+        r = function(self.pointer, first, callback, None, ctypes.byref(answer), ctypes.byref(error))
+        lib.berm_free(first)
+        if r < 0:
+            raise BermError(error)
+        try:
+            return from_c(answer.value, answer_type) if answer else None
+        finally:
+            lib.berm_free(answer)
+
+    def _download(self, function, method, request, on_piece, end_type):
+        found = ctypes.c_void_p(lib.berm_method_find(method.encode()))
+        sink = SINK(lambda _, offset, bytes_, n: on_piece(offset, ctypes.string_at(bytes_, n)) and 1 or 0)
+        return self._moved(function, to_c(lib.berm_method_request(found), request), sink, end_type)
+
+    def _upload(self, function, header, source, answer_type):
+        def fill(_, offset, into, n):
+            data = source(offset, n)
+            if isinstance(data, int):
+                return data
+            ctypes.memmove(into, data, len(data))
+            return len(data)
+
+        descriptor = ctypes.addressof(ctypes.c_char.in_dll(lib, {
+            "WriteFileHeader": "berm__v1__write_file_header__descriptor",
+            "UploadTreeHeader": "berm__v1__upload_tree_header__descriptor"}[type(header).__name__]))
+        return self._moved(function, to_c(descriptor, header), SOURCE(fill), answer_type)
+
+    def read_file(self, request, on_piece):
+        return self._download(lib.berm_file_read, "ReadFile", request, on_piece, berm_pb2.ReadFileEnd)
+
+    def download_tree(self, request, on_piece):
+        return self._download(lib.berm_tree_download, "DownloadTree", request, on_piece, berm_pb2.DownloadTreeEnd)
+
+    def write_file(self, header, source):
+        return self._upload(lib.berm_file_write, header, source, berm_pb2.WriteFileResponse)
+
+    def upload_tree(self, header, source):
+        return self._upload(lib.berm_tree_upload, header, source, berm_pb2.UploadTreeResponse)
+
+    def session(self, first):
+        return Session(self, first)
+
     def stream(self, method, request, on_message):
         return self._stream(lib.berm_stream, method, request, on_message)
 
@@ -146,3 +198,31 @@ class Client:
         if r < 0:
             raise BermError(error)
         return at.value
+
+
+class Session:
+    def __init__(self, client, first):
+        found = ctypes.c_void_p(lib.berm_method_find(b"Interact"))
+        self.first = to_c(lib.berm_method_request(found), first)
+        self.pointer = ctypes.c_void_p(lib.berm_session_new(client.pointer, self.first))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        lib.berm_session_free(self.pointer)
+        lib.berm_free(self.first)
+
+    def write(self, data):
+        return lib.berm_session_write(self.pointer, data, ctypes.c_size_t(len(data)))
+
+    def end_input(self):
+        lib.berm_session_end_input(self.pointer)
+
+    def run(self, on_message):
+        error = Error()
+        callback = ON_MESSAGE(lambda pointer, _: on_message(from_c(pointer, berm_pb2.InteractResponse)) or 0)
+        r = lib.berm_session_run(self.pointer, callback, None, ctypes.byref(error))
+        if r < 0:
+            raise BermError(error)
+        return r
