@@ -1,5 +1,5 @@
 /* Output of programs: AttachExec that goes on after a break, and the way in, WriteStdin. */
-#include <stdio.h>
+#include <errno.h>
 
 #include "base/macros.h"
 #include "clients/c/client.h"
@@ -8,15 +8,60 @@
 
 #define FEED_BYTES ((size_t)64 * 1024) /* the daemon holds as much */
 
+/* --- where a reader stands --- */
+
+static bool is_stderr(Berm__V1__OutputStream which) {
+    return which == BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDERR;
+}
+
+void output_place_tail(struct output_place *p, const Berm__V1__Exec *exec, uint64_t tail_bytes) {
+    for (size_t i = 0; i < exec->n_output; i++) {
+        const Berm__V1__OutputState *o = exec->output[i];
+        uint64_t from = o->end_offset > tail_bytes ? o->end_offset - tail_bytes : 0;
+        p->next[is_stderr(o->stream)] = MAX(from, o->first_offset);
+    }
+    p->floats[0] = p->floats[1] = true;
+}
+
+int output_place_chunk(struct output_place *p, Berm__V1__OutputChunk *chunk) {
+    bool which = is_stderr(chunk->stream);
+    uint64_t *next = &p->next[which];
+    uint64_t end = chunk->offset + chunk->data.len;
+    if (p->floats[which])
+        *next = MAX(*next, chunk->offset);
+    p->floats[which] = false;
+    if (end <= *next)
+        return 0;
+    if (chunk->offset > *next)
+        return -EPROTO;
+    size_t skip = (size_t)(*next - chunk->offset);
+    chunk->offset += skip;
+    chunk->data.data += skip;
+    chunk->data.len -= skip;
+    *next = end; /* before the user's callback, which may end the stream but has the bytes */
+    return 1;
+}
+
+int output_place_gap(struct output_place *p, Berm__V1__OutputGap *gap) {
+    uint64_t *next = &p->next[is_stderr(gap->stream)];
+    if (gap->next_offset <= *next)
+        return 0;
+    gap->offset = *next;
+    *next = gap->next_offset;
+    return 1;
+}
+
+/* --- attach --- */
+
 struct attach {
     struct stream stream;
-    Berm__V1__AttachExecRequest request; /* its offsets are what the user has, and where to go on */
+    Berm__V1__AttachExecRequest request;
+    struct output_place place;
     berm_on_output on_output;
     void *user;
     int result;
-    bool attached;  /* the user knows; from here on the offsets are exact */
-    bool floats[2]; /* a tail: its first chunk says where it begins */
-    bool broken;    /* the daemon left bytes out without a word */
+    bool attached; /* the user knows; from here on the place is exact */
+    bool broken;   /* the daemon left bytes out without a word */
 };
 
 static enum stream_next give(struct attach *a, const Berm__V1__AttachExecResponse *m) {
@@ -25,12 +70,10 @@ static enum stream_next give(struct attach *a, const Berm__V1__AttachExecRespons
     return a->result == 0 ? STREAM_MORE : STREAM_STOP;
 }
 
-static bool is_stderr(Berm__V1__OutputStream which) {
-    return which == BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDERR;
-}
-
-static uint64_t *offset_of(struct attach *a, Berm__V1__OutputStream which) {
-    return is_stderr(which) ? &a->request.stderr_offset : &a->request.stdout_offset;
+static void on_begin(struct stream *s) {
+    struct attach *a = container_of(s, struct attach, stream);
+    a->request.stdout_offset = a->place.next[0];
+    a->request.stderr_offset = a->place.next[1];
 }
 
 /* Where a tail begins is known from the first answer on; the daemon is not asked for one again. */
@@ -38,51 +81,26 @@ static enum stream_next on_attached(struct attach *a, const Berm__V1__AttachExec
     if (a->attached)
         return STREAM_MORE;
     a->attached = true;
-    uint64_t tail = a->request.tail_bytes;
-    for (size_t i = 0; tail > 0 && i < m->attached->n_output; i++) {
-        const Berm__V1__OutputState *o = m->attached->output[i];
-        uint64_t from = o->end_offset > tail ? o->end_offset - tail : 0;
-        *offset_of(a, o->stream) = MAX(from, o->first_offset);
-    }
-    a->floats[0] = a->floats[1] = tail > 0;
+    if (a->request.tail_bytes > 0)
+        output_place_tail(&a->place, m->attached, a->request.tail_bytes);
     a->request.tail_bytes = 0;
     return give(a, m);
 }
 
-/* Bytes the user has already are cut off; bytes that are missing are never passed over. */
 static enum stream_next on_chunk(struct attach *a, const Berm__V1__AttachExecResponse *m) {
     Berm__V1__OutputChunk chunk = *m->output;
     Berm__V1__AttachExecResponse copy = *m;
-    uint64_t *next = offset_of(a, chunk.stream);
-    uint64_t end = chunk.offset + chunk.data.len;
-    if (a->floats[is_stderr(chunk.stream)])
-        *next = MAX(*next, chunk.offset);
-    a->floats[is_stderr(chunk.stream)] = false;
-    if (end <= *next)
-        return STREAM_MORE;
-    if (chunk.offset > *next) {
-        a->broken = true;
-        return STREAM_STOP;
-    }
-    size_t skip = (size_t)(*next - chunk.offset);
-    chunk.offset += skip;
-    chunk.data.data += skip;
-    chunk.data.len -= skip;
+    int r = output_place_chunk(&a->place, &chunk);
+    a->broken = r < 0;
     copy.output = &chunk;
-    *next = end; /* before the callback, which may end the stream but has the bytes */
-    return give(a, &copy);
+    return r < 0 ? STREAM_STOP : r > 0 ? give(a, &copy) : STREAM_MORE;
 }
 
 static enum stream_next on_gap(struct attach *a, const Berm__V1__AttachExecResponse *m) {
     Berm__V1__OutputGap gap = *m->gap;
     Berm__V1__AttachExecResponse copy = *m;
-    uint64_t *next = offset_of(a, gap.stream);
-    if (gap.next_offset <= *next)
-        return STREAM_MORE;
-    gap.offset = *next;
     copy.gap = &gap;
-    *next = gap.next_offset;
-    return give(a, &copy);
+    return output_place_gap(&a->place, &gap) > 0 ? give(a, &copy) : STREAM_MORE;
 }
 
 static enum stream_next on_message(struct stream *s, const ProtobufCMessage *message) {
@@ -113,9 +131,11 @@ int berm_exec_attach(struct berm_client *c, const Berm__V1__AttachExecRequest *r
                      berm_on_output on_output, void *user, struct berm_error *e) {
     struct attach a = {
         .stream = {.method = method_of(METHOD_ID_AttachExec),
+                   .on_begin = on_begin,
                    .on_message = on_message,
                    .resumes = true},
         .request = *request,
+        .place.next = {request->stdout_offset, request->stderr_offset},
         .on_output = on_output,
         .user = user,
     };

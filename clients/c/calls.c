@@ -32,7 +32,7 @@ const char *berm_method_path(const struct berm_method *m) {
 }
 
 bool berm_method_is_stream(const struct berm_method *m) {
-    return m->kind == METHOD_STREAM;
+    return m->kind != METHOD_UNARY;
 }
 
 const ProtobufCMessageDescriptor *berm_method_request(const struct berm_method *m) {
@@ -49,6 +49,8 @@ const ProtobufCMessageDescriptor *berm_method_response(const struct berm_method 
         return berm_unary(c, method_of(METHOD_ID_##name), request, ret_response, e); \
     }
 #define DEFINE_STREAM(function, name)
+#define DEFINE_UPLOAD(function, name)
+#define DEFINE_INTERACT(function, name)
 #define METHOD(function, service, name, message, kind) DEFINE_##kind(function, name)
 #include "clients/c/methods.def"
 #undef METHOD

@@ -122,7 +122,7 @@ static int connect_now(struct berm_client *c, uint64_t deadline_us, struct berm_
     uint64_t until_us = clock_us() + (uint64_t)MAX(patience_ms, (int64_t)0) * 1000;
     if (deadline_us != 0)
         until_us = MIN(until_us, deadline_us);
-    for (unsigned attempt = 1;; attempt++) {
+    for (unsigned attempt = 1; !c->conn; attempt++) { /* a call of the waker's may have made one */
         int r = conn_open(&c->conn, &c->target);
         if (r == 0)
             break;
@@ -300,17 +300,57 @@ void berm_free(void *message) {
         protobuf_c_message_free_unpacked(message, NULL);
 }
 
+void *client_copy(const ProtobufCMessage *m) {
+    size_t n = protobuf_c_message_get_packed_size(m);
+    AUTO_FREE uint8_t *bytes = malloc(n + 1);
+    if (!bytes)
+        return NULL;
+    protobuf_c_message_pack(m, bytes);
+    return protobuf_c_message_unpack(m->descriptor, NULL, n, bytes);
+}
+
 /* --- a call with many answers --- */
 
+/* Gives the call what there is to send. */
+static int stream_send(struct stream *s, struct call *k, uint8_t **body, enum stream_next *next,
+                       struct berm_error *e) {
+    const ProtobufCMessage *m;
+    size_t n;
+    if (!s->on_send || !call_is_drained(k))
+        return 0;
+    switch (s->on_send(s, &m)) {
+    case SEND_MORE:
+        free(TAKE(*body));
+        if (pack(m, body, &n, e) < 0)
+            return -(int)e->code;
+        call_send(k, *body, n);
+        break;
+    case SEND_END:
+        call_end(k);
+        break;
+    case SEND_FAIL:
+        *next = STREAM_STOP;
+        break;
+    case SEND_WAIT:
+        break;
+    }
+    return 0;
+}
+
 /* Until something other than a message comes. */
-static int stream_messages(struct berm_client *c, struct stream *s, struct call *k,
+static int stream_messages(struct berm_client *c, struct stream *s, struct call *k, uint8_t **body,
                            enum stream_next *next, struct berm_error *e) {
+    uint64_t until_us = clock_us() + (uint64_t)c->silence_ms * 1000;
     while (*next == STREAM_MORE) {
         const uint8_t *bytes;
         size_t n;
         ProtobufCMessage *m;
-        uint64_t until_us = clock_us() + (uint64_t)c->silence_ms * 1000;
-        int r = call_next(k, s->resumes ? until_us : 0, &c->waker, &bytes, &n);
+        int r = stream_send(s, k, body, next, e);
+        if (r < 0 || *next != STREAM_MORE)
+            return r;
+        r = call_next(k, s->resumes && !s->is_quiet ? until_us : 0, &c->waker, &bytes, &n);
+        if (r == CALL_DRAINED)
+            continue;
         if (r == 0)
             return error_of_call(e, k);
         if (r == -ETIMEDOUT) { /* a live daemon sends heartbeats (BEAT-3) */
@@ -323,6 +363,7 @@ static int stream_messages(struct berm_client *c, struct stream *s, struct call 
             return -(int)BERM_MALFORMED;
         *next = s->on_message(s, m);
         berm_free(m);
+        until_us = clock_us() + (uint64_t)c->silence_ms * 1000;
     }
     return 0;
 }
@@ -334,13 +375,17 @@ static int stream_once(struct berm_client *c, struct stream *s, enum stream_next
     int r = connect_now(c, 0, e);
     if (r < 0)
         return r;
+    if (s->on_begin)
+        s->on_begin(s);
     AUTO_FREE uint8_t *body = NULL;
     r = pack(s->request, &body, &n, e);
     if (r < 0)
         return r;
     if (call_begin(&k, c->conn, s->method->path, body, n, 0) < 0)
         return failed_wait(c, -ECONNRESET, e);
-    r = stream_messages(c, s, &k, next, e);
+    if (s->on_send)
+        call_keep_open(&k);
+    r = stream_messages(c, s, &k, &body, next, e);
     call_done(&k);
     return r;
 }
@@ -362,7 +407,7 @@ int client_stream(struct berm_client *c, struct stream *s, struct berm_error *e)
         int r = stream_once(c, s, &next, e);
         if (r == 0 && next != STREAM_AGAIN)
             return 0;
-        if (r < 0 && !(s->resumes && may_repeat(e, false)))
+        if (r < 0 && !(s->resumes && may_repeat(e, s->has_request_id)))
             return r;
         attempt = was_good(s, given, began_us) ? 1 : attempt + 1;
         if (attempt >= (unsigned)limit_table[LIMIT_RETRY_ATTEMPTS].value)

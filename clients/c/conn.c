@@ -116,10 +116,12 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 }
 
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user) {
-    (void)session;
     struct conn *c = user;
+    struct call *k = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
     if (frame->hd.type == NGHTTP2_GOAWAY)
         c->leaving = true;
+    else if (k && (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA))
+        k->answered |= (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     return 0;
 }
 
@@ -160,8 +162,12 @@ static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, 
     memcpy(out, k->body, n);
     k->body += n;
     k->body_left -= n;
-    if (k->body_left == 0)
+    if (k->body_left == 0 && !k->open)
         *flags |= NGHTTP2_DATA_FLAG_EOF;
+    else if (n == 0) {
+        k->deferred = true;
+        return NGHTTP2_ERR_DEFERRED;
+    }
     return (ssize_t)n;
 }
 
@@ -374,27 +380,58 @@ int call_begin(struct call *k, struct conn *c, const char *path, const uint8_t *
     return 0;
 }
 
+void call_keep_open(struct call *k) {
+    k->open = true;
+}
+
+static void resume(struct call *k) {
+    if (k->deferred && !k->ended)
+        nghttp2_session_resume_data(k->conn->session, k->id);
+    k->deferred = false;
+}
+
+void call_send(struct call *k, const uint8_t *body, size_t n) {
+    k->body = body;
+    k->body_left = n;
+    k->waits = false;
+    resume(k);
+}
+
+void call_end(struct call *k) {
+    k->open = false;
+    resume(k);
+}
+
 int call_next(struct call *k, uint64_t until_us, const struct waker *w, const uint8_t **ret_bytes,
               size_t *ret_n) {
     buf_consume(&k->in, k->lent_bytes);
     give_back(k, k->lent_bytes);
     k->lent_bytes = 0;
-    k->conn->heard_us = clock_us(); /* what the caller did meanwhile is not the daemon's silence */
-    k->conn->pinged = false;
+    if (!k->waits) { /* what the caller did meanwhile is not the daemon's silence */
+        k->conn->heard_us = clock_us();
+        k->conn->pinged = false;
+    }
     for (;;) {
         if (has_message(k, ret_n)) {
             *ret_bytes = buf_data(&k->in) + GRPC_PREFIX_BYTES;
             k->lent_bytes = GRPC_PREFIX_BYTES + *ret_n;
+            k->waits = false;
             return 1;
         }
         give_back(k, k->window_bytes);
-        if (k->is_bad || (k->ended && buf_len(&k->in) > 0 && k->grpc_status == 0))
+        bool over = k->ended || k->answered;
+        if (k->is_bad || (over && buf_len(&k->in) > 0 && k->grpc_status == 0))
             return -EPROTO;
-        if (k->ended)
+        if (over)
             return 0;
-        int r = conn_step(k->conn, until_us, w);
+        flush(k->conn);
+        int r = k->waits || !call_is_drained(k) ? conn_step(k->conn, until_us, w) : 0;
         if (r < 0)
             return r;
+        if (call_is_drained(k) && !has_message(k, ret_n)) {
+            k->waits = true;
+            return CALL_DRAINED;
+        }
     }
 }
 

@@ -42,12 +42,16 @@ void conn_give_up(struct conn *c);
 struct call {
     struct conn *conn;
     int32_t id;
-    const uint8_t *body; /* the caller's, until the call has ended */
+    const uint8_t *body; /* the caller's, until it is sent or the call has ended */
     size_t body_left;
+    bool open;           /* call_send may bring more */
+    bool deferred;       /* HTTP/2 waits for it */
+    bool waits;          /* call_next has answered CALL_DRAINED, and nothing was sent since */
     struct buf in;       /* received and not taken */
     size_t lent_bytes;   /* of the message that call_next gave */
     size_t window_bytes; /* received and not yet given back to the daemon's window */
     bool refused;        /* the daemon says that it did not look at it */
+    bool answered;       /* the daemon will say no more, whatever we still send */
     bool ended;
     bool is_bad; /* the daemon broke the protocol */
     int http_status;
@@ -59,8 +63,21 @@ struct call {
 /* timeout_us is told to the daemon; 0 = none. -ENOMEM, -ECONNRESET. */
 MUST_USE int call_begin(struct call *k, struct conn *c, const char *path, const uint8_t *body,
                         size_t n, uint64_t timeout_us);
-/* 1 and a message, lent until the next call_next; 0 at the end, which call fields describe; -ETIMEDOUT at
- * until_us (0 = never); -ECANCELED by the waker; -ECONNRESET; -EPROTO. */
+/* Right after call_begin: requests follow by call_send, until call_end. */
+void call_keep_open(struct call *k);
+/* Whether call_send may be called: everything before it is on its way. */
+static inline bool call_is_drained(const struct call *k) {
+    return k->open && k->body_left == 0 && !k->answered && !k->ended;
+}
+/* The bytes stay the caller's, untouched until the call is drained again. */
+void call_send(struct call *k, const uint8_t *body, size_t n);
+void call_end(struct call *k);
+
+#define CALL_DRAINED 2
+
+/* 1 and a message, lent until the next call_next; CALL_DRAINED when there may be something to send: all that
+ * was sent before is on its way, or the waker was heard; 0 at the end, which call fields describe;
+ * -ETIMEDOUT at until_us (0 = never); -ECANCELED by the waker; -ECONNRESET; -EPROTO. */
 MUST_USE int call_next(struct call *k, uint64_t until_us, const struct waker *w,
                        const uint8_t **ret_bytes, size_t *ret_n);
 /* Ends it, also before its end, and lets go of the connection. */

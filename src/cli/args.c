@@ -8,6 +8,7 @@ const struct opt common_opts[] = {
     {"socket", 0, "PATH", "the daemon's Unix socket (BERM_SOCKET)"},
     {"address", 0, "HOST:PORT", "the daemon's TCP address (BERM_ADDRESS)"},
     {"token-file", 0, "FILE", "holds the token for an address (BERM_TOKEN_FILE)"},
+    {"no-start", 0, NULL, "start no daemon when there is none (BERM_NO_START)"},
     {"json", 0, NULL, "print answers as JSON, with the names of the contract"},
     {"help", 'h', NULL, "print this and end"},
     {0},

@@ -41,7 +41,11 @@ struct command {
     int max_args;     /* -1 = any number */
     bool has_program; /* what follows the arguments is a program's command line */
     int (*run)(struct cli *cli);
+    bool no_daemon; /* works without one, and starts none */
 };
+
+extern const struct command commands[];
+extern const size_t n_commands;
 
 #define CLI_VALUES_MAX 512
 
@@ -61,8 +65,16 @@ struct cli {
     struct kept *kept;
     bool json;
     bool color;
-    bool feeds; /* a thread of ours may still wait for input: no memory is freed at the end */
+    bool detached; /* the user left a program that goes on */
+    bool feeds;    /* a thread of ours may still wait for input: no memory is freed at the end */
 };
+
+/* --- help.c --- */
+
+void help_all(FILE *to);
+void help_command(const struct command *c);
+void help_docs(void);
+void help_man(void);
 
 /* --- args.c --- */
 
@@ -145,6 +157,11 @@ int foreground_signal(const struct foreground *f); /* the last one that came, or
 void foreground_end(struct foreground *f);
 /* The same for a program that runs already; signals are ours alone. */
 int foreground_attach(struct cli *cli, Berm__V1__AttachExecRequest *request, bool input);
+/* A program with our terminal, or a stream of our input where we have none: starts it, or attaches to a running
+ * one. Answers the exit status; 0 when the user left it, which cli->detached says. */
+int terminal_run(struct cli *cli, const Berm__V1__InteractRequest *first);
+/* What a new terminal is like: ours. */
+Berm__V1__Terminal *terminal_fill(struct cli *cli);
 /* Says why a program could not be started; the exit status. */
 int start_failed(struct cli *cli, const struct berm_error *e);
 /* The status to end with, and a word on stderr where a number says too little. */
@@ -152,6 +169,42 @@ int exit_status_of(const Berm__V1__ExitStatus *exit);
 /* "exited 3", "out of memory". */
 const char *exit_text(struct cli *cli, const Berm__V1__Exec *exec);
 struct berm_client *cli_client(const struct cli *cli, int64_t connect_ms);
+
+/* Root starts a daemon where one listens by default and none does, unless told not to. */
+void daemon_ensure(struct cli *cli);
+
+/* --- files --- */
+
+/* "SANDBOX:PATH"; false when there is no colon before the first slash. */
+bool remote_parse(struct cli *cli, const char *text, char **ret_sandbox, char **ret_path);
+/* A name as the contract has it: text when it is UTF-8, else bytes. */
+void remote_path(const char *path, char **ret_text, ProtobufCBinaryData *ret_raw);
+const char *remote_name(struct cli *cli, const char *text, const ProtobufCBinaryData *raw);
+
+/* How far a copy has got, on a terminal. */
+struct progress {
+    bool shown;
+    uint64_t total_bytes; /* 0 = not known */
+    uint64_t drawn_us;
+};
+void progress_begin(struct progress *p, struct cli *cli, uint64_t total_bytes);
+void progress_at(struct progress *p, uint64_t bytes);
+void progress_end(struct progress *p);
+
+/* A local tree as a tar stream: a berm_source that can begin anew. */
+struct pack;
+struct pack *pack_new(struct cli *cli, const char *root, struct progress *p);
+ssize_t pack_source(void *user, uint64_t offset, void *into, size_t n);
+uint64_t pack_left_out(const struct pack *k); /* things the archive does not hold; each was told */
+void pack_free(struct pack *k);
+/* A tar stream below a local directory: a berm_sink that can begin anew. Follows no link. */
+struct unpack;
+struct unpack *unpack_new(struct cli *cli, int root, struct progress *p);
+int unpack_sink(void *user, uint64_t offset, const void *bytes, size_t n);
+/* False after a word to the user: the archive was not whole. */
+bool unpack_end(struct unpack *u);
+/* Puts a local tree at a path of a sandbox. The exit status. */
+int tree_put(struct cli *cli, const char *local, char *sandbox_id, char *path);
 
 /* --- the commands --- */
 
@@ -168,6 +221,13 @@ int cmd_rm(struct cli *cli);
 int cmd_exec(struct cli *cli);
 int cmd_attach(struct cli *cli);
 int cmd_logs(struct cli *cli);
+int cmd_shell(struct cli *cli);
+int cmd_cp(struct cli *cli);
+int cmd_cat(struct cli *cli);
+int cmd_find(struct cli *cli);
+int cmd_grep(struct cli *cli);
+int cmd_doctor(struct cli *cli);
+int cmd_completion(struct cli *cli);
 int cmd_kill(struct cli *cli);
 int cmd_ps(struct cli *cli);
 int cmd_events(struct cli *cli);

@@ -145,7 +145,7 @@ static int complain_ended(const char *path, off_t from) {
     return EXIT_BERM;
 }
 
-static int wait_for_answer(struct cli *cli, pid_t pid, const char *log, off_t from) {
+static int wait_for_answer(struct cli *cli, pid_t pid, const char *log, off_t from, bool quietly) {
     struct berm_error e;
     Berm__V1__GetInfoResponse *info;
     for (uint64_t until = clock_us() + START_US; clock_us() < until; usleep(10000)) {
@@ -153,7 +153,9 @@ static int wait_for_answer(struct cli *cli, pid_t pid, const char *log, off_t fr
             return complain_ended(log, from);
         if (get_info(cli, &info, &e) < 0)
             continue;
-        if (cli->json)
+        if (quietly)
+            ;
+        else if (cli->json)
             cli_print_json(info);
         else
             printf("bermd %s at %s, pid %ld, log %s\n", info->version,
@@ -185,7 +187,33 @@ int cmd_daemon_start(struct cli *cli) {
     pid_t pid = launch(bermd_argv(cli, find_bermd(cli)), log_fd);
     if (pid < 0)
         return cli_complain("fork: %s", strerror(errno));
-    return wait_for_answer(cli, pid, path, from);
+    return wait_for_answer(cli, pid, path, from, false);
+}
+
+/* --- started by need --- */
+
+static bool is_default(const struct cli *cli) {
+    return !opt_has(cli, "socket") && !opt_has(cli, "address") && !getenv("BERM_SOCKET") &&
+           !getenv("BERM_ADDRESS");
+}
+
+void daemon_ensure(struct cli *cli) {
+    struct cli other = *cli; /* the command's own options are none of the daemon's */
+    const char *path;
+    if (geteuid() != 0 || !is_default(cli) || opt_has(cli, "no-start") || getenv("BERM_NO_START") ||
+        listener_of(berm_client_target(cli->client)) > 0)
+        return;
+    other.n_values = other.n_args = 0;
+    AUTO_CLOSE int log_fd = open_log(&other, &path);
+    struct stat st;
+    if (log_fd < 0 || fstat(log_fd, &st) < 0)
+        return; /* the command itself says that no daemon answers */
+    fflush(stdout);
+    pid_t pid = launch(bermd_argv(&other, find_bermd(&other)), log_fd);
+    if (pid > 0 && wait_for_answer(&other, pid, path, st.st_size, true) == 0)
+        fprintf(stderr, "berm: started bermd at %s, pid %ld; `berm daemon stop` ends it\n",
+                berm_client_target(cli->client), (long)pid);
+    cli->arena = other.arena;
 }
 
 /* --- stop --- */

@@ -3,9 +3,11 @@
 
 #include "cli/cli.h"
 
+#define SCREEN_BYTES ((uint64_t)16 * 1024)
+
 const struct opt exec_opts[] = {
     {"interactive", 'i', NULL, "give the program our standard input"},
-    {"tty", 't', NULL, "give the program a terminal (not built yet)"},
+    {"tty", 't', NULL, "give the program a terminal; with -i ours, which Ctrl-P Ctrl-Q leaves"},
     {"timeout", 0, "TIME", "end the program after this; exit status 124"},
     {"grace", 0, "TIME", "between SIGTERM and SIGKILL when it is ended"},
     {"cwd", 'w', "DIR", "where it starts; relative to the workspace"},
@@ -32,11 +34,12 @@ static bool fill_policy(struct cli *cli, Berm__V1__ExecSpec *spec) {
 
 bool exec_fill(struct cli *cli, Berm__V1__ExecSpec *spec) {
     berm__v1__exec_spec__init(spec);
-    if (opt_has(cli, "tty")) {
-        cli_complain("terminals are not built yet: leave -t out (%s)",
-                     berm_code_name(BERM_UNSUPPORTED));
+    if (opt_has(cli, "tty") && cli->json && !opt_has(cli, "detach")) {
+        opt_usage(cli, "with --json there is no terminal: leave -t out");
         return false;
     }
+    if (opt_has(cli, "tty"))
+        spec->terminal = terminal_fill(cli);
     spec->argv = cli->program;
     spec->n_argv = cli->n_program;
     spec->merge_stderr = opt_has(cli, "merge");
@@ -53,8 +56,11 @@ bool exec_fill(struct cli *cli, Berm__V1__ExecSpec *spec) {
 
 static int run_in(struct foreground *f, struct cli *cli, Berm__V1__Sandbox *s,
                   Berm__V1__ExecSpec *spec) {
-    if (s->state == BERM__V1__SANDBOX_STATE__SANDBOX_STATE_READY)
-        return foreground_run(f, s->sandbox_id, spec, opt_has(cli, "interactive"));
+    if (s->state == BERM__V1__SANDBOX_STATE__SANDBOX_STATE_READY) {
+        int status = opt_has(cli, "copy-here") ? tree_put(cli, ".", s->sandbox_id, (char *)".") : 0;
+        return status != 0 ? status
+                           : foreground_run(f, s->sandbox_id, spec, opt_has(cli, "interactive"));
+    }
     return cli_complain("sandbox %s did not become ready: %s", s->sandbox_id,
                         s->reason ? cli_clean(cli, s->reason->message) : "no reason given");
 }
@@ -74,7 +80,7 @@ int cmd_run(struct cli *cli) {
     else
         status = e.code == BERM_OK ? EXIT_BERM : cli_fail(cli, &e);
     foreground_end(f);
-    if (s && opt_has(cli, "keep"))
+    if (s && (opt_has(cli, "keep") || cli->detached))
         fprintf(stderr, "berm: kept %s\n", s->sandbox_id);
     else if (s && sandbox_remove(cli, s->sandbox_id, &e) < 0)
         cli_fail(cli, &e);
@@ -116,6 +122,29 @@ int cmd_exec(struct cli *cli) {
     int status = foreground_run(f, cli->args[0], &spec, opt_has(cli, "interactive"));
     foreground_end(f);
     return status;
+}
+
+int cmd_shell(struct cli *cli) {
+    static char *login[] = {(char *)"sh", (char *)"-c",
+                            (char *)"command -v bash >/dev/null && exec bash -l; exec sh -l", NULL};
+    Berm__V1__ExecSpec spec;
+    Berm__V1__StartExecRequest start = BERM__V1__START_EXEC_REQUEST__INIT;
+    Berm__V1__InteractRequest first = BERM__V1__INTERACT_REQUEST__INIT;
+    if (cli->json)
+        return opt_usage(cli, "a shell has a terminal, and no --json");
+    if (!exec_fill(cli, &spec) || !opt_pairs(cli, "env", &spec.n_env, &spec.env))
+        return EXIT_BERM;
+    spec.argv = login;
+    spec.n_argv = COUNT_OF(login) - 1;
+    spec.terminal = terminal_fill(cli);
+    spec.output_policy = BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_DROP_OLDEST;
+    start.sandbox_id = cli->args[0];
+    start.spec = &spec;
+    if (opt_has(cli, "exec-id"))
+        start.exec_id = opt_get(cli, "exec-id");
+    first.part_case = BERM__V1__INTERACT_REQUEST__PART_START;
+    first.start = &start;
+    return terminal_run(cli, &first);
 }
 
 /* --- attach, logs --- */
@@ -182,12 +211,36 @@ int cmd_logs(struct cli *cli) {
     return r < 0 ? cli_fail(cli, &e) : r > 0 ? EXIT_BERM : 0;
 }
 
+/* What cannot be asked for is told by the call that follows. */
+static bool has_terminal(struct cli *cli) {
+    Berm__V1__GetExecRequest request = BERM__V1__GET_EXEC_REQUEST__INIT;
+    Berm__V1__GetExecResponse *response;
+    request.exec_id = cli->args[0];
+    if (berm_exec_get(cli->client, &request, &response, NULL) < 0)
+        return false;
+    bool has = response->exec->spec && response->exec->spec->terminal && !response->exec->exit;
+    berm_free(response);
+    return has;
+}
+
+/* Without a word on where to begin: what a screen or two hold, not the whole day. */
+static int attach_terminal(struct cli *cli, Berm__V1__AttachExecRequest *request) {
+    Berm__V1__InteractRequest first = BERM__V1__INTERACT_REQUEST__INIT;
+    if (!opt_has(cli, "since-offset") && !opt_has(cli, "tail"))
+        request->tail_bytes = SCREEN_BYTES;
+    first.part_case = BERM__V1__INTERACT_REQUEST__PART_ATTACH;
+    first.attach = request;
+    return terminal_run(cli, &first);
+}
+
 int cmd_attach(struct cli *cli) {
     struct berm_error e;
     struct logs logs = {.cli = cli};
     Berm__V1__AttachExecRequest request = BERM__V1__ATTACH_EXEC_REQUEST__INIT;
     if (!fill_attach(cli, &request))
         return EXIT_BERM;
+    if (!cli->json && isatty(STDIN_FILENO) && has_terminal(cli))
+        return attach_terminal(cli, &request);
     if (!cli->json)
         return foreground_attach(cli, &request, opt_has(cli, "interactive"));
     int r = berm_exec_attach(cli->client, &request, on_log, &logs, &e);

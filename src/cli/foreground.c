@@ -274,6 +274,13 @@ int foreground_run(struct foreground *f, char *sandbox_id, Berm__V1__ExecSpec *s
     start.spec = spec;
     if (opt_has(f->cli, "exec-id"))
         start.exec_id = opt_get(f->cli, "exec-id");
+    if (spec->terminal && input) {
+        Berm__V1__InteractRequest first = BERM__V1__INTERACT_REQUEST__INIT;
+        spec->output_policy = BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_DROP_OLDEST;
+        first.part_case = BERM__V1__INTERACT_REQUEST__PART_START;
+        first.start = &start;
+        return terminal_run(f->cli, &first);
+    }
     if (input)
         spec->stdin_mode = BERM__V1__STDIN_MODE__STDIN_MODE_PIPE;
     if (berm_exec_start(f->cli->client, &start, &started, &e) < 0)

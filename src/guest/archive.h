@@ -1,5 +1,5 @@
 /* archive — a tree being packed or unpacked: a child as the sandbox user, a pipe that is the daemon's, and
- * the outcome told by `tree_done`. pack.c and unpack.c are the children's work, tar.c the format.
+ * the outcome told by `tree_done`. pack.c and unpack.c are the children's work, base/tar.c the format.
  *
  * Owner:  its handle: `close` and the end of the connection kill the child, and nothing is told then.
  * Bytes:  the pipe's end travels to the daemon. Where it cannot, read_chunk and write_chunk move them through

@@ -7,12 +7,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "base/tar.h"
 #include "guest/archive.h"
 #include "guest/files.h"
 #include "guest/newfile.h"
 #include "guest/params.h"
+#include "guest/path.h"
 #include "guest/pattern.h"
-#include "guest/tar.h"
 #include "guest/walk.h"
 
 #define EXCLUDES_MAX 256

@@ -10,15 +10,18 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "base/tar.h"
 #include "guest/archive.h"
 #include "guest/files.h"
 #include "guest/params.h"
-#include "guest/tar.h"
+#include "guest/path.h"
 
 #define IN_BYTES 65536
 #define TRIES 4 /* against somebody who puts something there again and again */
 #define LATE_BYTES ((size_t)4 << 20)
 #define OWNER_NEEDS 0700
+
+_Static_assert(TAR_PATH_MAX <= PATH_LENGTH_MAX, "a member's name fits where ours do");
 
 struct unpack {
     int root;
@@ -45,28 +48,6 @@ static int refuse(struct unpack *u, const char *why) {
 static int fail(struct unpack *u, int error, const char *what) {
     path_error(&u->result.err, error, what, u->tar.member.path);
     return -(int)u->result.err.code;
-}
-
-/* Relative names alone, `.` and doubled slashes taken out. Answers why not, or NULL. */
-static const char *clean(const char *from, char *to) {
-    struct str rest = str_of(from), name;
-    size_t n = 0;
-    if (from[0] == '/')
-        return "is absolute";
-    while (str_split(&rest, '/', &name)) {
-        if (name.n == 0 || str_is(name, STR(".")))
-            continue;
-        if (str_is(name, STR("..")))
-            return "climbs with \"..\"";
-        if (name.n > PATH_NAME_MAX)
-            return "has a name that is too long";
-        if (n > 0)
-            to[n++] = '/';
-        memcpy(to + n, name.p, name.n);
-        n += name.n;
-    }
-    to[n] = '\0';
-    return NULL;
 }
 
 static int make_parents(struct unpack *u) {
@@ -124,7 +105,7 @@ static int make_link(struct unpack *u, int dir, const char *name) {
     char path[PATH_LENGTH_MAX + 1];
     const char *target_name;
     struct stat st;
-    if (clean(u->tar.member.target, path) || path[0] == '\0')
+    if (tar_clean_path(u->tar.member.target, path) || path[0] == '\0')
         return -EXDEV;
     AUTO_CLOSE int target = path_open_parent_below(u->root, path, &target_name);
     if (target < 0)
@@ -136,32 +117,19 @@ static int make_link(struct unpack *u, int dir, const char *name) {
     return linkat(target, target_name, dir, name, 0) < 0 ? -errno : 0;
 }
 
-/* By its spelling, from where the symlink lies. */
-static bool leads_outside(const char *path, const char *target) {
-    struct str rest = str_of(target), name;
-    long depth = 0;
-    for (const char *p = path; *p; p++)
-        depth += *p == '/';
-    if (target[0] == '/')
-        return true;
-    while (str_split(&rest, '/', &name)) {
-        if (name.n == 0 || str_is(name, STR(".")))
-            continue;
-        depth += str_is(name, STR("..")) ? -1 : 1;
-        if (depth < 0)
-            return true;
-    }
-    return false;
-}
-
-/* A directory that is there keeps its mode. */
+/* A directory that is there keeps its mode; one that its owner closed, as an upload that broke off may have left
+ * it, is open until the end. */
 static int make_directory(struct unpack *u, int dir, const char *name) {
     uint32_t mode = u->tar.member.mode & 0777;
     if (mkdirat(dir, name, mode | OWNER_NEEDS) < 0) {
         struct stat st;
         if (errno != EEXIST || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             return -errno;
-        return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+        if (!S_ISDIR(st.st_mode))
+            return -ENOTDIR;
+        mode = st.st_mode & 07777;
+        if ((mode & OWNER_NEEDS) != OWNER_NEEDS && fchmodat(dir, name, mode | OWNER_NEEDS, 0) < 0)
+            return 0; /* somebody else's */
     }
     if ((mode & OWNER_NEEDS) == OWNER_NEEDS)
         return 0;
@@ -178,14 +146,14 @@ static int make_directory(struct unpack *u, int dir, const char *name) {
 
 static int begin_member(struct unpack *u) {
     const struct tar_member *m = &u->tar.member;
-    const char *name, *why = clean(m->path, u->path);
+    const char *name, *why = tar_clean_path(m->path, u->path);
     if (why)
         return refuse(u, why);
     if (u->path[0] == '\0') { /* the start itself */
         u->result.directories += m->type == TAR_DIRECTORY;
         return m->type == TAR_DIRECTORY ? 0 : refuse(u, "has no name");
     }
-    if (m->type == TAR_SYMLINK && leads_outside(u->path, m->target))
+    if (m->type == TAR_SYMLINK && tar_link_leads_outside(u->path, m->target))
         return refuse(u, "links outside");
     AUTO_CLOSE int dir = open_parent(u, &name);
     if (dir < 0)

@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -19,6 +20,14 @@ Daemon = clients_conftest.Daemon
 
 BERM = ROOT / os.environ.get("BERM", "build/bin/berm")
 SECONDS = 60  # only ever waited for in a failure
+
+
+def until(what, *arguments):
+    """Waits for something to become true, which it does soon unless the test fails."""
+    deadline = time.monotonic() + SECONDS
+    while not what(*arguments):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.02)
 
 
 class Berm:
@@ -78,3 +87,28 @@ def fake(tmp_path):
     yield fake
     fake.quiet.clear()
     fake.stop()
+
+
+@pytest.fixture
+def mortal(tmp_path):
+    """A daemon to kill, started again by its own name."""
+    class Mortal:
+        def __init__(self):
+            self.start()
+
+        def start(self):
+            self.daemon = Daemon(tmp_path)
+            self.berm = Berm(self.daemon.socket)
+
+        def kill(self):
+            self.daemon.process.kill()
+            self.daemon.process.wait()
+
+    mortal = Mortal()
+    if not can_sandbox(mortal.daemon):
+        mortal.daemon.stop()
+        pytest.skip("this machine lets no driver make sandboxes")
+    yield mortal
+    for made in mortal.berm("ls", "-q").stdout.decode().split():
+        mortal.berm("rm", made)
+    mortal.daemon.stop()

@@ -3,6 +3,9 @@
 import json
 import os
 import pathlib
+import re
+import shlex
+import shutil
 import socket
 import subprocess
 
@@ -23,8 +26,61 @@ def test_every_command_has_a_help(berm):
         assert text.startswith(f"usage: berm {name}") and "--socket PATH" in text
 
 
-def test_the_page_is_what_the_table_says(berm):
+def test_the_pages_are_what_the_table_says(berm):
     assert berm("--dump-docs").stdout == (ROOT / "docs/cli.md").read_bytes()
+    assert berm("--dump-man").stdout == (ROOT / "docs/berm.1").read_bytes()
+
+
+def test_the_manual_is_one(berm):
+    """man itself reads it without a complaint and finds every command in it."""
+    if not shutil.which("man"):
+        pytest.skip("there is no man to read it")
+    done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", ROOT / "docs/berm.1"], capture_output=True, text=True,
+                          env={**os.environ, "MANWIDTH": "100", "MAN_KEEP_FORMATTING": "0"}, check=True, timeout=60)
+    assert not done.stderr
+    for name in NAMES:
+        assert f"berm {name}" in re.sub(r".\x08", "", done.stdout)
+
+
+def test_completion_knows_every_command_and_option(berm):
+    script = berm("completion", "bash").stdout.decode()
+
+    def complete(*words):
+        ask = f"COMP_WORDS=({' '.join(shlex.quote(w) for w in words)}); COMP_CWORD={len(words) - 1}; _berm; echo ${{COMPREPLY[@]}}"
+        return subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True, check=True).stdout.split()
+
+    assert {n.split()[0] for n in NAMES} == set(complete("berm", ""))
+    assert complete("berm", "compl") == ["completion"] and complete("berm", "daemon", "sta") == ["start", "status"]
+    assert complete("berm", "exec", "sb", "--inter") == ["--interactive"]
+    assert complete("berm", "daemon", "start", "--lis") == ["--listen"]
+    for shell in ("zsh", "fish"):
+        text = berm("completion", shell).stdout.decode()
+        assert all(f"--{option}" in text or f"-l {option}" in text for option in ("copy-here", "since-offset", "no-start"))
+        if shutil.which(shell):
+            subprocess.run([shell, "-n"], input=text, text=True, check=True)
+
+
+def test_doctor(berm):
+    lines = json.loads(berm("doctor", "--json", status=None).stdout)
+    by_name = {line["name"]: line for line in lines}
+    assert by_name["root"]["ok"] == (os.geteuid() == 0) and by_name["daemon"]["ok"] == can_sandbox_here(berm)
+    assert by_name["programs"]["ok"] and os.uname().release in by_name["kernel"]["found"]
+    assert all(line["ok"] or line["fix"] for line in lines)
+    expected = int(any(line["needed"] and not line["ok"] for line in lines))
+    text = berm("doctor", status=expected).stdout.decode()
+    assert all(line["name"] in text for line in lines)
+
+
+def can_sandbox_here(berm):
+    return any(d.get("available") for d in json.loads(berm("info", "--json").stdout).get("drivers", []))
+
+
+def test_doctor_names_what_is_missing(tmp_path):
+    """A berm alone in a folder, no daemon."""
+    shutil.copy(BERM, tmp_path / "berm")
+    done = subprocess.run([tmp_path / "berm", "doctor", "--socket", tmp_path / "none.sock"], capture_output=True, text=True)
+    assert done.returncode == 1 and "without berm-guest" in done.stdout
+    assert "MISSING  programs" in done.stdout and "fix: berm daemon start" in done.stdout
 
 
 @pytest.mark.parametrize("arguments, word", [
@@ -42,7 +98,10 @@ def test_the_page_is_what_the_table_says(berm):
     (["kill", "ex", "-s", "NOPE"], "--signal NOPE"), (["ls", "--state", "nope"], "--state nope"),
     (["logs", "ex", "--since-offset", "x"], "--since-offset x"), (["events", "--since", "x"], "--since x"),
     (["logs", "ex", "--since-offset", "1", "--stream", "both"], "of one stream"),
-    (["exec", "sb", "-t", "--", "sh"], "terminals are not built yet"), (["debug", "guest-log", "../x"], "not an id")])
+    (["exec", "sb", "-t", "--json", "--", "sh"], "no terminal"), (["shell", "sb", "--json"], "no --json"),
+    (["cp", "a", "b"], "one of the two is SANDBOX:PATH"), (["cat", "file"], "give SANDBOX:PATH"),
+    (["completion", "csh"], "give bash, zsh or fish"), (["grep", "x", "sb", "-A", "99"], "from 0 to 20"),
+    (["debug", "guest-log", "../x"], "not an id")])
 def test_a_wrong_command_line_is_named(berm, arguments, word):
     done = berm(*arguments, status=125)
     assert word in done.stderr.decode() and not done.stdout
@@ -104,6 +163,30 @@ def test_the_default_socket_is_the_daemons_own():
     environment = {k: v for k, v in os.environ.items() if not k.startswith("BERM_")}
     done = subprocess.run([BERM, "ping"], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 125 and f"at {expected}:" in done.stderr
+
+
+START_SCRIPT = """
+mkdir -p /run/berm && mount -t tmpfs none /run/berm && mount -t tmpfs none /var/lib || exit 99
+"$0" --help > /dev/null
+"$0" ls --no-start; echo $?
+BERM_NO_START=1 "$0" ls; echo $?
+"$0" ping; echo $?
+"$0" ls -q; echo $?
+"$0" ls -q; echo $?
+"$0" daemon stop
+"""
+
+
+def test_a_daemon_is_started_by_need():
+    """In folders of its own, so that no daemon of this machine is met: no, no, no, yes, and not a second one."""
+    if os.geteuid() != 0:
+        pytest.skip("only root starts a daemon so")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("BERM_")}
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", START_SCRIPT, BERM], env=environment,
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done
+    assert re.fullmatch(r"125\n125\n125\n0\n0\nstopped pid \d+\n", done.stdout), done
+    assert done.stderr.count("started bermd at /run/berm/bermd.sock, pid ") == 1, done
 
 
 # --- options become messages ---

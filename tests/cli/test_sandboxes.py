@@ -10,17 +10,9 @@ import time
 
 import pytest
 
-from conftest import Berm, Daemon, can_sandbox
+from conftest import until
 
 SECONDS = 60
-
-
-def until(what, *arguments):
-    """Waits for something to become true, which it does soon unless the test fails."""
-    deadline = time.monotonic() + SECONDS
-    while not what(*arguments):
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)
 
 
 # --- run ---
@@ -293,31 +285,6 @@ def test_the_guests_log(berm, sandbox, daemon):
 
 
 # --- a daemon that is killed ---
-
-@pytest.fixture
-def mortal(tmp_path):
-    """A daemon to kill, started again by its own name."""
-    class Mortal:
-        def __init__(self):
-            self.start()
-
-        def start(self):
-            self.daemon = Daemon(tmp_path)
-            self.berm = Berm(self.daemon.socket)
-
-        def kill(self):
-            self.daemon.process.kill()
-            self.daemon.process.wait()
-
-    mortal = Mortal()
-    if not can_sandbox(mortal.daemon):
-        mortal.daemon.stop()
-        pytest.skip("this machine lets no driver make sandboxes")
-    yield mortal
-    for made in mortal.berm("ls", "-q").stdout.decode().split():
-        mortal.berm("rm", made)
-    mortal.daemon.stop()
-
 
 def test_output_survives_three_kills_of_the_daemon(mortal):
     """covers: RETRY-4, EXEC-14"""

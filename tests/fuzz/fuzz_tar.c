@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "guest/tar.h"
+#include "base/tar.h"
 
 struct seen {
     uint64_t hash;
@@ -38,7 +38,7 @@ static void there_and_back(const struct tar_member *m) {
 
 static void on_member(struct seen *s, const struct tar_member *m) {
     s->members++;
-    CHECK(strlen(m->path) <= PATH_LENGTH_MAX && strlen(m->target) <= PATH_LENGTH_MAX);
+    CHECK(strlen(m->path) <= TAR_PATH_MAX && strlen(m->target) <= TAR_PATH_MAX);
     CHECK(m->type == TAR_FILE || m->size == 0);
     add(s, m->path, strlen(m->path));
     add(s, m->target, strlen(m->target));

@@ -1,4 +1,4 @@
-/* berm.h — the C client of Berm: sandboxes, programs in them, events, over gRPC.
+/* berm.h — the C client of Berm: sandboxes, programs and files in them, events, over gRPC.
  *
  *     struct berm_error e;
  *     struct berm_client *c = berm_client_new(NULL);
@@ -28,6 +28,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <berm/v1/berm.pb-c.h>
 
@@ -210,6 +211,94 @@ int berm_exec_attach(struct berm_client *c, const Berm__V1__AttachExecRequest *r
  * the program does not read. */
 int berm_exec_feed(struct berm_client *c, const char *exec_id, uint64_t *offset, const void *bytes,
                    size_t n, struct berm_error *e);
+
+/* --- a program and its terminal --- */
+
+/* A conversation with one program, in one stream: its output here, input there. It goes on after a lost
+ * connection or a restarted daemon, without a byte lost or doubled either way: output from the last byte
+ * the caller has, input from the first byte the program was not given. Signals have a call of
+ * their own, berm_exec_signal. */
+struct berm_session;
+
+/* `first` is a start or an attach; it stays the caller's, unchanged, until berm_session_free. NULL when
+ * memory is short. */
+struct berm_session *berm_session_new(struct berm_client *c,
+                                      const Berm__V1__InteractRequest *first);
+void berm_session_free(struct berm_session *s);
+/* Takes a copy of at most n bytes and gives them to the program as it reads; how many fitted, 0 when 64 KiB
+ * wait already: input_accepted says when there is room again. Also from within callbacks, that of
+ * berm_client_set_wake above all. */
+size_t berm_session_write(struct berm_session *s, const void *bytes, size_t n);
+size_t berm_session_room(const struct berm_session *s);
+/* The terminal's size, from now on and after each reconnect; for a program that has a terminal. */
+void berm_session_resize(struct berm_session *s, uint32_t cols, uint32_t rows);
+/* No further input; what waits is still given. */
+void berm_session_end_input(struct berm_session *s);
+/* Messages until the end, as berm_exec_attach has them: `attached` once, output and gaps in order and
+ * without overlap, input_accepted, last `exited` or `end`. Anything but 0 from the callback leaves, and
+ * the program goes on. */
+typedef int (*berm_on_session)(const Berm__V1__InteractResponse *message, void *user);
+int berm_session_run(struct berm_session *s, berm_on_session on_message, void *user,
+                     struct berm_error *e);
+
+/* --- files --- */
+
+int berm_file_stat(struct berm_client *c, const Berm__V1__StatFileRequest *request,
+                   Berm__V1__StatFileResponse **ret_response, struct berm_error *e);
+/* One page; next_page_token asks for the next. */
+int berm_file_list(struct berm_client *c, const Berm__V1__ListFilesRequest *request,
+                   Berm__V1__ListFilesResponse **ret_response, struct berm_error *e);
+int berm_dir_make(struct berm_client *c, const Berm__V1__MakeDirRequest *request,
+                  Berm__V1__MakeDirResponse **ret_response, struct berm_error *e);
+int berm_file_remove(struct berm_client *c, const Berm__V1__RemoveRequest *request,
+                     Berm__V1__RemoveResponse **ret_response, struct berm_error *e);
+int berm_file_rename(struct berm_client *c, const Berm__V1__RenameRequest *request,
+                     Berm__V1__RenameResponse **ret_response, struct berm_error *e);
+int berm_file_edit(struct berm_client *c, const Berm__V1__EditFileRequest *request,
+                   Berm__V1__EditFileResponse **ret_response, struct berm_error *e);
+int berm_grep(struct berm_client *c, const Berm__V1__GrepRequest *request,
+              Berm__V1__GrepResponse **ret_response, struct berm_error *e);
+int berm_glob(struct berm_client *c, const Berm__V1__GlobRequest *request,
+              Berm__V1__GlobResponse **ret_response, struct berm_error *e);
+
+/* Where bytes go: n of them, whose first stands at `offset` of the whole. Anything but 0 ends the call. */
+typedef int (*berm_sink)(void *user, uint64_t offset, const void *bytes, size_t n);
+/* Where bytes come from: at most n of them from `offset` on, which is where the last ones ended, or 0: the
+ * upload begins anew, after a broken connection. Answers how many; 0 = that was all; -errno = it cannot
+ * go on, or not begin anew (-ESPIPE). */
+typedef ssize_t (*berm_source)(void *user, uint64_t offset, void *into, size_t n);
+
+/* A sink and a source for a file descriptor; user points to this, with nothing but fd set. The source reads
+ * from the file's beginning; what went through a pipe once cannot begin anew. */
+struct berm_fd {
+    int fd;
+    uint64_t next; /* the byte that follows those read or written */
+};
+int berm_fd_sink(void *user, uint64_t offset, const void *bytes, size_t n);
+ssize_t berm_fd_source(void *user, uint64_t offset, void *into, size_t n);
+
+/* A file's bytes, as the request asks, each once and in order. Goes on where it was after a break;
+ * FILE_CHANGED when the file is another one by then. Answers 0, what the sink answered, or -code. */
+int berm_file_read(struct berm_client *c, const Berm__V1__ReadFileRequest *request, berm_sink sink,
+                   void *user, Berm__V1__ReadFileEnd **ret_end, struct berm_error *e);
+/* Writes a file in one atomic step. After a break it begins anew under the same request id. */
+int berm_file_write(struct berm_client *c, const Berm__V1__WriteFileHeader *header,
+                    berm_source source, void *user, Berm__V1__WriteFileResponse **ret_response,
+                    struct berm_error *e);
+/* Unpacks a tar stream; begins anew after a break, as berm_file_write. */
+int berm_tree_upload(struct berm_client *c, const Berm__V1__UploadTreeHeader *header,
+                     berm_source source, void *user, Berm__V1__UploadTreeResponse **ret_response,
+                     struct berm_error *e);
+/* A directory as a tar stream. After a break it begins anew: the sink is given offset 0 again, and may
+ * refuse. */
+int berm_tree_download(struct berm_client *c, const Berm__V1__DownloadTreeRequest *request,
+                       berm_sink sink, void *user, Berm__V1__DownloadTreeEnd **ret_end,
+                       struct berm_error *e);
+/* Changes as they happen. The callback gets `watching` once, then changes and resyncs, also one after each
+ * break, and last `end`. Otherwise as berm_exec_attach. */
+typedef int (*berm_on_change)(const Berm__V1__WatchFilesResponse *message, void *user);
+int berm_files_watch(struct berm_client *c, const Berm__V1__WatchFilesRequest *request,
+                     berm_on_change on_change, void *user, struct berm_error *e);
 
 /* --- events --- */
 

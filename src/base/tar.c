@@ -1,4 +1,4 @@
-#include "guest/tar.h"
+#include "base/tar.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -87,7 +87,7 @@ static int take_name(struct tar_in *t, char *to, struct str name) {
     to[0] = '\0';
     if (name.n == 0)
         return 0;
-    if (name.n > PATH_LENGTH_MAX)
+    if (name.n > TAR_PATH_MAX)
         return refuse(t, "has a name longer than a path may be");
     if (memchr(name.p, '\0', name.n))
         return refuse(t, "has a NUL in its name");
@@ -412,7 +412,7 @@ int tar_put(struct buf *out, const struct tar_member *m) {
     static const uint8_t zeros[TAR_BLOCK];
     struct str path = str_of(m->path), target = str_of(m->target);
     struct buf pax;
-    buf_init(&pax, 4 * PATH_LENGTH_MAX);
+    buf_init(&pax, 4 * TAR_PATH_MAX);
     int r = put_records(&pax, m, path, target);
     if (r == 0 && buf_len(&pax) > 0) {
         const struct tar_member plain = {.mode = 0644};
@@ -424,4 +424,44 @@ int tar_put(struct buf *out, const struct tar_member *m) {
     }
     buf_done(&pax);
     return r < 0 ? r : put_header(out, m, types[m->type], path, target, m->size);
+}
+
+/* --- names --- */
+
+const char *tar_clean_path(const char *from, char to[TAR_PATH_MAX + 1]) {
+    struct str rest = str_of(from), name;
+    size_t n = 0;
+    if (from[0] == '/')
+        return "is absolute";
+    while (str_split(&rest, '/', &name)) {
+        if (name.n == 0 || str_is(name, STR(".")))
+            continue;
+        if (str_is(name, STR("..")))
+            return "climbs with \"..\"";
+        if (name.n > TAR_NAME_MAX)
+            return "has a name that is too long";
+        if (n > 0)
+            to[n++] = '/';
+        memcpy(to + n, name.p, name.n);
+        n += name.n;
+    }
+    to[n] = '\0';
+    return NULL;
+}
+
+bool tar_link_leads_outside(const char *path, const char *target) {
+    struct str rest = str_of(target), name;
+    long depth = 0;
+    for (const char *p = path; *p; p++)
+        depth += *p == '/';
+    if (target[0] == '/')
+        return true;
+    while (str_split(&rest, '/', &name)) {
+        if (name.n == 0 || str_is(name, STR(".")))
+            continue;
+        depth += str_is(name, STR("..")) ? -1 : 1;
+        if (depth < 0)
+            return true;
+    }
+    return false;
 }

@@ -4,7 +4,7 @@
  *          Owners, devices' numbers and everything else are left aside. An archive ends with a block of
  *          zeros; what follows is not looked at.
  * Refused: anything but files, links, symlinks and directories; sparse files; a wrong checksum; numbers below
- *          zero or too large; names with NUL, or longer than PATH_LENGTH_MAX. -EBADMSG, and `why` says it.
+ *          zero or too large; names with NUL, or longer than TAR_PATH_MAX. -EBADMSG, and `why` says it.
  * Write:   ustar, with a pax header for what it cannot hold: names that are long or not ASCII
  *          (hdrcharset=BINARY where they are not UTF-8), large sizes and ids, times before 1970.
  * Bounds:  TAR_EXTRA_MAX bytes of one long name or pax header, at most one of each before a member. */
@@ -15,9 +15,10 @@
 
 #include "base/buf.h"
 #include "base/str.h"
-#include "guest/path.h"
 
 #define TAR_BLOCK 512
+#define TAR_PATH_MAX 4095
+#define TAR_NAME_MAX 255
 #define TAR_EXTRA_MAX ((size_t)256 << 10)
 
 enum tar_type { TAR_FILE, TAR_LINK, TAR_SYMLINK, TAR_DIRECTORY };
@@ -28,8 +29,8 @@ struct tar_member {
     uint32_t uid, gid;
     uint64_t size;
     int64_t modified_s;
-    char path[PATH_LENGTH_MAX + 1];
-    char target[PATH_LENGTH_MAX + 1]; /* of links */
+    char path[TAR_PATH_MAX + 1];
+    char target[TAR_PATH_MAX + 1]; /* of links */
 };
 
 enum tar_event {
@@ -69,3 +70,9 @@ MUST_USE int tar_put(struct buf *out, const struct tar_member *m);
 static inline size_t tar_padding(uint64_t size) {
     return (size_t)(-size % TAR_BLOCK);
 }
+
+/* A member's name as relative names alone, `.` and doubled slashes taken out; empty: the start itself. Answers
+ * why not, or NULL. */
+const char *tar_clean_path(const char *from, char to[TAR_PATH_MAX + 1]);
+/* By its spelling, from where the symlink of that clean path lies. */
+bool tar_link_leads_outside(const char *path, const char *target);

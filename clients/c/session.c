@@ -1,0 +1,238 @@
+/* Interact: a conversation with a program that outlives its connection.
+ *
+ * Input is kept until the program was given it. A new connection says how far that is, and the rest is given
+ * again from there; output is asked for from the first byte the user does not have. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/macros.h"
+#include "clients/c/client.h"
+#include "clients/c/error.h"
+#include "clients/c/methods.h"
+
+#define INPUT_BYTES ((size_t)64 * 1024)
+
+struct berm_session {
+    struct stream stream;
+    struct berm_client *client;
+    Berm__V1__InteractRequest first; /* a start until the program is known, then an attach */
+    Berm__V1__StartExecRequest start;
+    Berm__V1__AttachExecRequest attach;
+    char request_id[33];
+    char exec_id[64];
+    struct output_place place;
+    struct buf input; /* not yet accepted */
+    uint64_t base;    /* offset of its first byte */
+    uint64_t sent;    /* offset of the first byte not sent on this connection */
+    bool wants_end, sent_end;
+    bool has_size, sent_size;
+    bool is_attached; /* on this connection */
+    bool is_known;    /* the user has `attached`; from here on place and base are exact */
+    bool broken;      /* the daemon left bytes out without a word */
+    Berm__V1__InteractRequest next;
+    Berm__V1__StdinChunk chunk;
+    Berm__V1__StdinEnd end;
+    Berm__V1__TerminalSize size;
+    berm_on_session on_message;
+    void *user;
+    int result;
+};
+
+/* --- input --- */
+
+size_t berm_session_room(const struct berm_session *s) {
+    return s->wants_end ? 0 : buf_room(&s->input);
+}
+
+size_t berm_session_write(struct berm_session *s, const void *bytes, size_t n) {
+    n = MIN(n, berm_session_room(s));
+    return n > 0 && buf_append(&s->input, bytes, n) == 0 ? n : 0;
+}
+
+void berm_session_end_input(struct berm_session *s) {
+    s->wants_end = true;
+}
+
+void berm_session_resize(struct berm_session *s, uint32_t cols, uint32_t rows) {
+    s->size.cols = cols;
+    s->size.rows = rows;
+    s->has_size = true;
+    s->sent_size = false;
+}
+
+/* Everything before next_offset is the program's. */
+static void accepted(struct berm_session *s, uint64_t next_offset) {
+    if (next_offset <= s->base)
+        return;
+    buf_consume(&s->input, (size_t)MIN(next_offset - s->base, (uint64_t)buf_len(&s->input)));
+    s->base = next_offset;
+    s->sent = MAX(s->sent, next_offset);
+}
+
+static enum send_next on_send(struct stream *stream, const ProtobufCMessage **ret_message) {
+    struct berm_session *s = container_of(stream, struct berm_session, stream);
+    uint64_t end = s->base + buf_len(&s->input);
+    if (!s->is_attached)
+        return SEND_WAIT;
+    *ret_message = &s->next.base;
+    if (s->has_size && !s->sent_size) {
+        s->next.part_case = BERM__V1__INTERACT_REQUEST__PART_RESIZE;
+        s->next.resize = &s->size;
+        s->sent_size = true;
+        return SEND_MORE;
+    }
+    if (s->sent_end)
+        return SEND_WAIT;
+    if (s->sent < end) {
+        s->chunk.offset = s->sent;
+        s->chunk.data.data = buf_data(&s->input) + (s->sent - s->base);
+        s->chunk.data.len = (size_t)(end - s->sent);
+        s->next.part_case = BERM__V1__INTERACT_REQUEST__PART_INPUT;
+        s->next.input = &s->chunk;
+        s->sent = end;
+        return SEND_MORE;
+    }
+    if (!s->wants_end)
+        return SEND_WAIT;
+    s->end.offset = end;
+    s->next.part_case = BERM__V1__INTERACT_REQUEST__PART_INPUT_END;
+    s->next.input_end = &s->end;
+    s->sent_end = true;
+    return SEND_MORE;
+}
+
+/* --- output --- */
+
+static enum stream_next give(struct berm_session *s, const Berm__V1__InteractResponse *m) {
+    s->stream.given++;
+    s->result = s->on_message(m, s->user);
+    return s->result == 0 ? STREAM_MORE : STREAM_STOP;
+}
+
+static void on_begin(struct stream *stream) {
+    struct berm_session *s = container_of(stream, struct berm_session, stream);
+    s->is_attached = s->sent_end = s->sent_size = false;
+    s->attach.stdout_offset = s->place.next[0];
+    s->attach.stderr_offset = s->place.next[1];
+}
+
+/* From here on the program has a name, and is found again by it. */
+static enum stream_next on_attached(struct berm_session *s, const Berm__V1__InteractResponse *m) {
+    const Berm__V1__Exec *x = m->attached;
+    uint64_t next_offset = x->input ? x->input->next_offset : 0;
+    s->is_attached = true;
+    if (s->is_known) {
+        accepted(s, next_offset);
+        s->sent = s->base;
+        s->sent_end = x->input && x->input->closed;
+        return STREAM_MORE;
+    }
+    s->is_known = true;
+    s->base = s->sent = next_offset;
+    snprintf(s->exec_id, sizeof s->exec_id, "%s", x->exec_id);
+    if (s->attach.tail_bytes > 0)
+        output_place_tail(&s->place, x, s->attach.tail_bytes);
+    s->attach.tail_bytes = 0;
+    s->attach.exec_id = s->exec_id;
+    s->first.part_case = BERM__V1__INTERACT_REQUEST__PART_ATTACH;
+    s->first.attach = &s->attach;
+    return give(s, m);
+}
+
+static enum stream_next on_chunk(struct berm_session *s, const Berm__V1__InteractResponse *m) {
+    Berm__V1__OutputChunk chunk = *m->output;
+    Berm__V1__InteractResponse copy = *m;
+    int r = output_place_chunk(&s->place, &chunk);
+    s->broken = r < 0;
+    copy.output = &chunk;
+    return r < 0 ? STREAM_STOP : r > 0 ? give(s, &copy) : STREAM_MORE;
+}
+
+static enum stream_next on_gap(struct berm_session *s, const Berm__V1__InteractResponse *m) {
+    Berm__V1__OutputGap gap = *m->gap;
+    Berm__V1__InteractResponse copy = *m;
+    copy.gap = &gap;
+    return output_place_gap(&s->place, &gap) > 0 ? give(s, &copy) : STREAM_MORE;
+}
+
+static enum stream_next on_message(struct stream *stream, const ProtobufCMessage *message) {
+    struct berm_session *s = container_of(stream, struct berm_session, stream);
+    const Berm__V1__InteractResponse *m = (const Berm__V1__InteractResponse *)message;
+    switch ((int)m->event_case) {
+    case BERM__V1__INTERACT_RESPONSE__EVENT_ATTACHED:
+        return on_attached(s, m);
+    case BERM__V1__INTERACT_RESPONSE__EVENT_OUTPUT:
+        return on_chunk(s, m);
+    case BERM__V1__INTERACT_RESPONSE__EVENT_GAP:
+        return on_gap(s, m);
+    case BERM__V1__INTERACT_RESPONSE__EVENT_INPUT_ACCEPTED:
+        accepted(s, m->input_accepted->next_offset);
+        return give(s, m);
+    case BERM__V1__INTERACT_RESPONSE__EVENT_END:
+        if (m->end->reason == BERM__V1__STREAM_END_REASON__STREAM_END_REASON_DRAINING ||
+            m->end->reason == BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SLOW_READER)
+            return STREAM_AGAIN;
+        give(s, m);
+        return STREAM_STOP;
+    case BERM__V1__INTERACT_RESPONSE__EVENT_EXITED:
+        give(s, m);
+        return STREAM_STOP;
+    default: /* a heartbeat, or what a newer daemon says (SKEW-5) */
+        return STREAM_MORE;
+    }
+}
+
+/* --- the session --- */
+
+struct berm_session *berm_session_new(struct berm_client *c,
+                                      const Berm__V1__InteractRequest *first) {
+    struct berm_session *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->client = c;
+    s->stream = (struct stream){.method = method_of(METHOD_ID_Interact),
+                                .request = &s->first.base,
+                                .on_begin = on_begin,
+                                .on_send = on_send,
+                                .on_message = on_message,
+                                .resumes = true,
+                                .has_request_id = true};
+    berm__v1__interact_request__init(&s->next);
+    berm__v1__stdin_chunk__init(&s->chunk);
+    berm__v1__stdin_end__init(&s->end);
+    berm__v1__terminal_size__init(&s->size);
+    berm__v1__attach_exec_request__init(&s->attach);
+    buf_init(&s->input, INPUT_BYTES);
+    s->first = *first;
+    if (first->part_case == BERM__V1__INTERACT_REQUEST__PART_START) {
+        s->start = *first->start;
+        client_random_id(s->request_id, 32);
+        if (s->start.request_id[0] == '\0')
+            s->start.request_id = s->request_id;
+        s->first.start = &s->start;
+    } else if (first->part_case == BERM__V1__INTERACT_REQUEST__PART_ATTACH) {
+        s->attach = *first->attach;
+        s->place.next[0] = s->attach.stdout_offset;
+        s->place.next[1] = s->attach.stderr_offset;
+        s->first.attach = &s->attach;
+    }
+    return s;
+}
+
+void berm_session_free(struct berm_session *s) {
+    if (!s)
+        return;
+    buf_done(&s->input);
+    free(s);
+}
+
+int berm_session_run(struct berm_session *s, berm_on_session callback, void *user,
+                     struct berm_error *e) {
+    s->on_message = callback;
+    s->user = user;
+    int r = client_stream(s->client, &s->stream, e);
+    if (r == 0 && s->broken)
+        return error_set(e, BERM_MALFORMED, "the daemon left output out without a word");
+    return r < 0 ? r : s->result;
+}

@@ -1,0 +1,66 @@
+/* Changes of files: WatchFiles that goes on after a break, with a word that something may have been missed. */
+#include "base/macros.h"
+#include "clients/c/client.h"
+#include "clients/c/methods.h"
+
+struct watch_files {
+    struct stream stream;
+    berm_on_change on_change;
+    void *user;
+    int result;
+    bool watching; /* the user knows */
+};
+
+static enum stream_next give(struct watch_files *w, const Berm__V1__WatchFilesResponse *m) {
+    w->stream.given++;
+    w->result = w->on_change(m, w->user);
+    return w->result == 0 ? STREAM_MORE : STREAM_STOP;
+}
+
+/* A second watch began after the first one ended: what happened between the two nobody saw. */
+static enum stream_next on_watching(struct watch_files *w, const Berm__V1__WatchFilesResponse *m) {
+    Berm__V1__FileResync resync = BERM__V1__FILE_RESYNC__INIT;
+    Berm__V1__WatchFilesResponse missed = *m;
+    if (!w->watching) {
+        w->watching = true;
+        return give(w, m);
+    }
+    resync.reason = BERM__V1__FILE_RESYNC_REASON__FILE_RESYNC_REASON_RESTARTED;
+    missed.event_case = BERM__V1__WATCH_FILES_RESPONSE__EVENT_RESYNC;
+    missed.resync = &resync;
+    return give(w, &missed);
+}
+
+static enum stream_next on_message(struct stream *s, const ProtobufCMessage *message) {
+    struct watch_files *w = container_of(s, struct watch_files, stream);
+    const Berm__V1__WatchFilesResponse *m = (const Berm__V1__WatchFilesResponse *)message;
+    switch ((int)m->event_case) {
+    case BERM__V1__WATCH_FILES_RESPONSE__EVENT_WATCHING:
+        return on_watching(w, m);
+    case BERM__V1__WATCH_FILES_RESPONSE__EVENT_CHANGE:
+    case BERM__V1__WATCH_FILES_RESPONSE__EVENT_RESYNC:
+        return give(w, m);
+    case BERM__V1__WATCH_FILES_RESPONSE__EVENT_END:
+        if (m->end->reason == BERM__V1__STREAM_END_REASON__STREAM_END_REASON_DRAINING ||
+            m->end->reason == BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SLOW_READER)
+            return STREAM_AGAIN;
+        give(w, m);
+        return STREAM_STOP;
+    default: /* a heartbeat, or what a newer daemon says (SKEW-5) */
+        return STREAM_MORE;
+    }
+}
+
+int berm_files_watch(struct berm_client *c, const Berm__V1__WatchFilesRequest *request,
+                     berm_on_change on_change, void *user, struct berm_error *e) {
+    struct watch_files w = {
+        .stream = {.method = method_of(METHOD_ID_WatchFiles),
+                   .request = &request->base,
+                   .on_message = on_message,
+                   .resumes = true},
+        .on_change = on_change,
+        .user = user,
+    };
+    int r = client_stream(c, &w.stream, e);
+    return r < 0 ? r : w.result;
+}
