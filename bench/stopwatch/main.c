@@ -144,6 +144,7 @@ static int do_guest_end(char **words, double *ret_us) {
 static int do_connect(char **words, double *ret_us) {
     (void)ret_us;
     rpc_open(words[0]);
+    files_open(words[0]);
     return 0;
 }
 

@@ -8,10 +8,8 @@
 #include "berm/v1/berm.pb-c.h"
 #include "stopwatch/stopwatch.h"
 
-#define MESSAGE_MAX ((size_t)512 << 10)
+#define MESSAGE_MAX 65536
 #define PREFIX 5 /* of a message on a gRPC stream */
-#define STREAM_WINDOW (1 << 20)
-#define CONNECTION_WINDOW (16 << 20)
 #define WAIT_MS 60000
 
 /* The one connection and the one call that is on its way. */
@@ -20,33 +18,17 @@ static nghttp2_session *session;
 static struct {
     uint8_t out[MESSAGE_MAX], in[MESSAGE_MAX];
     size_t n_out, n_sent, n_in;
-    const struct rpc_stream *stream; /* NULL: one message each way */
     char status[8], message[256];
     int is_over;
 } call;
 
-static void put_message(const ProtobufCMessage *m) {
-    size_t n = protobuf_c_message_get_packed_size(m);
-    uint8_t prefix[PREFIX] = {0, (uint8_t)(n >> 24), (uint8_t)(n >> 16), (uint8_t)(n >> 8),
-                              (uint8_t)n};
-    if (n > MESSAGE_MAX - PREFIX)
-        die_of(m->descriptor->name, "the request is too large");
-    memcpy(call.out, prefix, PREFIX);
-    call.n_out = PREFIX + protobuf_c_message_pack(m, call.out + PREFIX);
-    call.n_sent = 0;
-}
-
 static ssize_t on_read(nghttp2_session *s, int32_t id, uint8_t *to, size_t cap, uint32_t *flags,
                        nghttp2_data_source *source, void *user) {
     (void)s, (void)id, (void)source, (void)user;
-    const ProtobufCMessage *next;
-    if (call.n_sent == call.n_out && call.stream && call.stream->on_send &&
-        (next = call.stream->on_send()))
-        put_message(next);
     size_t n = call.n_out - call.n_sent < cap ? call.n_out - call.n_sent : cap;
     memcpy(to, call.out + call.n_sent, n);
     call.n_sent += n;
-    if (call.n_sent == call.n_out && (n == 0 || !call.stream || !call.stream->on_send))
+    if (call.n_sent == call.n_out)
         *flags |= NGHTTP2_DATA_FLAG_EOF;
     return (ssize_t)n;
 }
@@ -62,21 +44,6 @@ static int on_header(nghttp2_session *s, const nghttp2_frame *frame, const uint8
     return 0;
 }
 
-/* Hands on the whole messages that have come. */
-static void take_messages(void) {
-    size_t at = 0;
-    while (call.n_in - at >= PREFIX) {
-        const uint8_t *p = call.in + at;
-        size_t n = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
-        if (call.n_in - at < PREFIX + n)
-            break;
-        call.stream->on_message(p + PREFIX, n);
-        at += PREFIX + n;
-    }
-    memmove(call.in, call.in + at, call.n_in - at);
-    call.n_in -= at;
-}
-
 static int on_data(nghttp2_session *s, uint8_t flags, int32_t id, const uint8_t *data, size_t n,
                    void *user) {
     (void)s, (void)flags, (void)id, (void)user;
@@ -84,8 +51,6 @@ static int on_data(nghttp2_session *s, uint8_t flags, int32_t id, const uint8_t 
         die_of("bermd", "the answer is too large");
     memcpy(call.in + call.n_in, data, n);
     call.n_in += n;
-    if (call.stream && call.stream->on_message)
-        take_messages();
     return 0;
 }
 
@@ -108,7 +73,7 @@ static void send_all(void) {
 }
 
 static void receive(void) {
-    static uint8_t bytes[131072];
+    static uint8_t bytes[MESSAGE_MAX];
     ssize_t n = recv(sock, bytes, sizeof bytes, 0);
     if (n <= 0)
         die("connection to bermd");
@@ -133,18 +98,16 @@ void rpc_open(const char *socket_path) {
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
     nghttp2_session_client_new(&session, callbacks, NULL);
     nghttp2_session_callbacks_del(callbacks);
-    nghttp2_settings_entry window = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW};
-    nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, &window, 1);
-    nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW);
+    nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, NULL, 0);
     send_all();
 }
 
 #define HEADER(name, value) \
     { (uint8_t *)(name), (uint8_t *)(value), strlen(name), strlen(value), NGHTTP2_NV_FLAG_NONE }
 
-/* One call; an answer that no stream takes is in call.in after the prefix. */
-static void run(const char *path, const ProtobufCMessage *request,
-                const struct rpc_stream *stream) {
+/* One unary call; the answer's bytes are call.in after the prefix. */
+static void unary(const char *path, const ProtobufCMessage *request) {
+    size_t n = protobuf_c_message_get_packed_size(request);
     nghttp2_nv headers[] = {HEADER(":method", "POST"),
                             HEADER(":scheme", "http"),
                             HEADER(":path", path),
@@ -152,36 +115,23 @@ static void run(const char *path, const ProtobufCMessage *request,
                             HEADER("content-type", "application/grpc"),
                             HEADER("te", "trailers")};
     nghttp2_data_provider body = {.read_callback = on_read};
-    put_message(request);
-    call.n_in = 0;
-    call.stream = stream;
+    if (n > MESSAGE_MAX - PREFIX)
+        die_of(path, "the request is too large");
+    call.n_out = PREFIX + n;
+    call.n_sent = call.n_in = 0;
     call.is_over = 0;
     call.status[0] = call.message[0] = '\0';
+    uint8_t prefix[PREFIX] = {0, (uint8_t)(n >> 24), (uint8_t)(n >> 16), (uint8_t)(n >> 8),
+                              (uint8_t)n};
+    memcpy(call.out, prefix, PREFIX);
+    protobuf_c_message_pack(request, call.out + PREFIX);
     if (nghttp2_submit_request(session, NULL, headers, sizeof headers / sizeof *headers, &body,
                                NULL) < 0)
         die_of(path, "not sent");
     for (send_all(); !call.is_over; send_all())
         receive();
-    if (strcmp(call.status, "0") != 0)
+    if (strcmp(call.status, "0") != 0 || call.n_in < PREFIX)
         die_of(path, call.message[0] ? call.message : "no answer");
-}
-
-static void unary(const char *path, const ProtobufCMessage *request) {
-    run(path, request, NULL);
-    if (call.n_in < PREFIX)
-        die_of(path, "no answer");
-}
-
-void rpc_unary(const char *path, const ProtobufCMessage *request, const uint8_t **ret_answer,
-               size_t *ret_n) {
-    unary(path, request);
-    *ret_answer = call.in + PREFIX;
-    *ret_n = call.n_in - PREFIX;
-}
-
-void rpc_stream(const char *path, const ProtobufCMessage *request,
-                const struct rpc_stream *stream) {
-    run(path, request, stream);
 }
 
 void rpc_create(const char *id, const char *layer) {

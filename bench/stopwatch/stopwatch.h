@@ -6,7 +6,6 @@
  * unexpected ends the program with a line on standard error. */
 #pragma once
 
-#include <protobuf-c/protobuf-c.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -60,21 +59,12 @@ void rpc_run(const char *id, char *const *argv);
 /* `wait`: until it is gone; else until that is recorded. */
 void rpc_delete(const char *id, int wait);
 
-/* What goes with the first request and its answer; either may be NULL. */
-struct rpc_stream {
-    const ProtobufCMessage *(*on_send)(void); /* the next request; NULL: that was all */
-    void (*on_message)(const uint8_t *bytes, size_t n);
-};
-void rpc_stream(const char *path, const ProtobufCMessage *request, const struct rpc_stream *stream);
-/* The answer is borrowed until the next call. */
-void rpc_unary(const char *path, const ProtobufCMessage *request, const uint8_t **ret_answer,
-               size_t *ret_n);
+/* --- files.c: files and trees of a sandbox, from and to files of ours, with libberm --- */
 
-/* --- files.c: files and trees of a sandbox, from and to files of ours --- */
-
-void file_put(const char *id, const char *path, const char *local);
-void file_get(const char *id, const char *path, const char *local);
-/* `tar`: of a tar archive. The number of files. */
+void files_open(const char *socket_path);
+void file_put(const char *id, const char *path, const char *from);
+void file_get(const char *id, const char *path, const char *to);
+/* From and to an archive of tar's. The number of files. */
 uint64_t tree_put(const char *id, const char *path, const char *tar);
 uint64_t tree_get(const char *id, const char *path, const char *tar);
 void file_stat(const char *id, const char *path);
