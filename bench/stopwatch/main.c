@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -59,18 +58,6 @@ static int do_sync(char **words, double *ret_us) {
     ret_us[0] = now_us() - begin;
     close(fd);
     return 1;
-}
-
-/* BYTES: as much memory taken and given back. Where the machine is a virtual one, memory that was not used for a
- * while is the host's to bring back, page by page, and whoever comes first would pay for it. */
-static int do_warm(char **words, double *ret_us) {
-    (void)ret_us;
-    size_t n = strtoull(words[0], NULL, 10);
-    void *memory =
-        mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (memory == MAP_FAILED || munmap(memory, n) < 0)
-        die("warm");
-    return 0;
 }
 
 /* BERM-SPAWN GUEST STATE */
@@ -257,7 +244,7 @@ static const struct {
     {"first", 3, do_first},       {"delete", 1, do_delete}, {"drop", 1, do_drop},
     {"put", 3, do_put},           {"get", 3, do_get},       {"tree-put", 3, do_tree_put},
     {"tree-get", 3, do_tree_get}, {"stat", 2, do_stat},     {"list", 2, do_list},
-    {"remove", 2, do_remove},     {"warm", 1, do_warm},
+    {"remove", 2, do_remove},
 };
 
 static void obey(char *line) {
