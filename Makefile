@@ -25,11 +25,12 @@ demo: all ## a throw-away daemon, talked to by a stock client
 	@scripts/setup gen
 	@scripts/demo
 
-bench: ## bermd against gRPC C++, sandboxes against bubblewrap, crun and Docker; interleaved runs
+bench: ## bermd against gRPC C++, sandboxes against bubblewrap, crun and Docker, files against cp and tar; interleaved runs
 	@scripts/setup bench
 	@scripts/build gcc
 	@bench/run
 	@bench/sandbox
+	@bench/files
 
 gen: ## client code from proto/ and errors.def
 	@scripts/setup gen

@@ -13,6 +13,7 @@ OUT = ROOT / "build/bench"
 RESULTS = ROOT / "bench/results"
 TICKS = os.sysconf("SC_CLK_TCK")
 QUIET_CPUS = 0.15           # what other programs may take before a turn is noisy
+NO_JOURNAL = "ext4 without a journal"
 
 
 def progress(text):
@@ -41,11 +42,34 @@ def busy_cpus(seconds=0.2):
     return (busy_seconds() - busy) / (time.monotonic() - start)
 
 
+class Quiet:
+    """Waits for a quiet machine while there is patience, and remembers how it was."""
+
+    def __init__(self, patience):
+        self.patience = patience
+        self.seen = []
+
+    def wait(self):
+        while True:
+            start = time.monotonic()
+            cpus = busy_cpus()
+            if cpus <= QUIET_CPUS or self.patience <= 0:
+                self.seen.append(cpus)
+                return
+            self.patience -= time.monotonic() - start
+
+
 def private_bytes(pid):
     """All memory that would come back if the process ended, and the part of it that was written."""
     rollup = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
     kb = {key: int(value) for key, value in re.findall(r"^(\w+): +(\d+) kB$", rollup, re.M)}
     return {"private": (kb["Private_Clean"] + kb["Private_Dirty"]) * 1024, "dirty": kb["Private_Dirty"] * 1024}
+
+
+def file_system(folder):
+    source, kind = output_of("df", "--output=source,fstype", str(folder)).split("\n")[1].split()
+    journals = pathlib.Path("/proc/fs/jbd2").glob(f"{pathlib.Path(source).name}-*")
+    return NO_JOURNAL if kind == "ext4" and not any(journals) else kind
 
 
 def budgets(section, value_of):

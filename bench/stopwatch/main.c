@@ -131,6 +131,7 @@ static int do_guest_end(char **words, double *ret_us) {
 static int do_connect(char **words, double *ret_us) {
     (void)ret_us;
     rpc_open(words[0]);
+    files_open(words[0]);
     return 0;
 }
 
@@ -176,16 +177,74 @@ static int do_drop(char **words, double *ret_us) {
     return 1;
 }
 
+/* ID PATH FILE: WriteFile of a file of ours. */
+static int do_put(char **words, double *ret_us) {
+    double begin = now_us();
+    file_put(words[0], words[1], words[2]);
+    ret_us[0] = now_us() - begin;
+    return 1;
+}
+
+/* ID PATH FILE: ReadFile into a file of ours. */
+static int do_get(char **words, double *ret_us) {
+    double begin = now_us();
+    file_get(words[0], words[1], words[2]);
+    ret_us[0] = now_us() - begin;
+    return 1;
+}
+
+/* ID PATH TAR: UploadTree of an archive; also the number of files. */
+static int do_tree_put(char **words, double *ret_us) {
+    double begin = now_us();
+    ret_us[1] = (double)tree_put(words[0], words[1], words[2]);
+    ret_us[0] = now_us() - begin;
+    return 2;
+}
+
+/* ID PATH TAR: DownloadTree into an archive; also the number of files. */
+static int do_tree_get(char **words, double *ret_us) {
+    double begin = now_us();
+    ret_us[1] = (double)tree_get(words[0], words[1], words[2]);
+    ret_us[0] = now_us() - begin;
+    return 2;
+}
+
+/* ID PATH */
+static int do_stat(char **words, double *ret_us) {
+    double begin = now_us();
+    file_stat(words[0], words[1]);
+    ret_us[0] = now_us() - begin;
+    return 1;
+}
+
+/* ID PATH: also the number of entries. */
+static int do_list(char **words, double *ret_us) {
+    double begin = now_us();
+    ret_us[1] = (double)file_list(words[0], words[1]);
+    ret_us[0] = now_us() - begin;
+    return 2;
+}
+
+/* ID PATH: with all it holds. */
+static int do_remove(char **words, double *ret_us) {
+    (void)ret_us;
+    file_remove(words[0], words[1]);
+    return 0;
+}
+
 static const struct {
     const char *name;
     int n_words; /* at least */
     int (*run)(char **words, double *ret_us);
 } commands[] = {
-    {"time", 1, do_time},       {"sync", 1, do_sync},     {"spawn", 3, do_spawn},
-    {"sweep", 0, do_sweep},     {"create", 4, do_create}, {"guest", 2, do_guest},
-    {"exec", 2, do_exec},       {"leaf", 0, do_leaf},     {"guest-end", 0, do_guest_end},
-    {"connect", 1, do_connect}, {"make", 2, do_make},     {"run", 2, do_run},
-    {"first", 3, do_first},     {"delete", 1, do_delete}, {"drop", 1, do_drop},
+    {"time", 1, do_time},         {"sync", 1, do_sync},     {"spawn", 3, do_spawn},
+    {"sweep", 0, do_sweep},       {"create", 4, do_create}, {"guest", 2, do_guest},
+    {"exec", 2, do_exec},         {"leaf", 0, do_leaf},     {"guest-end", 0, do_guest_end},
+    {"connect", 1, do_connect},   {"make", 2, do_make},     {"run", 2, do_run},
+    {"first", 3, do_first},       {"delete", 1, do_delete}, {"drop", 1, do_drop},
+    {"put", 3, do_put},           {"get", 3, do_get},       {"tree-put", 3, do_tree_put},
+    {"tree-get", 3, do_tree_get}, {"stat", 2, do_stat},     {"list", 2, do_list},
+    {"remove", 2, do_remove},
 };
 
 static void obey(char *line) {

@@ -58,3 +58,16 @@ void rpc_create(const char *id, const char *layer);
 void rpc_run(const char *id, char *const *argv);
 /* `wait`: until it is gone; else until that is recorded. */
 void rpc_delete(const char *id, int wait);
+
+/* --- files.c: files and trees of a sandbox, from and to files of ours, with libberm --- */
+
+void files_open(const char *socket_path);
+void file_put(const char *id, const char *path, const char *from);
+void file_get(const char *id, const char *path, const char *to);
+/* From and to an archive of tar's. The number of files. */
+uint64_t tree_put(const char *id, const char *path, const char *tar);
+uint64_t tree_get(const char *id, const char *path, const char *tar);
+void file_stat(const char *id, const char *path);
+/* The number of entries. */
+size_t file_list(const char *id, const char *path);
+void file_remove(const char *id, const char *path);

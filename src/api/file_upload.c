@@ -32,7 +32,7 @@ static void upload_free(struct upload *u) {
     request_settle(&u->request);
     ledger_wait_cancel(&u->durable);
     arena_done(&u->arena);
-    free(u->in);
+    free(u->kept);
     free(u);
 }
 
@@ -107,23 +107,36 @@ void upload_go_on(struct upload *u) {
         call_release(u->call);
 }
 
+/* What cannot be moved now outlives its message, and no other comes before it is moved. */
+static int keep_rest(struct upload *u, struct err *e) {
+    size_t n = u->n_in - u->at_in;
+    if (n > u->kept_room) {
+        uint8_t *grown = realloc(u->kept, n);
+        if (!grown)
+            return answer_no_room(e);
+        u->kept = grown;
+        u->kept_room = n;
+    }
+    if (n > 0)
+        memcpy(u->kept, u->in + u->at_in, n);
+    u->in = u->kept;
+    u->n_in = n;
+    u->at_in = 0;
+    call_hold(u->call);
+    return 0;
+}
+
 static int take_data(struct upload *u, ProtobufCBinaryData data, struct err *e) {
     int64_t most = limit_table[LIMIT_FILE_UPLOAD_CHUNK].value;
     if (data.len > (size_t)most)
         return exec_check_over(e, "data", LIMIT_FILE_UPLOAD_CHUNK, most);
-    if (data.len > u->in_room) {
-        uint8_t *grown = realloc(u->in, data.len);
-        if (!grown)
-            return answer_no_room(e);
-        u->in = grown;
-        u->in_room = data.len;
-    }
-    if (data.len > 0)
-        memcpy(u->in, data.data, data.len);
+    if (data.len == 0)
+        return 0;
+    u->in = data.data;
     u->n_in = data.len;
     u->at_in = 0;
-    call_hold(u->call);
-    return 0;
+    int r = u->kind->move(u, e);
+    return r == 0 ? keep_rest(u, e) : MIN(r, 0);
 }
 
 /* --- the guest --- */
@@ -296,8 +309,6 @@ void upload_message(struct call *c, const ProtobufCMessage *m, const struct uplo
         upload_fail(u, &e);
     else if (is_new)
         ask(u);
-    else
-        upload_go_on(u);
 }
 
 void upload_half_close(struct call *c) {

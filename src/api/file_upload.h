@@ -56,10 +56,11 @@ struct upload {
     struct file_audit audit; /* bytes_moved counts */
     const ProtobufCMessageDescriptor *answers;
     ProtobufCMessage *response; /* zeroed before FINISHING */
-    uint8_t *in;                /* the message at hand, from malloc */
+    const uint8_t *in;          /* bytes to move: the message's, or else kept */
     size_t n_in;
-    size_t at_in; /* moved so far */
-    size_t in_room;
+    size_t at_in;  /* moved so far */
+    uint8_t *kept; /* what could not be moved at once, from malloc */
+    size_t kept_room;
     char sandbox_id[64];
 };
 

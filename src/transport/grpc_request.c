@@ -11,7 +11,8 @@ static int decode(struct grpc_call *g, const uint8_t *bytes, size_t n, struct er
     if (arena == &g->message && !arena->blocks &&
         arena_init(arena, GRPC_ARENA_BYTES, grpc_limit(g, LIMIT_MESSAGE_DECODED)) < 0)
         return err_set(e, ERR_LIMIT_REACHED, "out of memory");
-    int r = pb_decode(c->method->request, bytes, n, arena, &m, e);
+    int r = arena == &g->message ? pb_decode_in_place(c->method->request, bytes, n, arena, &m, e)
+                                 : pb_decode(c->method->request, bytes, n, arena, &m, e);
     if (r < 0)
         return r;
     call_message(c, m);

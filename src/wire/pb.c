@@ -226,18 +226,59 @@ static void on_free(void *arena, void *p) {
     (void)p;
 }
 
-int pb_decode(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t n,
-              struct arena *arena, ProtobufCMessage **ret_message, struct err *e) {
+static int check(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t n,
+                 struct err *e) {
     struct level top = {.type = type, .whole = {bytes, bytes + n}, .depth = 1};
-    int r = check_message(&top, e);
-    if (r < 0)
-        return r;
+    return check_message(&top, e);
+}
+
+/* The bytes were checked, so what is left to fail is memory. */
+static int unpack(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t n,
+                  struct arena *arena, ProtobufCMessage **ret_message, struct err *e) {
     ProtobufCAllocator allocator = {on_alloc, on_free, arena};
-    /* The walk above accepted the bytes, so what is left to fail is memory. */
     ProtobufCMessage *m = protobuf_c_message_unpack(type, &allocator, n, bytes);
     if (!m)
         return err_limit(e, ERR_LIMIT_REACHED, LIMIT_MESSAGE_DECODED, (int64_t)arena->max_bytes,
                          "the decoded message needs more than %zu bytes", arena->max_bytes);
+    *ret_message = m;
+    return 0;
+}
+
+int pb_decode(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t n,
+              struct arena *arena, ProtobufCMessage **ret_message, struct err *e) {
+    int r = check(type, bytes, n, e);
+    return r < 0 ? r : unpack(type, bytes, n, arena, ret_message, e);
+}
+
+/* NULL unless the message is one choice of a oneof, of type bytes, and nothing else. */
+static ProtobufCMessage *borrow(const ProtobufCMessageDescriptor *type, const uint8_t *bytes,
+                                size_t n, struct arena *arena) {
+    struct cursor c = {bytes, bytes + n};
+    uint64_t tag, length;
+    if (!read_varint32(&c, &tag) || (tag & 7) != WIRE_BYTES || !read_varint32(&c, &length) ||
+        length != (size_t)(c.end - c.at))
+        return NULL;
+    const ProtobufCFieldDescriptor *f =
+        protobuf_c_message_descriptor_get_field(type, (unsigned)(tag >> 3));
+    if (!f || f->type != PROTOBUF_C_TYPE_BYTES || !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF))
+        return NULL;
+    char *m = arena_alloc(arena, type->sizeof_message);
+    if (!m)
+        return NULL;
+    protobuf_c_message_init(type, m);
+    ProtobufCBinaryData *data = (void *)(m + f->offset);
+    uint32_t *which = (void *)(m + f->quantifier_offset);
+    *data = (ProtobufCBinaryData){length, (uint8_t *)c.at};
+    *which = f->id;
+    return (void *)m;
+}
+
+int pb_decode_in_place(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t n,
+                       struct arena *arena, ProtobufCMessage **ret_message, struct err *e) {
+    int r = check(type, bytes, n, e);
+    ProtobufCMessage *m = r < 0 ? NULL : borrow(type, bytes, n, arena);
+    if (r < 0 || !m)
+        return r < 0 ? r : unpack(type, bytes, n, arena, ret_message, e);
     *ret_message = m;
     return 0;
 }

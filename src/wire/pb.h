@@ -16,3 +16,8 @@
 /* INVALID_ARGUMENT with the field's path, or LIMIT_REACHED when the arena's cap is too small. */
 MUST_USE int pb_decode(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t n,
                        struct arena *arena, ProtobufCMessage **ret_message, struct err *e);
+/* The same where the bytes stay for as long as the message: one that is nothing but bytes, as uploads are
+ * made of, then points to them and copies nothing. */
+MUST_USE int pb_decode_in_place(const ProtobufCMessageDescriptor *type, const uint8_t *bytes,
+                                size_t n, struct arena *arena, ProtobufCMessage **ret_message,
+                                struct err *e);

@@ -165,3 +165,52 @@ TEST(pb_every_type_of_the_contract_is_within_the_twice_given_check) {
         for (unsigned i = 0; i < services[s]->n_methods; i++)
             CHECK(services[s]->methods[i].input->n_fields <= 128);
 }
+
+static const Berm__V1__WriteFileRequest *in_place(const uint8_t *bytes, size_t n) {
+    static struct arena arena;
+    struct err e;
+    ProtobufCMessage *m = NULL;
+    if (arena.blocks)
+        arena_done(&arena);
+    CHECK_INT(arena_init(&arena, 1024, 1 << 20), 0);
+    CHECK_INT(
+        pb_decode_in_place(&berm__v1__write_file_request__descriptor, bytes, n, &arena, &m, &e), 0);
+    return (const void *)m;
+}
+
+TEST(pb_in_place_copies_no_bytes_of_an_upload) {
+    static const uint8_t data[] = "\x12\x03"
+                                  "abc";
+    const Berm__V1__WriteFileRequest *m = in_place(data, 5);
+    CHECK_INT(m->part_case, BERM__V1__WRITE_FILE_REQUEST__PART_DATA);
+    CHECK_INT(m->data.len, 3);
+    CHECK(m->data.data == data + 2);
+    m = in_place(data, 0);
+    CHECK_INT(m->part_case, BERM__V1__WRITE_FILE_REQUEST__PART__NOT_SET);
+}
+
+TEST(pb_in_place_decodes_everything_else_as_always) {
+    static const uint8_t header[] = "\x0a\x04\x0a\x02id", twice[] = "\x12\x01"
+                                                                    "a\x12\x02"
+                                                                    "bc";
+    const Berm__V1__WriteFileRequest *m = in_place(header, 6);
+    CHECK_INT(m->part_case, BERM__V1__WRITE_FILE_REQUEST__PART_HEADER);
+    CHECK_STR(m->header->sandbox_id, "id");
+    m = in_place(twice, 7);
+    CHECK_INT(m->part_case, BERM__V1__WRITE_FILE_REQUEST__PART_DATA);
+    CHECK_INT(m->data.len, 2);
+    CHECK(memcmp(m->data.data, "bc", 2) == 0);
+}
+
+TEST(pb_in_place_refuses_what_is_cut_short) {
+    struct err e;
+    struct arena arena;
+    ProtobufCMessage *m;
+    CHECK_INT(arena_init(&arena, 1024, 1 << 20), 0);
+    CHECK_INT(pb_decode_in_place(&berm__v1__write_file_request__descriptor,
+                                 (const uint8_t *)"\x12\x04"
+                                                  "abc",
+                                 5, &arena, &m, &e),
+              -ERR_INVALID_ARGUMENT);
+    arena_done(&arena);
+}
