@@ -57,6 +57,8 @@ struct exec {
     bool is_forgotten; /* `done` came while descendants still hold the pipes */
 
     struct tree tree;
+    pid_t session;          /* the leader's: what it left is still of it, unless it made one of its own */
+    uint64_t max_rss_bytes; /* the largest process of this program that was reaped */
     struct source report; /* the shepherd's */
     int pidfd;
     bool keep_descendants;
@@ -116,8 +118,16 @@ struct execs {
 void execs_init(struct execs *x, struct guest *g);
 void execs_done(struct execs *x);
 struct exec *execs_find(struct execs *x, struct str id);
-/* A child of the guest ended. */
-void execs_on_child(struct execs *x, pid_t pid, int status);
+/* A child of the guest ended: a leader, a shepherd, or what a leader left behind. */
+struct child_end {
+    pid_t pid;
+    pid_t session;
+    int wait_status;
+    uint64_t max_rss_bytes; /* of the largest one among it and all it waited for */
+};
+void execs_on_child(struct execs *x, const struct child_end *end);
+/* After the last of them: which programs may now be told as exited. */
+void execs_check_ends(struct execs *x);
 /* Writes notifications that are due; as many as the link takes. */
 void execs_tell(struct execs *x);
 /* SIGTERM to all when grace_ms > 0, else SIGKILL. */

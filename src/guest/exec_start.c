@@ -355,6 +355,7 @@ static int start(struct exec *x, struct spec *s, struct err *e) {
         (struct tree){.leaf = s->launch.leaf < 0 ? -1 : fcntl(s->launch.leaf, F_DUPFD_CLOEXEC, 3),
                       .leader = got.pid,
                       .shepherd = got.shepherd};
+    x->session = got.pid;
     x->pidfd = got.pidfd;
     if (got.report >= 0 && loop_add(&x->guest->loop, &x->report, got.report, EPOLLIN) < 0)
         abort(); /* the one failure is memory for one epoll entry, after all else was had */

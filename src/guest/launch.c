@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -269,6 +270,9 @@ static void shepherd_main(const struct launch *l, int pipe_fd) {
     do
         other = waitpid(-1, NULL, WNOHANG);
     while (other > 0);
+    struct rusage used;
+    getrusage(RUSAGE_CHILDREN, &used);
+    end.max_rss_bytes = (uint64_t)used.ru_maxrss * 1024;
     end.is_reaped = true;
     end.is_alone = other < 0; /* ECHILD: it left nobody behind */
     if (write(3, &end, sizeof end) == sizeof end)

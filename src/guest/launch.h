@@ -43,6 +43,7 @@ struct launch_end {
     int wait_status;
     bool is_reaped;
     bool is_alone; /* known once it is reaped: nothing it started is left */
+    uint64_t max_rss_bytes; /* known then too: of the largest process that was reaped so far */
 };
 
 /* Nothing is left running on failure. Errors: PROGRAM_NOT_FOUND, PROGRAM_NOT_EXECUTABLE, CWD_NOT_FOUND,

@@ -231,6 +231,9 @@ def test_detached_logs_attach_kill_ps(berm, sandbox):
     assert b"OFFSET_BEYOND_END" in done.stderr
     shown = json.loads(berm("get", started, "--json").stdout)
     assert shown["execId"] == started and shown["exit"] == {"code": 9}
+    assert int(shown["usage"]["memoryPeakBytes"]) > 0
+    used = next(l for l in berm("get", started).stdout.decode().splitlines() if l.startswith("used"))
+    assert re.search(r"memory [1-9]", used)
     assert started not in berm("ps", "-q").stdout.decode() and b"exited 9" in berm("ps", "-a").stdout
     done = berm("kill", started, status=125)
     assert b"EXEC_ENDED" in done.stderr
