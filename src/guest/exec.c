@@ -244,8 +244,8 @@ void exec_check_end(struct exec *x) {
     if (x->state != EXEC_ENDING)
         return;
     bool at_end = !x->out[0].is_open && !x->out[1].is_open;
-    bool alone = x->keep_descendants || x->is_drained ||
-                 (tree_is_empty(&x->tree) && !is_being_left(x));
+    bool alone =
+        x->keep_descendants || x->is_drained || (tree_is_empty(&x->tree) && !is_being_left(x));
     if ((at_end || x->is_drained) && alone && buf_len(&x->held) == 0)
         finish(x);
 }

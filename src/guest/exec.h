@@ -57,9 +57,9 @@ struct exec {
     bool is_forgotten; /* `done` came while descendants still hold the pipes */
 
     struct tree tree;
-    pid_t session;          /* the leader's: what it left is still of it, unless it made one of its own */
+    pid_t session; /* the leader's: what it left is still of it, unless it made one of its own */
     uint64_t max_rss_bytes; /* the largest process of this program that was reaped */
-    struct source report; /* the shepherd's */
+    struct source report;   /* the shepherd's */
     int pidfd;
     bool keep_descendants;
     int64_t signal_numbers[16]; /* the last ones sent, by the daemon's own numbers; 0 = none */
