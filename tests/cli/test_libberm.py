@@ -66,6 +66,7 @@ def test_the_field_at_fault_is_named(daemon):
 
 
 def test_what_nothing_happened_is_tried_again(fake):
+    """covers: RETRY-1, RETRY-2"""
     fake.fail_next = [(UNAVAILABLE, "SHUTTING_DOWN", "later")] * 4
     with Client(fake.path) as client:
         client.call("Ping", pb.PingRequest())
@@ -73,6 +74,7 @@ def test_what_nothing_happened_is_tried_again(fake):
 
 
 def test_five_attempts_and_no_more(fake):
+    """covers: RETRY-1"""
     fake.fail_next = [(UNAVAILABLE, "SHUTTING_DOWN", "later")] * 9
     with Client(fake.path) as client, pytest.raises(BermError) as caught:
         client.call("Ping", pb.PingRequest())
@@ -82,6 +84,7 @@ def test_five_attempts_and_no_more(fake):
 @pytest.mark.parametrize("method, request_, attempts", [
     ("StartExec", pb.StartExecRequest(sandbox_id="sb-1"), 2), ("Ping", pb.PingRequest(), 1)])
 def test_what_may_have_happened_is_repeated_with_a_request_id_only(fake, method, request_, attempts):
+    """covers: RETRY-2"""
     fake.fail_next = [(grpc.StatusCode.INTERNAL, "INTERNAL", "check")]
     with Client(fake.path) as client:
         if attempts == 1:
@@ -93,6 +96,7 @@ def test_what_may_have_happened_is_repeated_with_a_request_id_only(fake, method,
 
 
 def test_never_is_never(fake):
+    """covers: RETRY-2"""
     fake.fail_next = [(NOT_FOUND, "EXEC_NOT_FOUND", "never")] * 2
     with Client(fake.path) as client, pytest.raises(BermError) as caught:
         client.call("StartExec", pb.StartExecRequest())
@@ -109,7 +113,7 @@ def test_a_reason_of_a_newer_daemon_is_told(fake):
 
 
 def test_a_lost_answer_never_starts_a_program_twice(fake, tmp_path):
-    """The road breaks at every byte of the answer in turn; one request id, one program."""
+    """covers: RETRY-3; the road breaks at every byte of the answer in turn; one request id, one program."""
     with Client(Road(tmp_path / "road", fake.path).path) as client:
         client.call("StartExec", pb.StartExecRequest())
     fake.asked.clear()
@@ -124,6 +128,7 @@ def test_a_lost_answer_never_starts_a_program_twice(fake, tmp_path):
 
 
 def test_a_request_id_of_the_caller_stays(fake):
+    """covers: RETRY-3"""
     with Client(fake.path) as client:
         client.call("StartExec", pb.StartExecRequest(request_id="mine"))
     assert fake.asked[0].request_id == "mine"
