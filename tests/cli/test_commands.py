@@ -57,8 +57,28 @@ def test_completion_knows_every_command_and_option(berm):
     for shell in ("zsh", "fish"):
         text = berm("completion", shell).stdout.decode()
         assert all(f"--{option}" in text or f"-l {option}" in text for option in ("copy-here", "since-offset", "no-start"))
-        if shutil.which(shell):
-            subprocess.run([shell, "-n"], input=text, text=True, check=True)
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_in_other_shells(berm, shell, tmp_path):
+    """By the shell itself."""
+    if not shutil.which(shell):
+        pytest.skip(f"there is no {shell}")
+    (tmp_path / "script").write_bytes(berm("completion", shell).stdout)
+
+    def run(command):
+        return subprocess.run([shell, "-c", f"source {tmp_path}/script; {command}"], capture_output=True, text=True, check=True,
+                              env={**berm.environment, "HOME": str(tmp_path)}, timeout=60).stdout.split()
+
+    if shell == "zsh":
+        words = lambda *at: run("_berm_words " + " ".join(shlex.quote(w) for w in at))  # noqa: E731
+        assert words("2", "daemon", "sta") == ["start", "stop", "status"] and "--interactive" in words("4", "exec", "sb")
+        assert {n.split()[0] for n in NAMES} == set(words("1", "", "")) and "--state" in words("3", "daemon", "start")
+    else:
+        words = lambda line: [w for w in run(f"complete -C {shlex.quote(line)}")]  # noqa: E731
+        assert {n.split()[0] for n in NAMES} <= set(words("berm "))
+        assert "status" in words("berm daemon sta") and "--interactive" in words("berm exec sb --inter")
+        assert "--state" in words("berm daemon start --st") and "--state" not in words("berm start sb --st")
 
 
 def test_doctor(berm):
