@@ -400,24 +400,67 @@ def test_json_is_indented_for_people_alone(berm):
     assert berm("info", "--json").stdout.count(b"\n") == 1
 
 
-# --- the library as its users get it ---
+# --- what is installed ---
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """`meson install` into a folder of its own, as `make install` does it; where /usr/local is in it."""
+    where = tmp_path_factory.mktemp("installed")
+    subprocess.run(["meson", "install", "-C", ROOT / "build", "--no-rebuild", "--quiet"], check=True, capture_output=True,
+                   env={**os.environ, "DESTDIR": str(where)}, timeout=120)
+    return where / "usr/local"
+
+
+def test_what_is_installed(installed):
+    found = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
+    programs = ["berm", "bermd", "berm-spawn", "berm-open", "berm-guest", "berm-jail"]
+    assert {f"bin/{name}" for name in programs} == {path for path in found if path.startswith("bin/")}
+    assert {"include/berm.h", "include/berm_errors.h", "include/berm/v1/berm.pb-c.h", "share/man/man1/berm.1",
+            "share/bash-completion/completions/berm.bash", "share/zsh/site-functions/_berm",
+            "share/fish/vendor_completions.d/berm.fish"} <= found
+    assert (installed / "share/man/man1/berm.1").read_bytes() == (ROOT / "docs/berm.1").read_bytes()
+    assert (installed / "share/zsh/site-functions/_berm").read_text().startswith("#compdef berm\n")
+    assert "meson install -C build" in subprocess.run(["make", "-n", "install"], cwd=ROOT, capture_output=True, text=True,
+                                                      check=True).stdout
+
+
+def test_what_is_installed_works(installed, tmp_path):
+    """From where it lies: bermd finds its helpers beside itself, berm finds bermd."""
+    berm = [installed / "bin/berm"]
+    environment = {**Berm(tmp_path / "own.sock").environment, "PATH": "/usr/bin:/bin"}
+    run = lambda *arguments: subprocess.run([*berm, *arguments], env=environment, capture_output=True, text=True, timeout=60)  # noqa: E731
+    done = run("daemon", "start", "--state", tmp_path / "state")
+    assert done.returncode == 0, done
+    try:
+        doctor = {line["name"]: line for line in json.loads(run("doctor", "--json").stdout)}
+        assert doctor["programs"]["ok"] and str(installed) in doctor["programs"]["found"]
+        if doctor["daemon"]["ok"]:
+            assert run("run", "--", "echo", "installed").stdout == "installed\n"
+    finally:
+        assert run("daemon", "stop").returncode == 0
+
 
 @pytest.mark.parametrize("static", [False, True])
-def test_the_installed_library(daemon, tmp_path, static):
-    """meson install, pkg-config, the example of the repository."""
-    build = ROOT / "build"
-    environment = {**os.environ, "DESTDIR": str(tmp_path)}
-    subprocess.run(["meson", "install", "-C", build, "--no-rebuild", "--quiet"], env=environment, check=True,
-                   capture_output=True, timeout=120)
-    [package] = tmp_path.rglob("berm.pc")
-    environment = {**os.environ, "PKG_CONFIG_PATH": str(package.parent), "PKG_CONFIG_SYSROOT_DIR": str(tmp_path)}
+@pytest.mark.parametrize("name", ["run", "follow"])
+def test_the_installed_library(daemon, tmp_path, installed, name, static):
+    """Its examples, built as their first lines say, by pkg-config."""
+    [package] = installed.rglob("berm.pc")
+    sysroot = installed.parents[1]
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(package.parent), "PKG_CONFIG_SYSROOT_DIR": str(sysroot)}
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "berm"] + ["--static"] * static, env=environment,
                            check=True, capture_output=True, text=True).stdout.split()
     flags = ["-l:libberm.a" if static and f == "-lberm" else f for f in flags]
-    example = tmp_path / "example"
-    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", ROOT / "clients/c/example.c", *flags, "-o", example], check=True)
+    source = ROOT / f"clients/c/examples/{name}.c"
+    assert f"cc {name}.c $(pkg-config --cflags --libs berm)" in source.read_text()
+    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", source, *flags, "-o", tmp_path / name], check=True)
+    if not can_sandbox(daemon):
+        pytest.skip("this machine lets no driver make sandboxes")
     environment = {**os.environ, "BERM_SOCKET": str(daemon.socket), "LD_LIBRARY_PATH": str(package.parent.parent)}
-    done = subprocess.run([example], env=environment, capture_output=True, text=True, timeout=60)
-    assert done.stdout.startswith("bermd 0."), done
-    if can_sandbox(daemon):
-        assert done.returncode == 0 and os.uname().release in done.stdout, done
+    done = subprocess.run([tmp_path / name], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done
+    lines = done.stdout.splitlines()
+    if name == "run":
+        assert lines[0].startswith("bermd 0.") and lines[1] == os.uname().release
+    else:
+        assert sorted(lines) == ["0: ended with 1", "0: one", "1: ended with 2", "1: two", "2: CANCELLED"]
+        assert lines[-1] == "2: CANCELLED"

@@ -12,7 +12,7 @@ from google.protobuf import json_format
 
 from berm._gen.berm.v1 import berm_pb2 as pb
 from fake import HARM, Road, harmful
-from libberm import BermError, Client, to_json
+from libberm import Async, BermError, Client, to_json
 
 UNAVAILABLE, NOT_FOUND = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.NOT_FOUND
 
@@ -335,6 +335,62 @@ def test_every_event_once_however_the_road_breaks(fake, tmp_path, seed):
                      if m.HasField("event") else others.append(m.WhichOneof("item")))
     assert sequences == list(range(11, 2001))
     assert others == ["caught_up", "end"] and road.connections > 1
+
+
+# --- calls that do not wait ---
+
+def test_many_calls_at_once(daemon):
+    with Async(daemon.socket) as loop:
+        calls = [loop.call("Ping", pb.PingRequest(payload=b"%d" % i)) for i in range(40)]
+        assert all(call.r is None for call in calls)            # nothing is told before it is asked for
+        loop.run()
+        assert [call.answer.payload for call in calls] == [b"%d" % i for i in range(40)]
+        wrong = loop.call("GetSandbox", pb.GetSandboxRequest(sandbox_id="none"))
+        loop.run()
+        assert wrong.r < 0 and wrong.error.name == "SANDBOX_NOT_FOUND" and wrong.answer is None
+        assert loop.call("AttachExec", pb.AttachExecRequest()).pointer is None, "a stream wants someone to tell"
+        assert loop.call("Ping", pb.PingRequest(), lambda m: 0).pointer is None
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_streams_beside_each_other_go_on_over_a_road_that_breaks(fake, tmp_path, seed):
+    """covers: RETRY-4"""
+    dice = random.Random(seed)
+    fake.output = {1: dice.randbytes(300_000), 2: b""}
+    fake.events = 2000
+    road = Road(tmp_path / "road", fake.path, [dice.randrange(300, 40_000) for _ in range(12)])
+    outputs, sequences = [bytearray(), bytearray()], []
+    with Async(road.path) as loop:
+        for got in outputs:
+            loop.call("AttachExec", pb.AttachExecRequest(exec_id="ex-1"),
+                      lambda m, got=got: got.extend(m.output.data) if m.HasField("output") else None)
+        loop.call("WatchEvents", pb.WatchEventsRequest(after_sequence=0),
+                  lambda m: sequences.append(m.event.sequence) if m.HasField("event") else None)
+        loop.run()
+        assert [p.r for p in loop.pending] == [0, 0, 0]
+    assert all(bytes(got) == fake.output[1] for got in outputs) and sequences == list(range(1, 2001))
+    assert road.connections > 3
+
+
+def test_a_stream_is_left_in_every_way(fake):
+    """By the callback, from within it, from outside, and with the loop itself."""
+    fake.output[1] = bytes(1_000_000)
+    request = pb.AttachExecRequest(exec_id="ex-1")
+    with Async(fake.path) as loop:
+        seen = []
+        answered = loop.call("AttachExec", request, lambda m: seen.append(1) or len(seen) // 3)
+        loop.run()
+        assert answered.r == 1 and len(seen) == 3
+        inside = loop.call("AttachExec", request, lambda m: inside.cancel())
+        loop.run()
+        assert inside.error.name == "CANCELLED"
+        stuck = loop.call("RunExec", pb.RunExecRequest())        # never answered
+        outside = loop.call("AttachExec", request, lambda m: outside.cancel() or stuck.cancel())
+        loop.run()
+        assert outside.error.name == stuck.error.name == "CANCELLED"
+        left = [loop.call("AttachExec", request, lambda m: 0), loop.call("RunExec", pb.RunExecRequest())]
+    assert all(one.r is None for one in left)
+    fake.quiet.set()
 
 
 # --- the plain stream, and JSON ---
