@@ -297,8 +297,9 @@ static int run_json(struct foreground *f, char *sandbox_id, Berm__V1__ExecSpec *
 /* Under BLOCK the program waits until a reader of this name says what it has. */
 static void name_reader(struct foreground *f, Berm__V1__AttachExecRequest *attach,
                         const Berm__V1__ExecSpec *spec) {
-    uint64_t limit = spec && spec->output_limit_bytes > 0 ? (uint64_t)spec->output_limit_bytes : 0;
-    f->ack_bytes = MAX(MIN(ACK_BYTES, limit / 4), (uint64_t)1);
+    f->ack_bytes = ACK_BYTES;
+    if (spec && spec->output_limit_bytes > 0)
+        f->ack_bytes = MIN(ACK_BYTES, (uint64_t)spec->output_limit_bytes / 4);
     snprintf(f->reader_id, sizeof f->reader_id, "berm-%s", cli_random(f->cli));
     attach->reader_id = f->reader_id;
 }
