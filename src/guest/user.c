@@ -8,25 +8,44 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* NULL when it cannot be read; the text ends with NUL. */
-static char *read_file(const char *path, size_t *ret_n) {
+/* A file's text, which ends with NUL; `p` is NULL when it cannot be read. A small one needs no memory. */
+struct text {
+    char *p;
+    size_t n;
+    char small[4096];
+};
+
+static void text_done(struct text *t) {
+    if (t->p != t->small)
+        free(t->p);
+}
+#define AUTO_TEXT __attribute__((cleanup(text_done)))
+
+static void read_text(struct text *t, const char *path) {
     AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
-    *ret_n = 0;
+    t->p = NULL;
+    t->n = 0;
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-        return NULL;
-    size_t cap = (size_t)MIN(MAX(st.st_size, 4096), USER_FILE_MAX);
-    char *text = malloc(cap + 1);
-    if (!text)
-        return NULL;
-    while (*ret_n < cap) {
-        ssize_t n = read(fd, text + *ret_n, cap - *ret_n);
-        if (n <= 0)
-            break;
-        *ret_n += (size_t)n;
-    }
-    text[*ret_n] = '\0';
-    return text;
+        return;
+    bool is_small = st.st_size < (off_t)sizeof t->small;
+    size_t cap = is_small ? sizeof t->small - 1 : (size_t)MIN(st.st_size, USER_FILE_MAX);
+    t->p = is_small ? t->small : malloc(cap + 1);
+    ssize_t n = t->p ? 1 : 0;
+    for (; n > 0 && t->n < cap; t->n += (size_t)MAX(n, 0))
+        n = read(fd, t->p + t->n, cap - t->n);
+    if (t->p)
+        t->p[t->n] = '\0';
+}
+
+/* The same for as long as it is wanted; NULL when it cannot be read. */
+static char *read_file(const char *path, size_t *ret_n) {
+    AUTO_TEXT struct text t;
+    read_text(&t, path);
+    *ret_n = t.n;
+    char *copy = t.p == t.small ? strndup(t.p, t.n) : t.p;
+    t.p = NULL;
+    return copy;
 }
 
 /* The n-th field of a line, counted from 0. */
@@ -53,9 +72,9 @@ static void copy_field(char *out, size_t cap, struct str line, int n) {
 }
 
 static bool find_passwd(struct user *u, struct str name, bool by_uid, uint32_t uid) {
-    size_t n;
-    AUTO_FREE char *text = read_file("/etc/passwd", &n);
-    struct str rest = {text, n}, line;
+    AUTO_TEXT struct text text;
+    read_text(&text, "/etc/passwd");
+    struct str rest = {text.p, text.n}, line;
     while (str_split(&rest, '\n', &line)) {
         uint32_t line_uid, line_gid;
         if (!field_u32(line, 2, &line_uid) || !field_u32(line, 3, &line_gid))
@@ -73,9 +92,9 @@ static bool find_passwd(struct user *u, struct str name, bool by_uid, uint32_t u
 }
 
 static void find_groups(struct user *u) {
-    size_t n;
-    AUTO_FREE char *text = read_file("/etc/group", &n);
-    struct str rest = {text, n}, line, member;
+    AUTO_TEXT struct text text;
+    read_text(&text, "/etc/group");
+    struct str rest = {text.p, text.n}, line, member;
     while (u->n_groups < USER_GROUPS_MAX && str_split(&rest, '\n', &line)) {
         uint32_t gid;
         struct str members = field(line, 3);
