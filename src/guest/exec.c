@@ -45,10 +45,12 @@ struct exec *execs_find(struct execs *xs, struct str id) {
 }
 
 struct exec *exec_new(struct guest *g, struct str id) {
-    struct exec *x = calloc(1, sizeof *x);
+    struct exec *x = TAKE(g->execs.spare);
+    if (!x)
+        x = malloc(sizeof *x);
     if (!x)
         return NULL;
-    x->guest = g;
+    *x = (struct exec){.guest = g};
     memcpy(x->id, id.p, id.n);
     list_init(&x->node);
     x->tree = (struct tree){.leaf = -1};
@@ -92,7 +94,8 @@ void exec_free(struct exec *x) {
     timer_stop(&x->retry);
     buf_done(&x->in_bytes);
     buf_done(&x->held);
-    free(x);
+    free(x->guest->execs.spare);
+    x->guest->execs.spare = x;
 }
 
 static void free_grave(struct later *l) {
@@ -102,6 +105,7 @@ static void free_grave(struct later *l) {
 void execs_done(struct execs *xs) {
     for (struct list *it; (it = list_pop_front(&xs->all)) || (it = list_pop_front(&xs->forgotten));)
         exec_free(container_of(it, struct exec, node));
+    free(xs->spare);
 }
 
 void exec_register(struct exec *x) {
@@ -242,8 +246,8 @@ void exec_check_end(struct exec *x) {
     if (x->state != EXEC_ENDING)
         return;
     bool at_end = !x->out[0].is_open && !x->out[1].is_open;
-    bool alone = x->keep_descendants || x->is_drained ||
-                 (tree_is_empty(&x->tree) && !is_being_left(x));
+    bool alone =
+        x->keep_descendants || x->is_drained || (tree_is_empty(&x->tree) && !is_being_left(x));
     if ((at_end || x->is_drained) && alone && buf_len(&x->held) == 0)
         finish(x);
 }

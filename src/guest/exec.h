@@ -59,9 +59,9 @@ struct exec {
     bool is_forgotten; /* `done` came while descendants still hold the pipes */
 
     struct tree tree;
-    pid_t session;          /* the leader's: what it left is still of it, unless it made one of its own */
+    pid_t session; /* the leader's: what it left is still of it, unless it made one of its own */
     uint64_t max_rss_bytes; /* the largest process of this program that was reaped */
-    struct source report; /* the shepherd's */
+    struct source report;   /* the shepherd's */
     bool keep_descendants;
     int64_t signal_numbers[16]; /* the last ones sent, by the daemon's own numbers; 0 = none */
     unsigned next_signal;
@@ -114,6 +114,8 @@ struct execs {
     struct list forgotten; /* done, but what they left still writes into their pipes */
     size_t count;
     size_t running;
+    struct exec *
+        spare; /* memory of the last one freed: for a quick program getting it is dear; NULL: none */
     uint64_t ignored; /* signals, for launch; known once a program was started */
 };
 

@@ -369,9 +369,8 @@ static int start(struct request *r, struct exec *x, struct spec *s, struct err *
     fd_close_all(stdio, 3);
     if (error < 0)
         return -(int)e->code;
-    x->tree = (struct tree){.leaf = take_fd(r, s->launch.leaf),
-                            .leader = got.pid,
-                            .shepherd = got.shepherd};
+    x->tree = (struct tree){
+        .leaf = take_fd(r, s->launch.leaf), .leader = got.pid, .shepherd = got.shepherd};
     x->session = got.pid;
     if (got.report >= 0 && loop_add(&x->guest->loop, &x->report, got.report, EPOLLIN) < 0)
         abort(); /* the one failure is memory for one epoll entry, after all else was had */
@@ -393,7 +392,8 @@ static int try_start(struct request *r, struct spec *s, struct exec *x, struct e
     struct str name = s->user_name.n || !fallback ? s->user_name : str_of(fallback);
     s->launch.user = &s->user;
     s->launch.privileges = &r->guest->privileges;
-    if (user_find(&s->user, name, e) < 0 || take_env(r, s, e) < 0 || find_paths(r, s, e) < 0)
+    if (user_find(&r->guest->users, &s->user, name, e) < 0 || take_env(r, s, e) < 0 ||
+        find_paths(r, s, e) < 0)
         return -(int)e->code;
     if (s->bytes > ARGS_MAX_BYTES)
         return err_field(e, "argv", "with env and cwd is more than %d bytes", ARGS_MAX_BYTES);

@@ -70,11 +70,8 @@ static int child_user(const struct launch *l) {
 
 static int child_cwd(const struct launch *l) {
     struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (root < 0)
-        return -errno;
-    int fd = (int)syscall(SYS_openat2, root, l->cwd, &how, sizeof how);
+                           .resolve = RESOLVE_NO_MAGICLINKS};
+    int fd = (int)syscall(SYS_openat2, AT_FDCWD, l->cwd, &how, sizeof how);
     if (fd < 0 && errno == ENOSYS) /* kernels in user space */
         fd = open(l->cwd, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fchdir(fd) < 0)
@@ -296,8 +293,7 @@ static int launch_shepherd(const struct launch *l, struct launched *ret, struct 
     }
     if (fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0) /* cannot fail on a pipe of our own */
         abort();
-    *ret =
-        (struct launched){.pid = report.pid, .shepherd = shepherd, .report = fds[0]};
+    *ret = (struct launched){.pid = report.pid, .shepherd = shepherd, .report = fds[0]};
     return 0;
 }
 

@@ -42,7 +42,7 @@ struct launched {
 struct launch_end {
     int wait_status;
     bool is_reaped;
-    bool is_alone; /* known once it is reaped: nothing it started is left */
+    bool is_alone;          /* known once it is reaped: nothing it started is left */
     uint64_t max_rss_bytes; /* known then too: of the largest process that was reaped so far */
 };
 
