@@ -45,18 +45,20 @@ struct exec *execs_find(struct execs *xs, struct str id) {
 }
 
 struct exec *exec_new(struct guest *g, struct str id) {
-    struct exec *x = calloc(1, sizeof *x);
+    struct exec *x = TAKE(g->execs.spare);
+    if (!x)
+        x = malloc(sizeof *x);
     if (!x)
         return NULL;
-    x->guest = g;
+    *x = (struct exec){.guest = g};
     memcpy(x->id, id.p, id.n);
     list_init(&x->node);
     x->tree = (struct tree){.leaf = -1};
-    x->pidfd = x->terminal = x->status_fd = -1;
+    x->terminal = x->status_fd = -1;
     x->report = (struct source){.fd = -1, .on_ready = on_report};
     x->in.fd = -1;
     for (int i = 0; i < STREAM_COUNT; i++) {
-        x->out[i].source.fd = x->out[i].parked = -1;
+        x->out[i].source.fd = x->out[i].parked = x->out[i].their_end = -1;
         x->log[i].fd = -1;
     }
     buf_init(&x->in_bytes, STDIN_WINDOW + 2); /* and a terminal's end of file */
@@ -76,13 +78,13 @@ static void close_if_open(int *fd) {
 
 void exec_free(struct exec *x) {
     for (int i = 0; i < STREAM_COUNT; i++) {
+        close_if_open(&x->out[i].their_end);
         exec_out_close(&x->out[i]);
         outlog_done(&x->log[i]);
     }
     exec_in_close(x);
     int report = loop_remove(&x->guest->loop, &x->report);
     close_if_open(&report);
-    close_if_open(&x->pidfd);
     close_if_open(&x->terminal);
     close_if_open(&x->status_fd);
     tree_done(&x->tree);
@@ -92,7 +94,8 @@ void exec_free(struct exec *x) {
     timer_stop(&x->retry);
     buf_done(&x->in_bytes);
     buf_done(&x->held);
-    free(x);
+    free(x->guest->execs.spare);
+    x->guest->execs.spare = x;
 }
 
 static void free_grave(struct later *l) {
@@ -102,6 +105,7 @@ static void free_grave(struct later *l) {
 void execs_done(struct execs *xs) {
     for (struct list *it; (it = list_pop_front(&xs->all)) || (it = list_pop_front(&xs->forgotten));)
         exec_free(container_of(it, struct exec, node));
+    free(xs->spare);
 }
 
 void exec_register(struct exec *x) {
@@ -177,9 +181,9 @@ static void decide_exit(struct exec *x) {
 static bool write_status(struct exec *x) {
     if (x->status_fd < 0)
         return true;
-    struct buf line;
+    uint8_t text[STATUS_MAX];
+    struct buf line = {.block = text, .cap = sizeof text, .max_bytes = sizeof text};
     struct json_out o;
-    buf_init(&line, STATUS_MAX);
     json_begin(&o, &line);
     exec_write_state(x, &o);
     bool kept = true;
@@ -188,7 +192,6 @@ static bool write_status(struct exec *x) {
         kept = (n == (ssize_t)buf_len(&line) && fdatasync(x->status_fd) == 0) ||
                (n < 0 && errno != ENOSPC && errno != EDQUOT);
     }
-    buf_done(&line);
     if (kept)
         close_if_open(&x->status_fd);
     return kept;
@@ -198,7 +201,6 @@ static void forget_fds(struct exec *x) {
     exec_in_close(x);
     int report = loop_remove(&x->guest->loop, &x->report);
     close_if_open(&report);
-    close_if_open(&x->pidfd);
     for (int i = 0; i < STREAM_COUNT; i++) {
         if (!x->keep_descendants)
             exec_out_close(&x->out[i]);
@@ -273,11 +275,12 @@ static void leader_ended(struct exec *x, int status, bool is_alone) {
     x->tree.leader = 0;
     timer_stop(&x->timeout);
     timer_stop(&x->kill);
+    for (int i = 0; i < STREAM_COUNT; i++)
+        close_if_open(&x->out[i].their_end);
+    exec_out_drain(x); /* before the exit is decided: it may be one byte too many */
     decide_exit(x);
     if (!x->keep_descendants && !is_alone)
         exec_kill(x);
-    if (x->keep_descendants)
-        exec_out_drain(x);
     x->is_drained = x->keep_descendants && !exec_out_is_blocked(x);
     timer_start(&x->guest->loop, &x->drain, DRAIN_MS);
 }

@@ -45,6 +45,8 @@ struct exec_out {
     struct exec *exec;
     struct source source; /* pipe's end or terminal; fd -1: at its end, or there is none */
     bool is_open;
+    int their_end; /* ours too while the leader lives, so that its end is told once, by the kernel's SIGCHLD,
+                    * and not by every pipe as well; -1: none */
     int parked; /* the fd while it is out of the loop: full, and nobody writes; else -1 */
 };
 
@@ -60,7 +62,6 @@ struct exec {
     pid_t session; /* the leader's: what it left is still of it, unless it made one of its own */
     uint64_t max_rss_bytes; /* the largest process of this program that was reaped */
     struct source report;   /* the shepherd's */
-    int pidfd;
     bool keep_descendants;
     int64_t signal_numbers[16]; /* the last ones sent, by the daemon's own numbers; 0 = none */
     unsigned next_signal;
@@ -113,6 +114,9 @@ struct execs {
     struct list forgotten; /* done, but what they left still writes into their pipes */
     size_t count;
     size_t running;
+    struct exec *
+        spare; /* memory of the last one freed: for a quick program getting it is dear; NULL: none */
+    uint64_t ignored; /* signals, for launch; known once a program was started */
 };
 
 void execs_init(struct execs *x, struct guest *g);

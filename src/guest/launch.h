@@ -24,6 +24,7 @@ struct launch {
     const char *cwd; /* absolute */
     const struct user *user;
     const struct privileges *privileges;
+    uint64_t ignored; /* signals the guest ignores, 1 << number - 1: execve would pass that on */
     int stdio[3];
     bool terminal;                   /* stdio[0] becomes the controlling terminal */
     int leaf;                        /* -1: none */
@@ -34,7 +35,6 @@ struct launch {
 struct launched {
     pid_t pid;      /* of the leader */
     pid_t shepherd; /* 0: none */
-    int pidfd;      /* of the leader; -1 with a shepherd */
     int report;     /* pipe that tells the leader's wait status; -1 without a shepherd */
 };
 

@@ -79,10 +79,11 @@ static void reap_all(struct guest *g) {
 
 static void on_signal(struct source *s, uint32_t events) {
     struct guest *g = container_of(s, struct guest, signals);
-    struct signalfd_siginfo info;
+    struct signalfd_siginfo infos[4]; /* each signal waits once, and there are three */
     (void)events;
-    while (read(s->fd, &info, sizeof info) == sizeof info)
-        if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
+    ssize_t n = read(s->fd, infos, sizeof infos);
+    for (ssize_t i = 0; i < n / (ssize_t)sizeof infos[0]; i++)
+        if (infos[i].ssi_signo == SIGTERM || infos[i].ssi_signo == SIGINT)
             guest_end(g, GRACE_DEFAULT_MS);
     reap_all(g);
 }
