@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "spawn/caps.h"
 #include "spawn/enter_mounts.h"
+#include "spawn/mounts.h"
 #include "spawn/place.h"
 #include "spawn/rootfs.h"
 #include "spawn/spawn.h"
@@ -349,6 +350,15 @@ int spawn_enter_host(const struct spawn *s) {
 
 int spawn_leave_host(const struct spawn *s) {
     return setns(s->own_ns, CLONE_NEWNS) < 0 ? -errno : 0;
+}
+
+bool spawn_has_chores(const struct spawn *s) {
+    return s->spent.n_fds > 0 || s->net.owed > 0;
+}
+
+void spawn_chores(struct spawn *s) {
+    mounts_done(&s->spent);
+    net_pool_refill(&s->net);
 }
 
 void spawn_finish(struct spawn *s) {
