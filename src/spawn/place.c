@@ -226,7 +226,9 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
         return r;
     }
     *p = (struct place){
-        .slot = req->slot, .pid = r, .wait_status = -1, .mnt_ns = hold_mounts(*ret_pidfd)};
+        .slot = req->slot, .pid = r, .wait_status = -1, .mnt_ns = -1};
+    if (!s->is_tied) /* else nobody but us waits for its end */
+        p->mnt_ns = hold_mounts(*ret_pidfd);
     memcpy(p->id, req->id, sizeof p->id);
     list_push_back(&s->places, &p->node);
     reply->pid = r;

@@ -42,7 +42,7 @@ struct spawn {
     int self;    /* pidfd of this process */
     int host_ns; /* mount namespaces */
     int own_ns;
-    int proc;      /* a full procfs that is attached nowhere */
+    int proc;      /* a full procfs that is attached nowhere we live */
     int dev;       /* the host's /dev, for loop devices */
     int state;     /* the state directory, and below it: */
     int layers;    /*   layers/<id>/…   writable layers */
@@ -64,7 +64,7 @@ struct spawn {
     uint32_t features;
     int landlock_abi;
     int last_cap;
-    uint32_t masks;      /* of /proc: enter_masks_needed */
+    uint32_t masks;      /* of /proc: enter_masks_needed; 0: each sandbox looks for itself */
     struct mounts spent; /* of the last CREATEs: closing them takes a while: spawn_chores */
     bool is_tied;        /* sandboxes end with us */
     int trash_wake;      /* a byte here wakes the process that empties the trash; -1 if none */
@@ -78,6 +78,8 @@ struct spawn_options {
     unsigned net_ahead;
     bool net_once; /* one network namespace and no pool */
     bool is_tied;  /* sandboxes end with this process */
+    /* For a process that makes one sandbox: only what that one needs. NULL: all that any may need. */
+    const struct spawn_create *only;
     uint64_t reserve_bytes;
     uint32_t without; /* features to pretend absent, for tests of the fallbacks */
 };
