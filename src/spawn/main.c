@@ -21,7 +21,7 @@
 #include "spawn/spawn.h"
 
 #define DYING_POLL_MS 1
-#define CHORES_MS 10 /* without a request, before chores begin */
+#define CHORES_MS 10     /* without a request, before chores begin */
 #define LOCK_TURNS 10000 /* of 2 ms */
 #define RESERVE_DEFAULT_BYTES (UINT64_C(1) << 30)
 
@@ -198,6 +198,11 @@ int main(int argc, char **argv) {
     raise_fd_limit();
     signal(SIGCHLD, SIG_DFL); /* what ended must stay until it is waited for */
     sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set,
+              SIGPIPE); /* a helper or an asker that is gone shows as an error; not ignored, because
+                                 sandboxes would inherit that */
+    sigprocmask(SIG_BLOCK, &set, NULL);
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, NULL);

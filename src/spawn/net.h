@@ -17,7 +17,7 @@ struct net_pool {
     pid_t pid;
     unsigned ahead; /* how many are kept ready */
     unsigned owed;  /* taken and not yet asked for again */
-    pid_t once; /* makes a single one beside us, or -1 */
+    pid_t once;     /* makes a single one beside us, or -1 */
     int once_ns;
 };
 

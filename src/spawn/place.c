@@ -225,8 +225,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
         free(p);
         return r;
     }
-    *p = (struct place){
-        .slot = req->slot, .pid = r, .wait_status = -1, .mnt_ns = -1};
+    *p = (struct place){.slot = req->slot, .pid = r, .wait_status = -1, .mnt_ns = -1};
     if (!s->is_tied) /* else nobody but us waits for its end */
         p->mnt_ns = hold_mounts(*ret_pidfd);
     memcpy(p->id, req->id, sizeof p->id);
@@ -272,7 +271,7 @@ struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req) {
     cgroup_kill(&s->cg, p->id);
     if (p->pid > 0 && p->wait_status == -1)
         kill(p->pid, SIGKILL); /* ours and not reaped, so the number cannot be another's */
-    mounts_done(&s->spent); /* while it dies: what it was built with must not outlast it */
+    mounts_done(&s->spent);    /* while it dies: what it was built with must not outlast it */
     return p;
 }
 
@@ -325,6 +324,8 @@ void place_reap(struct spawn *s) {
         pid_t pid = waitpid(-1, &status, WNOHANG);
         if (pid <= 0)
             return;
+        if (pid == s->trash_pid)
+            layer_trash_ended(s);
         note_exit(&s->places, pid, status);
         note_exit(&s->dying, pid, status);
     }

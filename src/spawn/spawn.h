@@ -68,6 +68,7 @@ struct spawn {
     struct mounts spent; /* of the last CREATEs: closing them takes a while: spawn_chores */
     bool is_tied;        /* sandboxes end with us */
     int trash_wake;      /* a byte here wakes the process that empties the trash; -1 if none */
+    pid_t trash_pid;     /* that process; 0 if none was started, -1 if it has ended */
 };
 
 struct spawn_options {

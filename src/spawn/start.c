@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "spawn/caps.h"
 #include "spawn/enter_mounts.h"
+#include "spawn/layer.h"
 #include "spawn/mounts.h"
 #include "spawn/place.h"
 #include "spawn/rootfs.h"
@@ -277,7 +278,8 @@ static bool is_proc_enough(const struct spawn_options *o) {
 }
 
 static int start_proc(struct spawn *s, const struct spawn_options *o) {
-    s->proc = is_proc_enough(o) ? open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC) : make_proc(false);
+    s->proc =
+        is_proc_enough(o) ? open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC) : make_proc(false);
     if (s->proc < 0)
         return s->proc == -1 ? -errno : s->proc;
     s->masks = o->only != NULL ? 0 : enter_masks_needed(s->proc);
@@ -365,12 +367,14 @@ int spawn_leave_host(const struct spawn *s) {
 }
 
 bool spawn_has_chores(const struct spawn *s) {
-    return s->spent.n_fds > 0 || s->net.owed > 0;
+    return s->spent.n_fds > 0 || s->net.owed > 0 || s->trash_pid < 0;
 }
 
 void spawn_chores(struct spawn *s) {
     mounts_done(&s->spent);
     net_pool_refill(&s->net);
+    if (s->trash_pid < 0 && layer_start_trash(s) < 0)
+        return; /* short of memory or processes: the next chores */
 }
 
 void spawn_finish(struct spawn *s) {
