@@ -44,7 +44,12 @@ static int keep(struct mounts *m, int fd) {
     return m->fds[m->n_fds++] = fd;
 }
 
+/* For each detached mount that is closed the kernel waits for every CPU, so they become one tree before: the
+ * layer, which was opened first, and the lowers. What is no mount, or is part of a sandbox by now, refuses to
+ * be moved; kernels before 6.15 refuse all of it. */
 void mounts_done(struct mounts *m) {
+    for (unsigned i = 1; i < m->n_fds; i++)
+        sys_attach(m->fds[i], m->fds[0], "");
     fd_close_all(m->fds, m->n_fds);
     *m = (struct mounts){.n_fds = 0};
 }

@@ -18,6 +18,8 @@ struct mounts_input {
 MUST_USE int mounts_build(struct spawn *s, const struct spawn_create *req,
                           const struct mounts_input *in, int userns, struct enter *e,
                           struct mounts *m, uint32_t *ret_step);
+/* Closes what building has left. The kernel waits for every CPU meanwhile, so not while somebody waits
+ * for us. */
 void mounts_done(struct mounts *m);
 
 /* Whether `dir` lies beneath one of the directories berm-spawn was started with. The caller
