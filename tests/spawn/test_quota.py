@@ -61,8 +61,7 @@ def quota(project):
 @test
 def blocks_and_inodes_run_out():
     script = ("head -c 30M /dev/zero 2>&1 > /workspace/a; rm /workspace/a; "
-              "i=0; while [ $i -lt 3000 ] && touch /workspace/f$i; do i=$((i+1)); done 2>/workspace/f0; "
-              "cat /workspace/f0; echo files $i")
+              "i=0; while [ $i -lt 3000 ] && true > /workspace/f$i; do i=$((i+1)); done 2>&1; echo files $i")
     with by_quota() as spawn:
         for profile in (client.PROFILE_USER, client.PROFILE_ROOT):
             _, out = spawn.run("q-full", ["sh", "-c", script], disk=16 * MIB, inodes=1024, profile=profile)
