@@ -1,5 +1,5 @@
-/* layer — where a sandbox's writes go: a directory of the state file system, a tmpfs, or a disk
- * image.
+/* layer — where a sandbox's writes go: a directory of the state file system, with a quota or without,
+ * a tmpfs, or a disk image.
  *
  * A layer is one directory with `upper` and `work` for the root, and `t<n>-upper`, `t<n>-work`
  * for each tree that is mounted writable. Files in it carry the host ids of the sandbox's range,

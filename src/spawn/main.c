@@ -34,8 +34,8 @@ static const char usage[] =
     "  --mount-root DIR  directories passed for mounting must lie beneath one of these\n"
     "  --net-ahead N     network namespaces kept ready (default 8, at most 64)\n"
     "  --reserve BYTES   free space of the state file system below which none begins (1 GiB)\n"
-    "  --without NAME    pretend the kernel lacks overlay-fd, cgroup-v2, landlock-scope\n"
-    "                    or limit-disk\n";
+    "  --without NAME    pretend the kernel lacks overlay-fd, cgroup-v2, landlock-scope,\n"
+    "                    limit-disk, disk-image or disk-quota\n";
 
 struct settings {
     struct spawn_options o;

@@ -14,6 +14,7 @@
 #include "base/macros.h"
 #include "spawn/cgroup.h"
 #include "spawn/net.h"
+#include "spawn/quota.h"
 #include "spawn/request.h"
 
 #define SPAWN_TREES_MAX 12
@@ -62,6 +63,7 @@ struct spawn {
     void *stack;            /* of the child between clone and exec; one at a time */
     uint64_t reserve_bytes; /* of the state file system, kept free for the host */
     uint32_t features;
+    enum quota_answer quota; /* of the state file system */
     int landlock_abi;
     int last_cap;
     uint32_t masks;      /* of /proc: enter_masks_needed; 0: each sandbox looks for itself */

@@ -29,10 +29,9 @@ uint32_t spawn_feature_named(const char *name) {
     static const struct {
         const char *name;
         uint32_t bit;
-    } rows[] = {{"overlay-fd", SPAWN_HAS_OVERLAY_FD},
-                {"cgroup-v2", SPAWN_HAS_CGROUP_V2},
-                {"landlock-scope", SPAWN_HAS_LANDLOCK_SCOPE},
-                {"limit-disk", SPAWN_HAS_LIMIT_DISK}};
+    } rows[] = {{"overlay-fd", SPAWN_HAS_OVERLAY_FD},         {"cgroup-v2", SPAWN_HAS_CGROUP_V2},
+                {"landlock-scope", SPAWN_HAS_LANDLOCK_SCOPE}, {"limit-disk", SPAWN_HAS_LIMIT_DISK},
+                {"disk-image", SPAWN_HAS_DISK_IMAGE},         {"disk-quota", SPAWN_HAS_DISK_QUOTA}};
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         if (strcmp(rows[i].name, name) == 0)
             return rows[i].bit;
@@ -226,8 +225,12 @@ static int start_features(struct spawn *s, const struct spawn_options *o) {
     if (overlay_takes_fds(o->state_fd))
         s->features |= SPAWN_HAS_OVERLAY_FD;
     if (faccessat(s->dev, "loop-control", R_OK | W_OK, 0) == 0)
-        s->features |= SPAWN_HAS_LIMIT_DISK;
+        s->features |= SPAWN_HAS_DISK_IMAGE;
+    if (s->quota != QUOTA_NONE)
+        s->features |= SPAWN_HAS_DISK_QUOTA;
     s->features &= ~o->without;
+    if (s->features & (SPAWN_HAS_DISK_IMAGE | SPAWN_HAS_DISK_QUOTA))
+        s->features |= SPAWN_HAS_LIMIT_DISK & ~o->without;
     while (prctl(PR_CAPBSET_READ, s->last_cap + 1, 0, 0, 0) >= 0 && s->last_cap < 62)
         s->last_cap++;
     return 0;
@@ -264,6 +267,7 @@ static int start_cgroups(struct spawn *s, const struct spawn_options *o) {
 }
 
 static int start_state(struct spawn *s, const struct spawn_options *o) {
+    s->quota = quota_probe(o->state_fd);
     return open_state(s, o->state_fd);
 }
 

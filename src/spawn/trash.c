@@ -18,6 +18,11 @@ int layer_remove(struct spawn *s, const char *id) {
     clock_gettime(CLOCK_REALTIME, &now);
     char name[SPAWN_ID_MAX + 48];
     snprintf(name, sizeof name, "%s.%lld.%09ld", id, (long long)now.tv_sec, now.tv_nsec);
+    if (s->features & SPAWN_HAS_DISK_QUOTA) {
+        AUTO_CLOSE int dir = fd_open_beneath(s->layers, id, O_RDONLY | O_DIRECTORY, 0);
+        if (dir >= 0)
+            quota_clear(dir);
+    }
     return renameat(s->layers, id, s->trash, name) < 0 ? -errno : 0;
 }
 
