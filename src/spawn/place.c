@@ -44,6 +44,10 @@ static struct place *find(const struct list *places, const char *id) {
     return NULL;
 }
 
+struct place *place_find(const struct spawn *s, const char *id) {
+    return find(&s->places, id);
+}
+
 static bool is_taken(const struct list *places, const char *id, uint32_t slot) {
     LIST_FOR_EACH(it, places) {
         const struct place *p = container_of(it, struct place, node);
@@ -215,7 +219,11 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
         free(p);
         return r;
     }
-    *p = (struct place){.slot = req->slot, .pid = r, .wait_status = -1};
+    *p = (struct place){.slot = req->slot,
+                        .profile = req->profile,
+                        .is_parked = (req->flags & SPAWN_CREATE_PARKED) != 0,
+                        .pid = r,
+                        .wait_status = -1};
     memcpy(p->id, req->id, sizeof p->id);
     list_push_back(&s->places, &p->node);
     reply->pid = r;

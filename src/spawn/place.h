@@ -15,6 +15,8 @@ struct place {
     struct list node;
     char id[SPAWN_ID_MAX];
     uint32_t slot;    /* SPAWN_SLOTS: not known, nothing of it was there */
+    uint32_t profile; /* enum spawn_profile; 0: another berm-spawn made it */
+    bool is_parked;   /* waits for its CLAIM */
     pid_t pid;        /* -1: another berm-spawn's child */
     int wait_status;  /* -1 until reaped */
     uint32_t seq;     /* of the DESTROY that waits */
@@ -32,6 +34,14 @@ MUST_USE int places_restore(struct spawn *s);
  * `fds`. Call mounts_done(&s->spent) when the asker has been answered. */
 void place_create(struct spawn *s, const struct spawn_create *req, const int *fds, size_t n_fds,
                   struct spawn_reply *reply, int *ret_pidfd);
+
+/* One that lives, or NULL. */
+struct place *place_find(const struct spawn *s, const char *id);
+
+/* claim.c: name, limits and mounts for a parked one. The reply's error, step and missing are set. Does
+ * not close `fds`; call mounts_done(&s->spent) when the asker has been answered. */
+void place_claim(struct spawn *s, const struct spawn_claim *req, const int *fds, size_t n_fds,
+                 struct spawn_reply *reply);
 
 /* Kills and begins to wait; place_finish tells when it is over. NULL when memory is short. */
 struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req);
