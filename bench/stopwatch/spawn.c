@@ -123,7 +123,7 @@ void spawn_claim_begin(const struct claim_spec *spec) {
         .memory_bytes = spec->memory_bytes, .cpu_milli = spec->cpu_milli, .pids = spec->pids};
     req.n_mounts = dir >= 0;
     if (dir >= 0)
-        snprintf(req.mounts[0].target, sizeof req.mounts[0].target, "/mounted");
+        snprintf(req.mounts[0].target, sizeof req.mounts[0].target, "/workspace");
     say(&req, SPAWN_CLAIM, sizeof req, &dir, req.n_mounts);
 }
 

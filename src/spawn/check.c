@@ -103,8 +103,9 @@ static bool has_text(const struct spawn_create *req) {
     return true;
 }
 
-static bool has_good_mounts(const struct spawn_mount *mounts, uint32_t n, uint32_t flags) {
-    if (n > SPAWN_MOUNTS_MAX)
+static bool has_good_mounts(const struct spawn_mount *mounts, uint32_t n, uint32_t max,
+                            uint32_t flags) {
+    if (n > max)
         return false;
     for (uint32_t i = 0; i < n; i++)
         if (!is_target(mounts[i].target) || is_reserved_target(mounts[i].target) ||
@@ -122,7 +123,7 @@ static bool has_good_fields(const struct spawn_create *req) {
         (req->layer != SPAWN_LAYER_DISK && req->layer != SPAWN_LAYER_MEMORY) ||
         req->network != SPAWN_NETWORK_NONE || (req->flags & ~(uint32_t)SPAWN_CREATE_ALL) != 0 ||
         req->n_layers > SPAWN_LAYERS_MAX || !has_text(req) ||
-        !has_good_mounts(req->mounts, req->n_mounts, SPAWN_MOUNT_ALL) ||
+        !has_good_mounts(req->mounts, req->n_mounts, SPAWN_MOUNTS_MAX, SPAWN_MOUNT_ALL) ||
         ((req->flags & SPAWN_CREATE_PARKED) && req->n_mounts > 0))
         return false;
     for (uint32_t i = 0; i < req->n_layers; i++)
@@ -202,7 +203,8 @@ int check_claim(const struct spawn_claim *req, const int *fds, size_t n_fds, uin
     const struct spawn_limits *l = &req->limits;
     if ((req->hostname[0] != '\0' && !check_id(req->hostname)) || req->reserved != 0 ||
         l->disk_bytes != 0 || l->disk_inodes != 0 || l->file_bytes != 0 ||
-        !has_good_mounts(req->mounts, req->n_mounts, SPAWN_MOUNT_PUBLIC) || n_fds != req->n_mounts)
+        !has_good_mounts(req->mounts, req->n_mounts, SPAWN_CLAIM_MOUNTS_MAX, SPAWN_MOUNT_PUBLIC) ||
+        n_fds != req->n_mounts)
         return -EINVAL;
     for (size_t i = 0; i < n_fds; i++)
         if (!is_directory(fds[i]))

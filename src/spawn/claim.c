@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fd.h"
 #include "spawn/check.h"
 #include "spawn/enter_mounts.h"
 #include "spawn/mounts.h"
@@ -58,7 +59,7 @@ static int enter(struct spawn *s, const struct spawn_claim *req, const struct pl
 
 static int claim(struct spawn *s, const struct spawn_claim *req, const int *fds, size_t n_fds,
                  struct spawn_reply *reply) {
-    int binds[SPAWN_MOUNTS_MAX];
+    int binds[SPAWN_CLAIM_MOUNTS_MAX];
     reply->step = STEP_REQUEST;
     int r = check_claim(req, fds, n_fds, s->features, &reply->missing);
     if (r == -ENOTSUP)
@@ -69,8 +70,8 @@ static int claim(struct spawn *s, const struct spawn_claim *req, const int *fds,
     if (p == NULL || !p->is_parked || p->wait_status != -1)
         return -ENOENT;
     p->is_parked = false;
-    struct mounts_owner owner = {p->profile, userns_base(p->slot)};
-    r = mounts_binds(s, req->mounts, req->n_mounts, fds, &owner, &s->spent, binds, &reply->step);
+    r = mounts_binds(s, req->mounts, req->n_mounts, fds, &p->owner, &s->spent, binds, &reply->step);
+    fd_close_all(&p->owner.map, 1);
     if (r == 0) {
         reply->step = STEP_CGROUP;
         r = limit(s, req);

@@ -340,6 +340,19 @@ static int build_tree(struct build *b, unsigned index) {
     return MIN(r, 0);
 }
 
+static int make_map(const struct spawn *s, const struct mounts_owner *owner, uint32_t uid,
+                    uint32_t gid) {
+    uint32_t inner = owner->profile == SPAWN_PROFILE_ROOT ? 0 : SPAWN_USER_UID;
+    struct userns_part part = {uid, gid, owner->base + inner, 1};
+    return userns_for_mount(s->proc, &part, 1);
+}
+
+void mounts_map_ahead(const struct spawn *s, struct mounts_owner *owner) {
+    owner->uid = s->dir_uid;
+    owner->gid = s->dir_gid;
+    owner->map = s->has_dir ? make_map(s, owner, s->dir_uid, s->dir_gid) : -1;
+}
+
 /* The directory's owner outside is the sandbox's user inside; nobody else's files change hands. */
 static int map_owner(struct spawn *s, const struct mounts_owner *owner, int bind, bool writable) {
     struct stat st;
@@ -347,12 +360,14 @@ static int map_owner(struct spawn *s, const struct mounts_owner *owner, int bind
         return -errno;
     if (writable && st.st_uid == 0)
         return -EPERM; /* what is made there belongs to the owner: a setuid file would be root's */
-    uint32_t inner = owner->profile == SPAWN_PROFILE_ROOT ? 0 : SPAWN_USER_UID;
-    struct userns_part part = {st.st_uid, st.st_gid, owner->base + inner, 1};
-    AUTO_CLOSE int map = userns_for_mount(s->proc, &part, 1);
-    if (map < 0)
-        return map;
-    int r = map_mount(bind, map, writable);
+    bool is_ahead = owner->map >= 0 && owner->uid == st.st_uid && owner->gid == st.st_gid;
+    AUTO_CLOSE int made = is_ahead ? -1 : make_map(s, owner, st.st_uid, st.st_gid);
+    if (!is_ahead && made < 0)
+        return made;
+    s->dir_uid = st.st_uid;
+    s->dir_gid = st.st_gid;
+    s->has_dir = true;
+    int r = map_mount(bind, is_ahead ? owner->map : made, writable);
     if (r == -EINVAL &&
         !writable) /* the file system cannot map ids: what all may read can be read */
         r = map_mount(bind, -1, false);
@@ -367,7 +382,7 @@ static int map_bind(struct spawn *s, const struct mounts_owner *owner, int bind,
 
 static int build_bind(struct build *b, unsigned index) {
     const struct spawn_mount *mount = &b->req->mounts[index];
-    struct mounts_owner owner = {b->req->profile, b->base};
+    struct mounts_owner owner = {.profile = b->req->profile, .base = b->base, .map = -1};
     int r = map_bind(b->s, &owner, b->binds[index], mount->flags);
     if (r == 0)
         add_mount(b, b->binds[index], mount->target + 1, true);

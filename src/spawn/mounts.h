@@ -14,11 +14,16 @@ struct mounts_input {
     const int *binds;
 };
 
-/* Whom a directory's owner outside is inside. */
+/* Whom a directory's owner outside is inside; a mapping made ahead is for the owner of the last one. */
 struct mounts_owner {
     uint32_t profile;
     uint32_t base; /* of the range */
+    int map;       /* -1: none was made ahead */
+    uint32_t uid;  /* whom it is for */
+    uint32_t gid;
 };
+/* Makes that mapping, if there was a last one: making one takes longer than the mount itself. */
+void mounts_map_ahead(const struct spawn *s, struct mounts_owner *owner);
 
 /* Fills e->root and e->mounts. `userns` is the child's. -errno with *ret_step. */
 MUST_USE int mounts_build(struct spawn *s, const struct spawn_create *req,

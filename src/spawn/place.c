@@ -65,7 +65,7 @@ struct restore {
 /* Comes once for each hierarchy that has the id. */
 static void restore_one(const char *id, void *arg) {
     struct restore *all = arg;
-    struct place p = {.pid = -1, .wait_status = -1};
+    struct place p = {.pid = -1, .wait_status = -1, .owner.map = -1};
     size_t n = strlen(id);
     uint32_t owner = 0;
     if (n >= sizeof p.id || find(&all->s->places, id))
@@ -220,10 +220,12 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
         return r;
     }
     *p = (struct place){.slot = req->slot,
-                        .profile = req->profile,
                         .is_parked = (req->flags & SPAWN_CREATE_PARKED) != 0,
+                        .owner = {req->profile, userns_base(req->slot), .map = -1},
                         .pid = r,
                         .wait_status = -1};
+    if (p->is_parked)
+        mounts_map_ahead(s, &p->owner);
     memcpy(p->id, req->id, sizeof p->id);
     list_push_back(&s->places, &p->node);
     reply->pid = r;
@@ -253,7 +255,7 @@ struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req) {
         p = calloc(1, sizeof *p);
         if (p == NULL)
             return NULL;
-        p->pid = p->wait_status = -1;
+        p->pid = p->wait_status = p->owner.map = -1;
         p->slot = SPAWN_SLOTS;
         memcpy(p->id, req->id, sizeof p->id);
     }
@@ -296,6 +298,7 @@ bool place_finish(struct spawn *s, struct place *p, int *ret_error, uint32_t *re
 }
 
 void place_free(struct place *p) {
+    fd_close_all(&p->owner.map, 1);
     free(p);
 }
 

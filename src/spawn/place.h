@@ -9,14 +9,15 @@
 
 #include "base/list.h"
 #include "base/macros.h"
+#include "spawn/mounts.h"
 #include "spawn/spawn.h"
 
 struct place {
     struct list node;
     char id[SPAWN_ID_MAX];
     uint32_t slot;    /* SPAWN_SLOTS: not known, nothing of it was there */
-    uint32_t profile; /* enum spawn_profile; 0: another berm-spawn made it */
-    bool is_parked;   /* waits for its CLAIM */
+    bool is_parked;   /* waits for its CLAIM: */
+    struct mounts_owner owner; /* of the directories that come with it */
     pid_t pid;        /* -1: another berm-spawn's child */
     int wait_status;  /* -1 until reaped */
     uint32_t seq;     /* of the DESTROY that waits */

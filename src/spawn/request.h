@@ -15,6 +15,7 @@
 #define SPAWN_VERSION 1
 #define SPAWN_ID_MAX 64 /* with the NUL: [a-z0-9-], starts with a letter or digit */
 #define SPAWN_MOUNTS_MAX 64
+#define SPAWN_CLAIM_MOUNTS_MAX 8 /* a message of two pages is sent in no time, one of five is not */
 #define SPAWN_LAYERS_MAX 8
 #define SPAWN_TARGET_MAX 256
 #define SPAWN_TEXT_MAX 16384 /* argv and environment of PID 1, each string ended by NUL */
@@ -165,7 +166,8 @@ struct spawn_claim {
     struct spawn_limits limits;  /* 0 = as it was made; disk and file fields must be 0 */
     uint32_t n_mounts;
     uint32_t reserved;
-    struct spawn_mount mounts[SPAWN_MOUNTS_MAX]; /* none WRITABLE: that takes a filter from the start */
+    struct spawn_mount
+        mounts[SPAWN_CLAIM_MOUNTS_MAX]; /* none WRITABLE: that takes a filter from the start */
 };
 
 /* FREEZE, THAW, USAGE */

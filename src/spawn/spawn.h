@@ -53,6 +53,9 @@ struct spawn {
     unsigned n_trees;
     int allowed[SPAWN_ROOTS_MAX]; /* directories beneath which passed directories must lie */
     unsigned n_allowed;
+    uint32_t dir_uid; /* owner of the last directory from outside that was mapped; */
+    uint32_t dir_gid;
+    bool has_dir; /* whether there was one */
     struct cgroups cg;
     struct net_pool net;
     struct list places;     /* made by this process and not yet destroyed */

@@ -24,7 +24,7 @@ WITHOUT = [word for name in os.environ.get("BERM_WITHOUT", "").split() for word 
 
 HEAD = struct.Struct("=4I")
 CREATE_BODY = struct.Struct("=64s10I6Q64s512s16896s16384s")
-CLAIM_BODY = struct.Struct("=64s64s6QII16896s")
+CLAIM_BODY = struct.Struct("=64s64s6QII2112s")
 REPLY = struct.Struct("=4Ii6IiiI5Q")
 SIZES = {HELLO: 16, CREATE: HEAD.size + CREATE_BODY.size, DESTROY: 88, FREEZE: 80, THAW: 80,
          LIMITS: 128, USAGE: 80, EXEC_LEAF: 88, KILL_LEAF: 88, SWEEP: 24 + 256 * 64, CLAIM: HEAD.size + CLAIM_BODY.size}

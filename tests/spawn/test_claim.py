@@ -137,7 +137,7 @@ def fields_are_checked():
         usr, null = os.open("/usr", os.O_PATH), os.open("/dev/null", os.O_RDONLY)
         bad = [(dict(hostname="a.b"), []), (dict(hostname="x" * 64), []), (dict(reserved=1), []),
                (dict(disk=64 << 20), []), (dict(inodes=4096), []), (dict(file=1 << 20), []), (dict(memory=1), []),
-               (dict(pids=1), []), (dict(cpu=1), []), (dict(n_mounts=65), []), (dict(n_mounts=0xFFFFFFFF), []),
+               (dict(pids=1), []), (dict(cpu=1), []), (dict(n_mounts=9), []), (dict(n_mounts=0xFFFFFFFF), []),
                (dict(mounts=[("/x", 0)]), []), (dict(), [usr]), (dict(mounts=[("/x", 0)]), [null]),
                (dict(mounts=[("/x", MOUNT_WRITABLE)]), [usr]), (dict(mounts=[("/proc/x", 0)]), [usr]),
                (dict(mounts=[("/../x", 0)]), [usr]), (dict(mounts=[("x", 0)]), [usr]), (dict(mounts=[("/x", 4)]), [usr])]
