@@ -15,16 +15,16 @@
 struct place {
     struct list node;
     char id[SPAWN_ID_MAX];
-    uint32_t slot;    /* SPAWN_SLOTS: not known, nothing of it was there */
-    bool is_parked;   /* waits for its CLAIM: */
+    uint32_t slot;             /* SPAWN_SLOTS: not known, nothing of it was there */
+    bool is_parked;            /* waits for its CLAIM: */
     struct mounts_owner owner; /* of the directories that come with it */
-    pid_t pid;        /* -1: another berm-spawn's child */
-    int wait_status;  /* -1 until reaped */
-    uint32_t seq;     /* of the DESTROY that waits */
-    uint32_t flags;   /* of that DESTROY */
-    bool is_swept;    /* nobody waits for an answer */
-    int64_t since_ms; /* when the DESTROY came */
-    unsigned looks;   /* how often it was still not over */
+    pid_t pid;                 /* -1: another berm-spawn's child */
+    int wait_status;           /* -1 until reaped */
+    uint32_t seq;              /* of the DESTROY that waits */
+    uint32_t flags;            /* of that DESTROY */
+    bool is_swept;             /* nobody waits for an answer */
+    int64_t since_ms;          /* when the DESTROY came */
+    unsigned looks;            /* how often it was still not over */
 };
 
 /* At the start: what lives already keeps its id and its range. */

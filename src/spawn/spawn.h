@@ -39,7 +39,7 @@ struct spawn {
     int self;    /* pidfd of this process */
     int host_ns; /* mount namespaces */
     int own_ns;
-    int own_uts; /* UTS namespace */
+    int own_uts;   /* UTS namespace */
     int proc;      /* a full procfs that is attached nowhere */
     int dev;       /* the host's /dev, for loop devices */
     int state;     /* the state directory, and below it: */
