@@ -95,8 +95,8 @@ int spawn_create(const struct sandbox_spec *spec) {
     req.root = SPAWN_ROOT_HOST;
     req.layer = spec->layer;
     req.network = SPAWN_NETWORK_NONE;
-    req.flags = (control >= 0 ? SPAWN_CREATE_CONTROL : 0) |
-                (spec->is_parked ? SPAWN_CREATE_PARKED : 0);
+    req.flags =
+        (control >= 0 ? SPAWN_CREATE_CONTROL : 0) | (spec->is_parked ? SPAWN_CREATE_PARKED : 0);
     req.limits.memory_bytes = spec->memory_bytes;
     req.limits.cpu_milli = spec->cpu_milli;
     req.limits.pids = spec->pids;
