@@ -149,6 +149,7 @@ static void on_link_ready(struct guest_link *l) {
     p->next = NULL;
     p->n_ready++;
     list_push_back(&p->ready, &it->in_pool);
+    log_text(LOG_DEBUG, "parked", "%s", it->id);
     rest(p, p->pause_us);
 }
 
