@@ -14,6 +14,7 @@
 
 #define GUEST_VERSION_SPOKEN 1
 #define GUEST_LEASE_DEFAULT_MS UINT64_C(86400000)
+#define GUEST_WORKSPACE "/workspace" /* where most sandboxes have it */
 #define GUEST_ENV_MAX 65536
 #define GUEST_ENV_COUNT 512
 

@@ -162,6 +162,8 @@ static int guest_start(struct guest *g, const struct options *o) {
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); /* where the guest is not the first process */
     privileges_read(&g->privileges);
+    (void)!access(GUEST_WORKSPACE,
+                  F_OK); /* the first look takes a while: now nobody waits for it */
     buf_init(&g->text, LINK_MESSAGE_MAX);
     execs_init(&g->execs, g);
     jobs_init(&g->jobs, g);

@@ -166,11 +166,13 @@ static int limit_v2(int dir, const bool *has, const struct spawn_limits *l) {
 }
 
 static int limit_v1_memory(int dir, uint64_t bytes) {
-    /* memory + swap must never be below memory, so the order depends on the direction. */
-    int swap = write_u64(dir, "memory.memsw.limit_in_bytes", "", bytes, "");
+    /* memory + swap must never be below memory, so the order depends on the direction: down, mostly. */
     int r = write_u64(dir, "memory.limit_in_bytes", "", bytes, "");
-    if (r == 0 && swap < 0 && swap != -ENOENT)
-        r = write_u64(dir, "memory.memsw.limit_in_bytes", "", bytes, "");
+    int swap = write_u64(dir, "memory.memsw.limit_in_bytes", "", bytes, "");
+    if (r == -EINVAL && swap == 0)
+        r = write_u64(dir, "memory.limit_in_bytes", "", bytes, "");
+    if (r == 0 && swap != -ENOENT)
+        r = swap;
     if (r == 0) { /* what sockets hold is counted apart on v1 */
         int tcp = write_u64(dir, "memory.kmem.tcp.limit_in_bytes", "", bytes, "");
         r = tcp == -ENOENT ? 0 : tcp;
@@ -183,10 +185,8 @@ static int limit_v1(int dir, enum cgroup_v1 which, const struct spawn_limits *l)
         return limit_v1_memory(dir, l->memory_bytes);
     if (which == CG_PIDS)
         return write_u64(dir, "pids.max", "", l->pids, "");
-    int r = write_u64(dir, "cpu.cfs_period_us", "", CPU_PERIOD_US, "");
-    if (r == 0)
-        r = write_u64(dir, "cpu.cfs_quota_us", "", l->cpu_milli * CPU_PERIOD_US / 1000, "");
-    return r;
+    /* The period is the one a new cgroup has. */
+    return write_u64(dir, "cpu.cfs_quota_us", "", l->cpu_milli * CPU_PERIOD_US / 1000, "");
 }
 
 static bool wants(const struct spawn_limits *l, enum cgroup_v1 which) {

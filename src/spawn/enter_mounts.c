@@ -170,8 +170,16 @@ static int open_inside(int root, const char *path, int flags) {
     return (int)sys4(SYS_openat2, root, (long)path, (long)&how, sizeof how);
 }
 
-/* Makes the directories of `path` that are missing, with the rights of root inside and no more. */
-static int make_path(int root, const char *path) {
+/* Root inside makes its own, with its rights and no more (owner 0); what others make becomes `owner`'s. */
+static int make_dir(int root, const char *path, uint32_t owner) {
+    long r = sys3(SYS_mkdirat, root, (long)path, 0755);
+    if (r == 0 && owner != 0)
+        r = sys5(SYS_fchownat, root, (long)path, owner, owner, AT_SYMLINK_NOFOLLOW);
+    return (int)r;
+}
+
+/* Makes the directories of `path` that are missing. */
+static int make_path(int root, const char *path, uint32_t owner) {
     char part[SPAWN_TARGET_MAX];
     for (size_t n = 0; n < sizeof part; n++) {
         part[n] = '\0';
@@ -180,7 +188,7 @@ static int make_path(int root, const char *path) {
             if (dir >= 0)
                 sys_close(dir);
             else if (dir == -ENOENT)
-                dir = (int)sys3(SYS_mkdirat, root, (long)part, 0755);
+                dir = make_dir(root, part, owner);
             if (dir < 0)
                 return dir;
         }
@@ -191,10 +199,10 @@ static int make_path(int root, const char *path) {
     return -ENAMETOOLONG;
 }
 
-static int attach_inside(int root, int mount, const char *target, bool make) {
+static int attach_inside(int root, int mount, const char *target, bool make, uint32_t owner) {
     int at = open_inside(root, target, O_PATH | O_DIRECTORY);
     if (at == -ENOENT && make) {
-        int r = make_path(root, target);
+        int r = make_path(root, target, owner);
         at = r < 0 ? r : open_inside(root, target, O_PATH | O_DIRECTORY);
     }
     if (at < 0)
@@ -214,17 +222,26 @@ static int move_inside(int root, const char *from, const char *target) {
     return (int)r;
 }
 
+int enter_attach_late(int mount, const char *target, uint32_t owner) {
+    int root = sys_openat(AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    if (root < 0)
+        return root;
+    int r = attach_inside(root, mount, target, true, owner);
+    sys_close(root);
+    return r;
+}
+
 int enter_attach_mounts(struct enter *e) {
     /* Over our own root: lookups from "/" still start at the mount beneath until the chroot. */
     int r = sys_attach(e->root, AT_FDCWD, "/");
     for (unsigned i = 0; r == 0 && i < e->n_mounts; i++)
-        r = attach_inside(e->root, e->mounts[i].fd, e->mounts[i].target, e->mounts[i].make);
+        r = attach_inside(e->root, e->mounts[i].fd, e->mounts[i].target, e->mounts[i].make, 0);
     if (r == 0)
         r = move_inside(e->root, "/stage/proc", "proc");
     if (r == 0)
         r = move_inside(e->root, STAGE_DEV, "dev");
     if (r == 0)
-        r = attach_inside(e->root, e->sys, "sys", false);
+        r = attach_inside(e->root, e->sys, "sys", false, 0);
     return r;
 }
 

@@ -47,6 +47,10 @@ static struct place *find(const struct list *places, const char *id) {
     return NULL;
 }
 
+struct place *place_find(const struct spawn *s, const char *id) {
+    return find(&s->places, id);
+}
+
 static bool is_taken(const struct list *places, const char *id, uint32_t slot) {
     LIST_FOR_EACH(it, places) {
         const struct place *p = container_of(it, struct place, node);
@@ -64,7 +68,7 @@ struct restore {
 /* Comes once for each hierarchy that has the id. */
 static void restore_one(const char *id, void *arg) {
     struct restore *all = arg;
-    struct place p = {.pid = -1, .wait_status = -1, .mnt_ns = -1};
+    struct place p = {.pid = -1, .wait_status = -1, .owner.map = -1, .mnt_ns = -1};
     size_t n = strlen(id);
     uint32_t owner = 0;
     if (n >= sizeof p.id || find(&all->s->places, id))
@@ -225,7 +229,14 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
         free(p);
         return r;
     }
-    *p = (struct place){.slot = req->slot, .pid = r, .wait_status = -1, .mnt_ns = -1};
+    *p = (struct place){.slot = req->slot,
+                        .is_parked = (req->flags & SPAWN_CREATE_PARKED) != 0,
+                        .owner = {req->profile, userns_base(req->slot), .map = -1},
+                        .pid = r,
+                        .wait_status = -1,
+                        .mnt_ns = -1};
+    if (p->is_parked)
+        mounts_map_ahead(s, &p->owner);
     if (!s->is_tied) /* else nobody but us waits for its end */
         p->mnt_ns = hold_mounts(*ret_pidfd);
     memcpy(p->id, req->id, sizeof p->id);
@@ -259,7 +270,7 @@ struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req) {
         p = calloc(1, sizeof *p);
         if (p == NULL)
             return NULL;
-        p->pid = p->wait_status = p->mnt_ns = -1;
+        p->pid = p->wait_status = p->owner.map = p->mnt_ns = -1;
         p->slot = SPAWN_SLOTS;
         memcpy(p->id, req->id, sizeof p->id);
     }
@@ -304,6 +315,7 @@ bool place_finish(struct spawn *s, struct place *p, int *ret_error, uint32_t *re
 }
 
 void place_free(struct place *p) {
+    fd_close_all(&p->owner.map, 1);
     fd_close_all(&p->mnt_ns, 1);
     free(p);
 }

@@ -43,6 +43,7 @@ struct spawn {
     int self;    /* pidfd of this process */
     int host_ns; /* mount namespaces */
     int own_ns;
+    int own_uts;   /* UTS namespace */
     int proc;      /* a full procfs that is attached nowhere we live */
     int dev;       /* the host's /dev, for loop devices */
     int state;     /* the state directory, and below it: */
@@ -56,6 +57,9 @@ struct spawn {
     unsigned n_trees;
     int allowed[SPAWN_ROOTS_MAX]; /* directories beneath which passed directories must lie */
     unsigned n_allowed;
+    uint32_t dir_uid; /* owner of the last directory from outside that was mapped; */
+    uint32_t dir_gid;
+    bool has_dir; /* whether there was one */
     struct cgroups cg;
     struct net_pool net;
     struct list places;     /* made by this process and not yet destroyed */

@@ -209,7 +209,8 @@ static int leave_host(struct spawn *s, bool with_layers) {
     if (r < 0)
         return (int)r;
     s->own_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    return s->own_ns < 0 ? -errno : 0;
+    s->own_uts = open("/proc/self/ns/uts", O_RDONLY | O_CLOEXEC);
+    return s->own_ns < 0 || s->own_uts < 0 ? -errno : 0;
 }
 
 static bool overlay_takes_fds(int dir) {
