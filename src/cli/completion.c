@@ -57,11 +57,12 @@ static void print_function(void) {
 
 static void print_bash(void) {
     print_function();
-    printf("_berm() {\n"
-           "    local list=$(_berm_words \"$COMP_CWORD\" \"${COMP_WORDS[1]}\" \"${COMP_WORDS[2]}\")\n"
-           "    COMPREPLY=($(compgen -W \"$list\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n"
-           "}\n"
-           "complete -o default -F _berm berm\n");
+    printf(
+        "_berm() {\n"
+        "    local list=$(_berm_words \"$COMP_CWORD\" \"${COMP_WORDS[1]}\" \"${COMP_WORDS[2]}\")\n"
+        "    COMPREPLY=($(compgen -W \"$list\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n"
+        "}\n"
+        "complete -o default -F _berm berm\n");
 }
 
 /* To be sourced, or to lie in zsh's fpath as _berm. */
