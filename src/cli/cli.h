@@ -203,8 +203,9 @@ struct unpack *unpack_new(struct cli *cli, int root, struct progress *p);
 int unpack_sink(void *user, uint64_t offset, const void *bytes, size_t n);
 /* False after a word to the user: the archive was not whole. */
 bool unpack_end(struct unpack *u);
-/* Puts a local tree at a path of a sandbox. The exit status. */
-int tree_put(struct cli *cli, const char *local, char *sandbox_id, char *path);
+/* Puts a local tree at a path of a sandbox. The exit status; what was left out was told. */
+int tree_put(struct cli *cli, const char *local, char *sandbox_id, char *path,
+             uint64_t *ret_left_out);
 
 /* --- the commands --- */
 

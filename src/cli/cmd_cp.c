@@ -55,7 +55,8 @@ static uint64_t size_of_tree(const char *root) {
     return total;
 }
 
-int tree_put(struct cli *cli, const char *local, char *sandbox_id, char *path) {
+int tree_put(struct cli *cli, const char *local, char *sandbox_id, char *path,
+             uint64_t *ret_left_out) {
     struct berm_error e;
     struct progress progress;
     Berm__V1__UploadTreeHeader header = BERM__V1__UPLOAD_TREE_HEADER__INIT;
@@ -67,15 +68,15 @@ int tree_put(struct cli *cli, const char *local, char *sandbox_id, char *path) {
     if (opt_has(cli, "user"))
         header.user = opt_get(cli, "user");
     int r = berm_tree_upload(cli->client, &header, pack_source, pack, &response, &e);
-    uint64_t left_out = pack_left_out(pack);
+    *ret_left_out = pack_left_out(pack);
     progress_end(&progress);
     pack_free(pack);
     if (r < 0)
         return cli_fail(cli, &e);
-    if (cli->json)
+    if (cli->json && !cli->command->has_program) /* run has an answer of its own */
         cli_print_json(response);
     berm_free(response);
-    return left_out > 0 ? EXIT_BERM : 0;
+    return 0;
 }
 
 struct file_copy {
@@ -163,8 +164,11 @@ static int copy_in(struct cli *cli, const char *local, char *sandbox_id, char *p
     if (fd < 0 || fstat(fd, &st) < 0)
         return cli_complain("%s: %s", local, strerror(errno));
     path = put_target(cli, local, sandbox_id, path);
-    return S_ISDIR(st.st_mode) ? tree_put(cli, local, sandbox_id, path)
-                               : file_put(cli, fd, &st, sandbox_id, path);
+    if (!S_ISDIR(st.st_mode))
+        return file_put(cli, fd, &st, sandbox_id, path);
+    uint64_t left_out = 0;
+    int status = tree_put(cli, local, sandbox_id, path, &left_out);
+    return left_out > 0 ? EXIT_BERM : status;
 }
 
 /* --- out --- */

@@ -61,7 +61,10 @@ bool exec_fill(struct cli *cli, Berm__V1__ExecSpec *spec) {
 static int run_in(struct foreground *f, struct cli *cli, Berm__V1__Sandbox *s,
                   Berm__V1__ExecSpec *spec) {
     if (s->state == BERM__V1__SANDBOX_STATE__SANDBOX_STATE_READY) {
-        int status = opt_has(cli, "copy-here") ? tree_put(cli, ".", s->sandbox_id, (char *)".") : 0;
+        uint64_t left_out;
+        int status = 0;
+        if (opt_has(cli, "copy-here"))
+            status = tree_put(cli, ".", s->sandbox_id, (char *)".", &left_out);
         return status != 0 ? status
                            : foreground_run(f, s->sandbox_id, spec, opt_has(cli, "interactive"));
     }

@@ -7,7 +7,8 @@ static const struct opt create_own[] = {
 };
 static const struct opt run_own[] = {
     {"copy-here", 0, NULL,
-     "copy the current directory into the workspace first; nothing comes back"},
+     "copy the current directory into the workspace first; nothing comes back, and links that lead "
+     "outside stay out, with a word"},
     {"keep", 0, NULL, "leave the sandbox when the program has ended"},
     {0},
 };

@@ -1,5 +1,6 @@
 """berm and files: cp both ways, cat, find, grep, run --copy-here, and a daemon that is killed meanwhile."""
 
+import base64
 import hashlib
 import io
 import json
@@ -201,6 +202,9 @@ def test_run_with_this_folder(berm, sandbox, tmp_path):
     (tmp_path / "src/hello").write_text("hello")
     done = berm("run", "--copy-here", "--", "sh", "-c", "cat src/hello; touch new", cwd=tmp_path)
     assert done.stdout == b"hello" and os.listdir(tmp_path) == ["src"]
+    (tmp_path / "out").symlink_to("/etc/passwd")     # as virtual environments have them: told, and no reason to stop
+    done = berm("run", "--json", "--copy-here", "--", "ls", cwd=tmp_path)
+    assert base64.b64decode(json.loads(done.stdout)["stdoutData"]) == b"src\n" and b"left out ./out" in done.stderr
     done = berm("run", "--mount", ".", "--", "true", cwd=tmp_path, status=125)   # no folder may be mounted by default
     assert b"HOST_PATH_REFUSED" in done.stderr and b"mount_roots" in done.stderr and b"--copy-here" in done.stderr
 

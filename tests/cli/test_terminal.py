@@ -118,8 +118,8 @@ def test_resize(berm, sandbox, terminal):
 
 def test_ctrl_c_goes_to_the_program_alone(berm, sandbox, terminal):
     t = shell(terminal, berm, sandbox)
-    t.send(b"sleep 1000; echo status=$?\r")
-    t.expect(rb"sleep 1000; echo status=\$\?\r\n")
+    t.send(b"sh -c 'echo u\"\"p; exec sleep 1000'\r")
+    t.expect(rb"up\r\n")
     t.send(b"\x03")
     t.expect(rb"\^C")
     t.expect(rb"ready> ")

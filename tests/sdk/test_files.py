@@ -172,3 +172,34 @@ async def test_the_daemon_dies_in_the_middle(both, own):
 
 async def _write(sb, path, data):
     await sb.files.write(path, data)
+
+
+class Deadly(io.BytesIO):
+    """A local file in the middle of which something happens, once."""
+
+    def __init__(self, data, happens):
+        super().__init__(data)
+        self.happens = [happens]
+
+    def read(self, size=-1):
+        if self.tell() > 2_000_000 and self.happens:
+            self.happens.pop()()
+        return super().read(size)
+
+
+async def test_an_upload_survives_a_kill_in_its_middle(both, own):
+    # covers: RETRY-4, IDEMP-6
+    async with both.client(socket=own.socket) as client, both.Sandbox.create(client=client) as sb:
+        await sb.files.write("file", b"old")
+
+        def happens():
+            with berm.Client(socket=own.socket) as other:
+                assert berm.Sandbox.connect(sb.id, client=other).files.read("file") == b"old"   # nothing shows yet
+            own.kill()
+            own.start()
+
+        source = Deadly(EVERY, happens)
+        assert (await sb.files.write("file", source)).size == len(EVERY) and not source.happens
+        assert await sb.files.read("file") == EVERY
+        events = [e async for e in sb.events(follow=False, kinds=["file"]) if e.operation == "write"]
+        assert [e.bytes_moved for e in events] == [3, len(EVERY)]       # it happened once

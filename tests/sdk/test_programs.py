@@ -69,6 +69,8 @@ async def test_a_program_that_waits_for_its_reader(box):
         seen[chunk.stream] += chunk
     assert seen == {"stdout": b"".join(b"%d\n" % i for i in range(1, 400001)), "stderr": b"end\n"}
     assert (await job.wait(60)).ok
+    with pytest.raises(ValueError, match="use exec"):
+        await box.run("seq 400000", output_policy="block")
 
 
 async def test_a_reader_that_comes_back_finds_what_it_did_not_take(box):

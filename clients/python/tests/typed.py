@@ -15,6 +15,11 @@ def sync(sb: berm.Sandbox) -> None:
         for chunk in job:
             assert_type(chunk, berm.Chunk)
         assert_type(job.wait(), berm.Exit)
+        with job.interact(tail=100) as talk:
+            assert_type(talk, berm.Session)
+            talk.write("x")
+            for chunk in talk:
+                assert_type(chunk, berm.Chunk)
     for info in berm.Sandbox.list():
         assert_type(info, berm.SandboxInfo)
     for event in sb.events():
@@ -32,5 +37,10 @@ async def asynchronous(sb: berm.AsyncSandbox) -> None:
     assert_type(job, berm.AsyncExec)
     async for chunk in job:
         assert_type(chunk, berm.Chunk)
+    async with job.interact() as talk:
+        assert_type(talk, berm.AsyncSession)
+        await talk.resize(80, 24)
+        async for chunk in talk:
+            assert_type(chunk, berm.Chunk)
     async for entry in sb.files.list():
         assert_type(entry, berm.FileInfo)

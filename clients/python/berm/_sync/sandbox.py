@@ -195,6 +195,8 @@ class Sandbox:
         After `timeout` seconds the daemon ends the program and all it started, and the exit says so. All
         output that is kept is returned, or the first `max_output` bytes of each stream. How it ended is in
         the result; only with `check` is anything but code 0 an error."""
+        if output_policy == "block":
+            raise ValueError("run reads nothing before the end, so a program that waits never ends: use exec")
         spec = convert.exec_spec(
             command,
             env=env,
