@@ -16,6 +16,16 @@ struct report {
     struct registry *registry;
 };
 
+/* Only now for sandboxes without a program, so that the first caller does not wait for it; what the end of
+ * a later program asks still comes after. */
+static void learn_kills(struct registry *r) {
+    LIST_FOR_EACH(node, &r->all) {
+        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
+        if (sb->n_running == 0)
+            sandbox_learn_kills(sb);
+    }
+}
+
 static void on_reported(struct ledger_wait *w, const struct err *e) {
     struct report *report = container_of(w, struct report, wait);
     struct registry *r = report->registry;
@@ -23,8 +33,10 @@ static void on_reported(struct ledger_wait *w, const struct err *e) {
     if (e) /* a disk that is full must not keep anyone from deleting what fills it */
         log_text(LOG_ERROR, "store", "the start is not recorded: %s", e->text);
     r->on_recovered(r, NULL);
-    if (!r->closing)
-        pool_begin(r->pool);
+    if (r->closing)
+        return;
+    learn_kills(r);
+    pool_begin(r->pool);
 }
 
 static void put_event(struct registry *r, struct entry *t, int state) {
@@ -90,13 +102,6 @@ static void on_swept(struct driver *d, const struct err *e) {
     if (e)
         log_text(LOG_WARN, "sweep", "%s", e->text);
     report(r);
-    /* Only now for sandboxes without a program, so that the first caller does not wait for it; what the
-     * end of a later program asks still comes after. */
-    LIST_FOR_EACH(node, &r->all) {
-        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
-        if (sb->n_running == 0)
-            sandbox_learn_kills(sb);
-    }
 }
 
 static void sweep(struct registry *r) {

@@ -15,6 +15,8 @@
 
 #define SLOTS 65000
 #define PRUNE_EVERY_US UINT64_C(600000000)
+#define PRUNE_NEXT_US UINT64_C(100000)
+#define PRUNE_AT_ONCE 32
 #define FLUSH_AFTER_US 200000
 
 int64_t registry_unix_ms(void) {
@@ -195,33 +197,40 @@ static bool forget_old(void *user, const struct db_exec *row) {
     return true;
 }
 
-static void prune_execs(struct registry *r, struct entry *t) {
+/* Some sandboxes at a time, because each is a question to the store: true when others are left. */
+static bool prune_execs(struct registry *r, struct entry *t) {
     struct err e;
+    int n = 0;
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
         struct surplus s = {r, sb, t, r->spec.limits->of[LIMIT_EXECS_KEPT]};
         struct str id = str_of(sb->record->sandbox_id);
         if (sb->n_started == 0)
             continue;
+        if (n++ == PRUNE_AT_ONCE)
+            return true;
         if (db_list_execs(r->db, STR(""), id, 0, forget_old, &s, &e) < 0)
             log_text(LOG_WARN, "prune", "%s", e.text);
         sb->n_started = 0;
         if (s.kept < 0)
             sandbox_count_output(sb);
     }
+    return false;
 }
 
 void registry_prune(struct registry *r) {
     const int64_t *limit = r->spec.limits->of;
     int64_t now = registry_unix_ms();
     struct entry *t = ledger_begin(r->ledger);
+    bool is_more = false;
     if (t) {
         db_prune(entry_txn(t), now, now - limit[LIMIT_EVENTS_KEEP],
                  (uint64_t)limit[LIMIT_EVENTS_LEAST], now - limit[LIMIT_EVENTS_KEEP]);
-        prune_execs(r, t);
+        is_more = prune_execs(r, t);
         ledger_commit(t, NULL);
     }
-    deadline_set(r->spec.deadlines, &r->prune, clock_us() + PRUNE_EVERY_US);
+    deadline_set(r->spec.deadlines, &r->prune,
+                 clock_us() + (is_more ? PRUNE_NEXT_US : PRUNE_EVERY_US));
 }
 
 static void on_prune(struct deadline *d) {

@@ -1,11 +1,12 @@
 """What a sandbox uses, watched."""
 
 import json
+import pathlib
 
 import pytest
 
 from control import EXITED, eventually, pb, refused
-from test_exec import PIPE, up
+from test_exec import up
 
 MIB = 1 << 20
 TOUCH = "dd bs=64M count=1 if=/dev/zero of=/dev/null 2>&1"   # its buffer is written to
@@ -65,10 +66,11 @@ def test_memory_of_a_program(client, box):
 
 def end_without_a_daemon(daemon, client, box, script):
     """A program that ended while no daemon looked; its id, and the file with its status."""
-    held = client.sh(box, f"echo up; read line; {script}; exit 9", stdin_mode=PIPE).exec_id
+    held = client.sh(box, f"echo up; until [ -e go ]; do sleep 0.02; done; {script}; exit 9").exec_id
     up(client, held)
-    client.ask("WriteStdin", exec_id=held, data=b"\n")
+    guest = daemon.guest_pid(box)
     daemon.kill()
+    pathlib.Path(f"/proc/{guest}/root/workspace/go").touch()
     found = eventually(lambda: [p for p in (daemon.state / "sandboxes" / box).rglob("*")
                                 if p.is_file() and b'"exited"' in p.read_bytes()], "its status on disk")
     return held, found[0]
