@@ -195,7 +195,7 @@ int start(char **stack) {
     if (argc < 4)
         leave(NOT_STARTED);
     sys5(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
-    static _Alignas(16) char its_stack[16384];
+    _Alignas(16) char its_stack[16384]; /* ours is large enough, and stands still */
     struct clone_args args = {.flags = CLONE_VM | CLONE_VFORK,
                               .exit_signal = SIGCHLD,
                               .stack = (uint64_t)(uintptr_t)its_stack,
