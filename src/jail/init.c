@@ -3,7 +3,7 @@
  *     berm-init UID CWD PROGRAM ARGS...
  *
  * It starts PROGRAM (looked up in PATH) as UID with an empty bounding set or, for UID 0, with
- * what the sandbox has left; reaps whatever is orphaned to it; and exits as PROGRAM did, 128 +
+ * what the sandbox has left, on a terminal of its own if descriptor 3 is a socket to send that to; reaps whatever is orphaned to it; and exits as PROGRAM did, 128 +
  * the signal when that was its end. */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,11 +11,15 @@
 #include <linux/prctl.h>
 #include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 
 #include "base/exec_filter.h"
 #include "spawn/sys.h"
 
 enum { NOT_STARTED = 125, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
+enum { LINK = 3 };
 
 int start(char **stack);
 __attribute__((noreturn)) static void leave(int code) {
@@ -89,6 +93,36 @@ static long drop_rights(long uid) {
     return r;
 }
 
+/* The terminal belongs to who opens it, so PROGRAM's user does. */
+static long open_terminal(void) {
+    int unlock = 0;
+    char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec byte = {"t", 1};
+    struct msghdr message = {.msg_iov = &byte,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof control};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    long master = sys_openat(AT_FDCWD, "/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC, 0);
+    long r = master < 0 ? master : sys3(SYS_ioctl, master, TIOCSPTLCK, (long)&unlock);
+    long slave = r < 0 ? r : sys3(SYS_ioctl, master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (slave < 0)
+        return slave;
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    *(int *)(void *)CMSG_DATA(head) = (int)master;
+    r = sys3(SYS_sendmsg, LINK, (long)&message, MSG_NOSIGNAL);
+    if (r > 0)
+        r = sys0(SYS_setsid);
+    if (r > 0)
+        r = sys3(SYS_ioctl, slave, TIOCSCTTY, 0);
+    for (long fd = 0; r >= 0 && fd < 3; fd++)
+        r = sys3(SYS_dup3, slave, fd, 0);
+    sys_close(LINK);
+    return r < 0 ? r : 0;
+}
+
 static long filter_clone3(void) {
     struct sock_filter code[EXEC_FILTER_LEN] = EXEC_FILTER_CODE;
     struct sock_fprog prog = {EXEC_FILTER_LEN, code};
@@ -136,12 +170,14 @@ static int run(void *words) {
     put("/proc/self/oom_score_adj", "500");
     put("/proc/self/loginuid",
         uid == 0 ? "0" : "1000"); /* once set it stays: audit knows the range */
-    long r = sys1(SYS_chdir, (long)cwd);
-    if (r < 0) {
+    long entered = sys1(SYS_chdir, (long)cwd);
+    long r = drop_rights(uid);
+    if (r == 0 && sys2(SYS_fcntl, LINK, F_GETFD) >= 0)
+        r = open_terminal();
+    if (entered < 0) {
         say("cannot enter ", cwd, "");
         leave(NOT_STARTED);
     }
-    r = drop_rights(uid);
     if (r == 0)
         r = filter_clone3();
     if (r < 0) {
@@ -159,7 +195,7 @@ int start(char **stack) {
     if (argc < 4)
         leave(NOT_STARTED);
     sys5(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
-    static _Alignas(16) char its_stack[16384];
+    _Alignas(16) char its_stack[16384]; /* ours is large enough, and stands still */
     struct clone_args args = {.flags = CLONE_VM | CLONE_VFORK,
                               .exit_signal = SIGCHLD,
                               .stack = (uint64_t)(uintptr_t)its_stack,

@@ -12,7 +12,9 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "base/fd.h"
 #include "jail/options.h"
+#include "jail/terminal.h"
 #include "spawn/layer.h"
 #include "spawn/mounts.h"
 #include "spawn/place.h"
@@ -41,7 +43,7 @@ static int fail(const char *what, int error) {
 /* SIGTERM and the like to us are meant for the command; PID 1 inside cannot be ended by anything
  * milder than SIGKILL. They are read from a descriptor, so none is lost before the command runs. */
 static int watch_signals(void) {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH};
     sigset_t set;
     sigemptyset(&set);
     for (size_t i = 0; i < COUNT_OF(numbers); i++)
@@ -51,17 +53,22 @@ static int watch_signals(void) {
 }
 
 /* The exit code of the command. */
-static int wait_for(pid_t pid, int pidfd, int signals) {
-    struct pollfd fds[] = {{.fd = pidfd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+static int wait_for(pid_t pid, int pidfd, int signals, struct terminal *t) {
+    struct pollfd fds[4] = {{.fd = pidfd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
     int stopped_by = 0, status = 0;
     while (!(fds[0].revents & POLLIN)) {
         struct signalfd_siginfo info;
-        if (poll(fds, COUNT_OF(fds), -1) < 0 && errno != EINTR)
+        if (poll(fds, 2 + terminal_watch(t, fds + 2), -1) < 0 && errno != EINTR)
             return EXIT_JAIL_FAILED;
-        if ((fds[1].revents & POLLIN) && read(signals, &info, sizeof info) == sizeof info) {
-            stopped_by = (int)info.ssi_signo;
-            kill(pid, SIGKILL);
+        terminal_serve(t, fds + 2);
+        if (!(fds[1].revents & POLLIN) || read(signals, &info, sizeof info) != sizeof info)
+            continue;
+        if (info.ssi_signo == SIGWINCH) {
+            terminal_resize(t);
+            continue;
         }
+        stopped_by = (int)info.ssi_signo;
+        kill(pid, SIGKILL);
     }
     if (waitpid(pid, &status, 0) != pid)
         return EXIT_JAIL_FAILED;
@@ -101,6 +108,12 @@ int main(int argc, char **argv) {
     int r = jail_options_read(argc, argv, &o);
     if (r != 0)
         return r > 0 ? 0 : EXIT_JAIL_FAILED;
+    struct terminal terminal;
+    r = terminal_init(&terminal);
+    if (r < 0)
+        return fail("a terminal", -r);
+    if (terminal.is_wanted)
+        jail_options_link(&o, terminal.link[1]);
     struct spawn_options start = {.state_fd = o.state_fd,
                                   .guest_fd = init_program(),
                                   .allowed_fds = o.allowed,
@@ -124,7 +137,9 @@ int main(int argc, char **argv) {
         return fail(spawn_step_name(reply.step), reply.error);
     }
     mounts_done(&s->spent); /* while the command runs */
-    r = wait_for(reply.pid, pidfd, signals);
+    fd_close_all(&terminal.link[1], 1);
+    r = wait_for(reply.pid, pidfd, signals, &terminal);
+    terminal_done(&terminal);
     clean_up(s, &o);
     return r;
 }

@@ -28,6 +28,7 @@ static const char usage[] =
     "  --strict            /proc shows processes only, no ptrace\n"
     "  --keep NAME         keep the written files as NAME and find them again next time\n"
     "  --state DIR         where written files and generated roots live (default " STATE_DIR ")\n"
+    "Where 0, 1 and 2 are terminals COMMAND has a terminal of its own, with job control.\n"
     "SIZE is bytes, or with a suffix K, M, G, T.\n"
     "Exit code: the command's; 128 + signal when one ended it; 125 when the sandbox could not be\n"
     "made; 126, 127 when COMMAND could not be run or found.\n";
@@ -223,6 +224,14 @@ static void fill_fds(struct draft *d) {
         o->fds[o->n_fds++] = d->image;
     for (uint32_t i = 0; i < o->req->n_mounts; i++)
         o->fds[o->n_fds++] = d->binds[i];
+}
+
+void jail_options_link(struct jail_options *o, int link) {
+    o->req->flags &= ~(uint32_t)SPAWN_CREATE_STDIO;
+    o->req->flags |= SPAWN_CREATE_CONTROL;
+    o->fds[0] = link; /* the first of the three that are not passed then */
+    memmove(o->fds + 1, o->fds + 3, (o->n_fds - 3) * sizeof o->fds[0]);
+    o->n_fds -= 2;
 }
 
 static int open_state(struct draft *d) {

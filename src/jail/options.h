@@ -20,5 +20,8 @@ struct jail_options {
     bool keep;
 };
 
+/* PID 1 gets this socket, to send a terminal out, and not our 0, 1 and 2. */
+void jail_options_link(struct jail_options *o, int link);
+
 /* 0: run; > 0: there was only help to give; < 0: a mistake, already told. */
 MUST_USE int jail_options_read(int argc, char **argv, struct jail_options *o);

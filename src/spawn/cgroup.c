@@ -73,12 +73,29 @@ static void add_v2(struct cgroups *cg, const char *point) {
         enable_v2(cg, point);
 }
 
-static void add_v1(struct cgroups *cg, const char *point, const char *options, unsigned wanted) {
-    if (cg->v2 < 0)
-        wanted |= 1u << CG_FREEZER | 1u << CG_CPUACCT;
-    for (int i = 0; i < CG_V1_COUNT; i++)
-        if (cg->v1[i] < 0 && (wanted & 1u << i) && has_word(options, ',', controller_names[i]))
-            cg->v1[i] = open_state_dir(point, cg->state);
+#define POINT_BYTES 1024
+struct points {
+    char v2[POINT_BYTES];
+    char v1[CG_V1_COUNT][POINT_BYTES];
+};
+
+/* Of each hierarchy the first mount counts. */
+static int find_points(struct points *out) {
+    FILE *mounts = fopen("/proc/self/mounts", "re");
+    if (mounts == NULL)
+        return -errno;
+    char line[4096], point[POINT_BYTES], type[64], options[1024];
+    while (fgets(line, sizeof line, mounts) != NULL) {
+        if (sscanf(line, "%*s %1023s %63s %1023s", point, type, options) != 3)
+            continue;
+        if (strcmp(type, "cgroup2") == 0 && out->v2[0] == '\0')
+            memcpy(out->v2, point, sizeof point);
+        for (int i = 0; i < CG_V1_COUNT && strcmp(type, "cgroup") == 0; i++)
+            if (out->v1[i][0] == '\0' && has_word(options, ',', controller_names[i]))
+                memcpy(out->v1[i], point, sizeof point);
+    }
+    fclose(mounts);
+    return 0;
 }
 
 int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2, unsigned v1_wanted) {
@@ -88,20 +105,17 @@ int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2, unsigned v1_want
         return -errno;
     snprintf(cg->state, sizeof cg->state, "s-%" PRIx64 "-%" PRIx64, (uint64_t)st.st_dev,
              (uint64_t)st.st_ino);
-    FILE *mounts = fopen("/proc/self/mounts", "re");
-    if (mounts == NULL)
-        return -errno;
-    char line[4096], point[1024], type[64], options[1024];
-    for (int version = 2; version >= 1; version--, rewind(mounts))
-        while (fgets(line, sizeof line, mounts) != NULL) {
-            if (sscanf(line, "%*s %1023s %63s %1023s", point, type, options) != 3)
-                continue;
-            if (version == 2 && strcmp(type, "cgroup2") == 0 && use_v2 && cg->v2 < 0)
-                add_v2(cg, point);
-            if (version == 1 && strcmp(type, "cgroup") == 0)
-                add_v1(cg, point, options, v1_wanted);
-        }
-    fclose(mounts);
+    struct points points = {0};
+    int r = find_points(&points);
+    if (r < 0)
+        return r;
+    if (use_v2 && points.v2[0] != '\0')
+        add_v2(cg, points.v2);
+    if (cg->v2 < 0)
+        v1_wanted |= 1u << CG_FREEZER | 1u << CG_CPUACCT;
+    for (int i = 0; i < CG_V1_COUNT; i++)
+        if ((v1_wanted & 1u << i) && points.v1[i][0] != '\0')
+            cg->v1[i] = open_state_dir(points.v1[i], cg->state);
     return cg->v2 >= 0 || cg->v1[CG_FREEZER] >= 0 ? 0 : -ENOTSUP;
 }
 

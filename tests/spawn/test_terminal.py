@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""berm-jail at a terminal: the command has one of its own, with job control, keys and sizes."""
+import contextlib
+import fcntl
+import os
+import pathlib
+import pty
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from tap import check, main, program, same, state_dir, test  # noqa: E402
+
+STATE = state_dir()
+
+
+class Jail:
+    """berm-jail as the leader of a session on a terminal of ours."""
+
+    def __init__(self, *arguments, rows=24, columns=80):
+        self.master, self.slave = pty.openpty()
+        self.resize(rows, columns)
+        self.before = termios.tcgetattr(self.slave)
+        self.seen = b""
+        self.process = subprocess.Popen(
+            [program("berm-jail"), "--state", STATE, "--env", "PS1=ready> ", *arguments], start_new_session=True,
+            stdin=self.slave, stdout=self.slave, stderr=self.slave,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def type(self, text):
+        os.write(self.master, text.encode())
+
+    def until(self, text, seconds=30):
+        """What came up to and with this text; b"" if it did not come."""
+        end = time.monotonic() + seconds
+        while text.encode() not in self.seen and time.monotonic() < end:
+            if select.select([self.master], [], [], 0.1)[0]:
+                with contextlib.suppress(OSError):
+                    self.seen += os.read(self.master, 65536)
+            elif self.process.poll() is not None:
+                break
+        head, found, rest = self.seen.partition(text.encode())
+        if not found:
+            check(False, f"{text!r} did not come: {self.seen!r}")
+            return ""
+        self.seen = rest
+        return (head + found).decode(errors="replace")
+
+    def end(self):
+        code = self.process.wait(30)
+        same(termios.tcgetattr(self.slave), self.before, "the caller's terminal is as it was")
+        os.close(self.master)
+        os.close(self.slave)
+        return code
+
+
+@test
+def the_command_has_a_terminal_of_the_sandbox():
+    jail = Jail("--", "sh", "-c", "tty; ls -l $(tty); echo to-tty > /dev/tty; ps -o tty= -p $$; test -t 0 && echo is-one")
+    check("/dev/pts/0" in jail.until("is-one"), "in its own devpts")
+    same(jail.end(), 0, "exit")
+    jail = Jail("--", "sh", "-c", "ls -l /proc/self/fd; echo done")
+    check(os.readlink(f"/proc/self/fd/{jail.slave}") + "\r" not in jail.until("done").replace("/dev/pts/0\r", ""),
+          "and the caller's is not inside")
+    same(jail.end(), 0, "exit")
+
+
+@test
+def a_shell_has_job_control():
+    jail = Jail("--", "bash", "--norc", "--noprofile", "-i")
+    first = jail.until("ready> ")
+    check("no job control" not in first and "cannot set terminal" not in first, first)
+    jail.type("sleep 600\n")
+    time.sleep(0.3)
+    jail.type("\x1a")
+    jail.until("Stopped")
+    jail.type("jobs -l; echo lis''ted\n")
+    check("sleep 600" in jail.until("listed"), "it is listed")
+    jail.type("fg\n")
+    time.sleep(0.3)
+    jail.type("\x03")
+    jail.until("ready> ")
+    jail.type("echo after-$?\n")
+    jail.until("after-130")
+    jail.type("exit 5\n")
+    same(jail.end(), 5, "exit code")
+
+
+@test
+def keys_end_a_command_and_not_the_jail():
+    jail = Jail("--", "python3", "-c",
+                "import time\nprint('up', flush=True)\ntry: time.sleep(600)\nexcept KeyboardInterrupt: print('caught')")
+    jail.until("up")
+    jail.type("\x03")
+    jail.until("caught")
+    same(jail.end(), 0, "it went on to its own end")
+
+
+@test
+def sizes_are_passed_on():
+    jail = Jail("--", "bash", "--norc", "--noprofile", "-i", rows=31, columns=97)
+    jail.until("ready> ")
+    jail.type("stty size\n")
+    jail.until("31 97")
+    jail.resize(45, 120)
+    jail.type("sleep 0.3; stty size\n")
+    jail.until("45 120")
+    jail.type("exit\n")
+    same(jail.end(), 0, "exit")
+
+
+@test
+def much_output_arrives_whole_while_keys_are_not_read():
+    jail = Jail("--", "sh", "-c", "stty -echo -icanon; echo go; seq 1 20000; echo e''nd")
+    jail.until("go")
+    jail.type("x" * 3000)
+    lines = jail.until("end").split()
+    same([line for line in lines if line.isdigit()], [str(i) for i in range(1, 20001)], "all of it")
+    same(jail.end(), 0, "exit")
+
+
+@test
+def a_signal_to_the_jail_ends_it_and_the_terminal_is_as_before():
+    jail = Jail("--", "sh", "-c", "echo up; sleep 600")
+    jail.until("up")
+    jail.process.send_signal(signal.SIGTERM)
+    same(jail.end(), 143, "exit code")
+
+
+@test
+def errors_before_the_command_are_seen():
+    jail = Jail("--", "no-such-program")
+    jail.until("not found")
+    same(jail.end(), 127, "not found")
+    jail = Jail("--cwd", "/no/such", "--", "true")
+    jail.until("cannot enter")
+    same(jail.end(), 125, "no such folder")
+
+
+@test
+def without_a_terminal_nothing_is_copied():
+    jail = Jail("--", "true")
+    same(jail.end(), 0, "exit")
+    reader, writer = os.pipe()
+    master, slave = pty.openpty()
+    done = subprocess.run([program("berm-jail"), "--state", STATE, "--", "sh", "-c", "test -t 1 || echo piped"],
+                          stdin=slave, stdout=writer, stderr=slave, timeout=60)
+    os.close(writer)
+    same((done.returncode, os.read(reader, 100)), (0, b"piped\n"), "output to a pipe stays a pipe")
+    for fd in (reader, master, slave):
+        os.close(fd)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    finally:
+        shutil.rmtree(STATE, ignore_errors=True)
