@@ -1,12 +1,15 @@
 # The front door: Meson and Ninja build, the scripts check. Every target first installs what it needs.
 .DEFAULT_GOAL := all
-.PHONY: all check test demo bench gen fmt conformance-wire escape vm fuzz soak nightly clean help
+.PHONY: all install check test demo bench gen fmt conformance-wire escape vm fuzz soak nightly clean help
 
 SOURCES = $(shell git ls-files -co --exclude-standard -- 'src/*.[ch]' 'tests/*.[ch]' 'bench/*.[ch]' 'clients/c/*.[ch]')
 
 all: ## build everything; programs land in build/bin
 	@scripts/setup build
 	@scripts/build gcc
+
+install: all ## programs, libberm, manual and completions into /usr/local, below DESTDIR when that is set
+	@meson install -C build --no-rebuild
 
 check: ## what every commit passes, in about a minute: format, layers, generated code, contract, unit tests
 	@scripts/setup test

@@ -47,13 +47,13 @@ class Spawn(Stopwatch):
         super().__init__()
         self.state, self.guest = state, guest
         state.mkdir()
-        self("spawn", OUT / "berm-spawn", OUT / guest, state)
+        self("spawn", OUT / "berm-spawn", OUT / guest, state, state.parent)
 
     def close(self):
         """Then once more, to remove what a run that was cut short has left."""
         super().close()
         super().__init__()
-        self("spawn", OUT / "berm-spawn", OUT / self.guest, self.state)
+        self("spawn", OUT / "berm-spawn", OUT / self.guest, self.state, self.state.parent)
         self("sweep")
         super().close()
 

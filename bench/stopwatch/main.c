@@ -60,10 +60,10 @@ static int do_sync(char **words, double *ret_us) {
     return 1;
 }
 
-/* BERM-SPAWN GUEST STATE */
+/* BERM-SPAWN GUEST STATE MOUNT-ROOT */
 static int do_spawn(char **words, double *ret_us) {
     (void)ret_us;
-    spawn_open(words[0], words[1], words[2]);
+    spawn_open(words[0], words[1], words[2], words[3]);
     return 0;
 }
 
@@ -124,6 +124,25 @@ static int do_leaf(char **words, double *ret_us) {
 static int do_guest_end(char **words, double *ret_us) {
     (void)words, (void)ret_us;
     guest_close();
+    return 0;
+}
+
+/* STATE N: N parked sandboxes. */
+static int do_park(char **words, double *ret_us) {
+    (void)ret_us;
+    claim_open(words[0], (unsigned)strtoul(words[1], NULL, 10));
+    return 0;
+}
+
+/* [DIR]: a parked sandbox gets its name; with a directory also limits, variables and that. */
+static int do_claim(char **words, double *ret_us) {
+    ret_us[0] = claim_one(words[0]);
+    return 1;
+}
+
+static int do_park_end(char **words, double *ret_us) {
+    (void)words, (void)ret_us;
+    claim_close();
     return 0;
 }
 
@@ -237,14 +256,15 @@ static const struct {
     int n_words; /* at least */
     int (*run)(char **words, double *ret_us);
 } commands[] = {
-    {"time", 1, do_time},         {"sync", 1, do_sync},     {"spawn", 3, do_spawn},
+    {"time", 1, do_time},         {"sync", 1, do_sync},     {"spawn", 4, do_spawn},
     {"sweep", 0, do_sweep},       {"create", 4, do_create}, {"guest", 2, do_guest},
     {"exec", 2, do_exec},         {"leaf", 0, do_leaf},     {"guest-end", 0, do_guest_end},
     {"connect", 1, do_connect},   {"make", 2, do_make},     {"run", 2, do_run},
     {"first", 3, do_first},       {"delete", 1, do_delete}, {"drop", 1, do_drop},
     {"put", 3, do_put},           {"get", 3, do_get},       {"tree-put", 3, do_tree_put},
     {"tree-get", 3, do_tree_get}, {"stat", 2, do_stat},     {"list", 2, do_list},
-    {"remove", 2, do_remove},
+    {"remove", 2, do_remove},     {"park", 2, do_park},     {"claim", 0, do_claim},
+    {"park-end", 0, do_park_end},
 };
 
 static void obey(char *line) {

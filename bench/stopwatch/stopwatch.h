@@ -24,12 +24,15 @@ struct sandbox_spec {
     const char *id;
     uint32_t layer; /* enum spawn_layer */
     uint64_t memory_bytes;
+    uint64_t cpu_milli;
     uint64_t pids;
+    int is_parked;
     int control_fd;     /* PID 1's bound socket, or -1 */
     char *const *words; /* argv of PID 1, NULL at the end */
 };
 
-void spawn_open(const char *program, const char *guest, const char *state);
+/* `mount_root`: beneath which a claim's directory lies. */
+void spawn_open(const char *program, const char *guest, const char *state, const char *mount_root);
 /* Removes everything that is left in this state, from a run that was cut short. */
 void spawn_sweep(void);
 /* Ends berm-spawn, if there is one. */
@@ -37,6 +40,18 @@ void spawn_close(void);
 /* PID 1's pidfd. */
 int spawn_create(const struct sandbox_spec *spec);
 void spawn_destroy(const char *id);
+
+struct claim_spec {
+    const char *id;
+    const char *hostname;
+    uint64_t memory_bytes; /* 0 = as it was made */
+    uint64_t cpu_milli;
+    uint64_t pids;
+    int dir_fd; /* a directory of the host, or -1 */
+};
+/* Asks, and waits for the answer: what else there is to do for a claim is done in between. */
+void spawn_claim_begin(const struct claim_spec *spec);
+void spawn_claim_end(void);
 /* The descriptors of one cgroup for a program: its directory first, then files to write "0" to. */
 size_t spawn_leaf(const char *id, uint32_t leaf, int fds[FDS_MAX]);
 void spawn_kill_leaf(const char *id, uint32_t leaf);
@@ -50,6 +65,13 @@ void guest_run(const char *dir, char *const *argv, double *ret_told_us, double *
 /* Makes a cgroup for a program and removes it again, which is part of guest_run. */
 void guest_leaf(void);
 void guest_close(void);
+
+/* --- claim.c: parked sandboxes, claimed as bermd claims them --- */
+
+void claim_open(const char *state, unsigned n);
+/* Microseconds until the oldest of them is somebody's; with a directory also limits, variables and that. */
+double claim_one(const char *dir);
+void claim_close(void);
 
 /* --- rpc.c: bermd, over gRPC --- */
 

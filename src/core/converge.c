@@ -14,173 +14,8 @@
 
 #define STOP_GRACE_MS 5000
 #define STOP_MARGIN_MS 2000
-#define FILE_MAX_BYTES \
-    (UINT64_C(1) << 40) /* a log's offsets grow for ever; what is kept of it does not */
 
 #define CAUSE(name) BERM__V1__STATE_CAUSE__STATE_CAUSE_##name
-
-/* --- the place --- */
-
-static void on_ready(struct place *p) {
-    struct sandbox *sb = p->user;
-    sandbox_failpoint(sb, OP_ACK);
-    sb->presence = PRESENCE_UP;
-    sandbox_converge(sb);
-}
-
-static void on_failed(struct place *p, const struct err *e) {
-    struct sandbox *sb = p->user;
-    sb->place = NULL;
-    sb->presence = PRESENCE_NONE;
-    sb->failure = *e;
-    sandbox_converge(sb);
-}
-
-/* Everything in it has ended: programs whose end nobody told are settled from what they left. */
-static void on_gone(struct place *p) {
-    struct sandbox *sb = p->user;
-    sb->place = NULL;
-    sb->presence = PRESENCE_NONE;
-    sb->frozen = sb->freezing = sb->configured = false;
-    sb->asked_to_end = 0;
-    sb->copied = false;          /* a layer in memory has gone */
-    sb->connecting_since_us = 0; /* the next guest has its own time, and its own losses */
-    sb->n_relinks = 0;
-    deadline_clear(sb->registry->spec.deadlines, &sb->patience);
-    if (sandbox_is(sb, SB_PENDING) && sb->failure.code == ERR_NONE)
-        err_set(&sb->failure, ERR_GUEST_LOST, "the guest ended before it was ready");
-    sandbox_disconnect(sb);
-    sandbox_failpoint(sb, OP_ACK);
-    sandbox_update_unplaced(sb);
-    sandbox_measures_end(sb);
-    exec_all_gone(sb);
-    sandbox_converge(sb);
-}
-
-static const struct place_events place_events = {on_ready, on_failed, on_gone};
-
-static uint64_t bound(int64_t limit) {
-    return limit > 0 ? (uint64_t)limit : 0;
-}
-
-void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct place_limits *ret_limits) {
-    const Berm__V1__Limits *l = spec->limits;
-    *ret_limits = (struct place_limits){.file_bytes = FILE_MAX_BYTES};
-    if (!l)
-        return;
-    ret_limits->memory_bytes = bound(l->memory_bytes);
-    ret_limits->cpu_milli = bound(l->cpu_millis);
-    ret_limits->pids = bound(l->pids);
-    ret_limits->disk_bytes = bound(l->disk_bytes);
-    ret_limits->disk_inodes = bound(l->disk_inodes);
-}
-
-/* The mounts' descriptors are the ingress's; they come first among its items, in the spec's order. */
-static void create_place(struct sandbox *sb, struct place_mount mounts[PLACE_MOUNTS_MAX]) {
-    const Berm__V1__SandboxSpec *spec = sb->record->spec;
-    struct driver *d = sb->registry->spec.driver;
-    struct place_spec place = {
-        .id = sb->record->sandbox_id,
-        .slot = (uint32_t)sb->slot,
-        .profile = spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT ? PLACE_ROOT
-                                                                                    : PLACE_USER,
-        .layer = spec->root && spec->root->layer == BERM__V1__WRITABLE_LAYER__WRITABLE_LAYER_MEMORY
-                     ? PLACE_MEMORY
-                     : PLACE_DISK,
-        .network = PLACE_NETWORK_NONE,
-        .image_fd = -1,
-        .mounts = mounts,
-    };
-    for (; place.n_mounts < MIN(spec->n_mounts, (size_t)PLACE_MOUNTS_MAX); place.n_mounts++) {
-        const Berm__V1__Mount *m = spec->mounts[place.n_mounts];
-        const struct ingress_item *item = &sb->ingress.items[place.n_mounts];
-        mounts[place.n_mounts] =
-            (struct place_mount){item->fd, m->target, m->writable, item->is_foreign};
-    }
-    sandbox_limits(spec, &place.limits);
-    if (d)
-        sb->place = place_create(d, &place, &place_events, sb, &sb->failure);
-    else
-        err_set(&sb->failure, ERR_DRIVER_UNAVAILABLE, "%s", sb->registry->spec.no_driver);
-    ingress_end(&sb->ingress);
-    if (!sb->place) {
-        sandbox_converge(sb);
-        return;
-    }
-    sb->presence = PRESENCE_MAKING;
-    sandbox_failpoint(sb, OP_SEND);
-}
-
-static void on_opened(struct ingress *in, const struct err *e) {
-    struct sandbox *sb = container_of(in, struct sandbox, ingress);
-    struct place_mount mounts[PLACE_MOUNTS_MAX];
-    sb->presence = PRESENCE_NONE;
-    if (!e && sb->wanted <= WANTED_PAUSE) {
-        create_place(sb, mounts);
-        return;
-    }
-    if (e)
-        sb->failure = *e;
-    ingress_end(&sb->ingress);
-    sandbox_converge(sb);
-}
-
-static void make_place(struct sandbox *sb) {
-    sandbox_failpoint(sb, OP_COMMIT);
-    int r = ingress_begin(&sb->ingress, sb->registry, sb->record->owner, sb->record->spec, false,
-                          on_opened, &sb->failure);
-    if (r == 1)
-        sb->presence = PRESENCE_MAKING;
-    else if (r == 0)
-        create_place(sb, NULL);
-    else
-        sandbox_converge(sb);
-}
-
-static void on_kills(struct place *p, const struct place_answer *a, void *user) {
-    (void)user;
-    if (!a->e)
-        ((struct sandbox *)p->user)->oom_kills_seen = a->usage.oom_kills;
-}
-
-void sandbox_learn_kills(struct sandbox *sb) {
-    if (sb->place)
-        place_measure(sb->place, on_kills, NULL);
-}
-
-/* What was left of a place that has ended is gone: the books can be closed on it. */
-static void on_cleared(void *user, const struct err *e) {
-    struct sandbox *sb = user;
-    if (registry_job_over(sb->registry))
-        return;
-    if (e)
-        log_text(LOG_WARN, "clear", "%s: %s", sb->record->sandbox_id, e->text);
-    sb->presence = PRESENCE_NONE;
-    exec_all_gone(sb);
-    sandbox_converge(sb);
-}
-
-void sandbox_adopt(struct sandbox *sb) {
-    struct err e;
-    struct driver *d = sb->registry->spec.driver;
-    const char *id = sb->record->sandbox_id;
-    sb->place = d ? place_adopt(d, id, &place_events, sb, &e) : NULL;
-    if (!d) {
-        exec_all_gone(sb);
-        return;
-    }
-    if (!sb->place) {
-        sb->presence = PRESENCE_ENDING;
-        registry_job(sb->registry);
-        driver_discard(d, id, false, on_cleared, sb);
-        return;
-    }
-    sb->presence = PRESENCE_UP;
-    sb->frozen = sandbox_is(sb, SB_PAUSED);
-    sb->configured = !sandbox_is(sb, SB_PENDING);
-    if (sb->n_running > 0) /* the guest may tell an end at once */
-        sandbox_learn_kills(sb);
-}
 
 /* --- freeze and thaw --- */
 
@@ -252,7 +87,8 @@ static void reach_to_end(struct sandbox *sb) {
 }
 
 static void end_place(struct sandbox *sb) {
-    if (sb->presence != PRESENCE_UP || sb->freezing || sb->asked_to_end == sb->wanted)
+    bool is_there = sb->presence == PRESENCE_UP || sb->presence == PRESENCE_PARKED;
+    if (!is_there || sb->freezing || sb->asked_to_end == sb->wanted)
         return;
     sandbox_failpoint(sb, OP_COMMIT);
     files_gone(sb, true);
@@ -321,7 +157,7 @@ static void on_removed(uv_work_t *work, int status) {
         return;
     registry_job(sb->registry);
     if (sb->registry->spec.driver)
-        driver_discard(sb->registry->spec.driver, sb->record->sandbox_id, true, on_discarded, sb);
+        driver_discard(sb->registry->spec.driver, sb->place_id, true, on_discarded, sb);
     else
         on_discarded(sb, NULL);
     sandbox_failpoint(sb, OP_SEND);
@@ -388,18 +224,27 @@ static void could_not_start(struct sandbox *sb) {
 }
 
 static void to_first_run(struct sandbox *sb) {
-    if (sb->presence == PRESENCE_NONE && sb->failure.code != ERR_NONE)
+    bool has_failed = sb->failure.code != ERR_NONE;
+    if (sb->claiming && has_failed)
+        sandbox_unclaim(sb); /* whatever it was: it is made as if there had been none to claim */
+    else if (sb->presence == PRESENCE_NONE && has_failed)
         could_not_start(sb);
-    else if (sb->presence == PRESENCE_NONE)
-        make_place(sb);
-    else if (sb->presence == PRESENCE_UP && sb->failure.code != ERR_NONE)
+    else if (sb->presence == PRESENCE_NONE || sb->presence == PRESENCE_PARKED)
+        sandbox_make_place(sb);
+    else if (sb->presence != PRESENCE_UP)
+        return;
+    else if (has_failed)
         stop_now(sb); /* the guest cannot be talked to */
-    else if (sb->presence == PRESENCE_UP && !sb->link)
+    else if (!sb->link)
         sandbox_connect(sb);
-    else if (sb->linked && sb->configured && !copies_are_done(sb))
+    else if (!sb->linked || !sb->configured)
+        return;
+    else if (!copies_are_done(sb))
         copies_begin(sb);
-    else if (sb->linked && sb->configured)
+    else {
+        sb->claiming = false;
         sandbox_outcome(sb, SB_READY, sb->wanted, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+    }
 }
 
 static void to_run(struct sandbox *sb) {

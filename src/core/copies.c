@@ -105,6 +105,13 @@ static int keep_mark(struct sandbox *sb, struct err *e) {
     return 0;
 }
 
+void copies_forget(struct sandbox *sb) {
+    int dir = sandbox_dir(sb);
+    sb->copied = false;
+    if (dir >= 0)
+        unlinkat(dir, MARK, 0);
+}
+
 /* --- its end --- */
 
 static void close_handle(struct copying *c) {

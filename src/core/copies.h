@@ -12,6 +12,8 @@
 
 /* Whether nothing is left to copy. */
 bool copies_are_done(struct sandbox *sb);
+/* Its layer has gone: they are to be done again. */
+void copies_forget(struct sandbox *sb);
 /* Begins, unless it is under way; sandbox_converge follows when it is over. */
 void copies_begin(struct sandbox *sb);
 /* Lets go of what is under way, if anything is. */

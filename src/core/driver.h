@@ -19,6 +19,7 @@
 
 #define PLACE_ID_MAX 64 /* with the NUL */
 #define PLACE_MOUNTS_MAX 64
+#define PLACE_CLAIM_MOUNTS_MAX 8
 #define PLACE_TARGET_MAX 256 /* with the NUL */
 
 struct driver;
@@ -48,8 +49,9 @@ struct place_mount {
 };
 
 struct place_spec {
-    const char *id; /* [a-z0-9-], at most 63 */
-    uint32_t slot;  /* its range of uids; the same at each start */
+    const char *id;       /* [a-z0-9-], at most 63 */
+    const char *hostname; /* NULL: the id */
+    uint32_t slot;        /* its range of uids; the same at each start */
     enum place_profile profile;
     enum place_layer layer;
     enum place_network network;
@@ -57,6 +59,7 @@ struct place_spec {
     struct place_limits limits;
     const struct place_mount *mounts;
     size_t n_mounts;
+    bool is_parked; /* nobody's yet: one place_claim follows */
 };
 
 struct place_usage {
@@ -120,6 +123,8 @@ struct driver_ops {
     void (*usage)(struct place *p, place_done *done, void *user);
     void (*leaves)(struct place *p, uint32_t first, uint32_t count, place_done *done, void *user);
     void (*kill_leaf)(struct place *p, uint32_t leaf, place_done *done, void *user);
+    void (*claim)(struct place *p, const struct place_spec *spec, place_done *done, void *user);
+    bool (*is_idle)(const struct driver *d);
 };
 
 /* The head of every driver and every place; a driver's own come behind them. */
@@ -184,6 +189,12 @@ static inline void place_leaves(struct place *p, uint32_t first, uint32_t count,
 static inline void place_kill_leaf(struct place *p, uint32_t leaf, place_done *done, void *user) {
     p->driver->ops->kill_leaf(p, leaf, done, user);
 }
+/* Gives a parked one what differs: hostname, limits (0 = as it was made) and mounts that nobody writes to.
+ * After a failure it is of no use. */
+static inline void place_claim(struct place *p, const struct place_spec *spec, place_done *done,
+                               void *user) {
+    p->driver->ops->claim(p, spec, done, user);
+}
 /* Lets go of it: the place itself lives on, for the next bermd to adopt. */
 static inline void place_close(struct place *p) {
     p->driver->ops->close_place(p);
@@ -198,6 +209,10 @@ static inline void driver_discard(struct driver *d, const char *id, bool with_fi
  * does it once, after it has read its records and before it listens. */
 static inline void driver_sweep(struct driver *d, const char *const *ids, size_t n) {
     d->ops->sweep(d, ids, n);
+}
+/* Whether everything asked of it is answered. */
+static inline bool driver_is_idle(const struct driver *d) {
+    return d->ops->is_idle(d);
 }
 static inline void driver_close(struct driver *d) {
     d->ops->close(d);

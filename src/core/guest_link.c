@@ -460,6 +460,11 @@ struct guest_link *guest_link_open(const struct guest_link_spec *spec) {
     return l;
 }
 
+void guest_link_give(struct guest_link *l, const struct guest_events *events, void *user) {
+    l->events = events;
+    l->user = user;
+}
+
 void *guest_link_user(const struct guest_link *l) {
     return l->user;
 }

@@ -71,6 +71,8 @@ struct guest_wait {
 /* NULL on -ENOMEM and the like, and then the fd is closed. */
 struct guest_link *guest_link_open(const struct guest_link_spec *spec);
 void guest_link_close(struct guest_link *l);
+/* Another owner hears from it from here on. It has said hello, and nobody waits for an answer. */
+void guest_link_give(struct guest_link *l, const struct guest_events *events, void *user);
 void *guest_link_user(const struct guest_link *l);
 /* What the guest said in its hello: nothing before on_ready. */
 bool guest_link_has(const struct guest_link *l, const char *capability);

@@ -191,17 +191,15 @@ static struct str hold(struct entry *t, struct recorded *r, const ProtobufCMessa
 }
 
 void entry_put_sandbox(struct entry *t, struct recorded *r, const Berm__V1__Sandbox *record,
-                       uint64_t number, uint32_t wanted, uint64_t slot) {
-    struct str packed = hold(t, r, &record->base, wanted);
+                       const struct db_sandbox *own) {
+    struct db_sandbox row = *own;
     bool is_deleted = record->state == BERM__V1__SANDBOX_STATE__SANDBOX_STATE_DELETED;
-    db_put_sandbox(t->txn, &(struct db_sandbox){.id = str_of(record->sandbox_id),
-                                                .owner = str_of(record->owner),
-                                                .number = number,
-                                                .state = (uint32_t)record->state,
-                                                .wanted = wanted,
-                                                .slot = slot,
-                                                .record = packed,
-                                                .deleted_unix_ms = is_deleted ? unix_ms() : 0});
+    row.id = str_of(record->sandbox_id);
+    row.owner = str_of(record->owner);
+    row.state = (uint32_t)record->state;
+    row.record = hold(t, r, &record->base, own->wanted);
+    row.deleted_unix_ms = is_deleted ? unix_ms() : 0;
+    db_put_sandbox(t->txn, &row);
 }
 
 void entry_put_exec(struct entry *t, struct recorded *r, const Berm__V1__Exec *record,

@@ -65,8 +65,9 @@ struct entry *ledger_begin(struct ledger *l);
  * sequence. */
 uint64_t entry_event(struct entry *t, Berm__V1__Event *event, size_t n_labels,
                      Berm__V1__KeyValue *const *labels);
+/* `own`: what of a row is the daemon's own and not in the record. */
 void entry_put_sandbox(struct entry *t, struct recorded *r, const Berm__V1__Sandbox *record,
-                       uint64_t number, uint32_t wanted, uint64_t slot);
+                       const struct db_sandbox *own);
 void entry_put_exec(struct entry *t, struct recorded *r, const Berm__V1__Exec *record,
                     const char *owner, uint64_t number, uint32_t leaf);
 void entry_put_request(struct entry *t, const struct request_key *key, const char *object_id,

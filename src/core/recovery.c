@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "core/exec_impl.h"
 #include "core/folder.h"
+#include "core/pool.h"
 
 /* --- last: the event, and the way is free --- */
 
@@ -22,6 +23,8 @@ static void on_reported(struct ledger_wait *w, const struct err *e) {
     if (e) /* a disk that is full must not keep anyone from deleting what fills it */
         log_text(LOG_ERROR, "store", "the start is not recorded: %s", e->text);
     r->on_recovered(r, NULL);
+    if (!r->closing)
+        pool_begin(r->pool);
 }
 
 static void put_event(struct registry *r, struct entry *t, int state) {
@@ -107,7 +110,7 @@ static void sweep(struct registry *r) {
         return;
     }
     LIST_FOR_EACH(node, &r->all)
-        ids[n++] = container_of(node, struct sandbox, in_registry)->record->sandbox_id;
+        ids[n++] = container_of(node, struct sandbox, in_registry)->place_id;
     d->sweeper = r;
     d->on_swept = on_swept;
     driver_sweep(d, ids, n);

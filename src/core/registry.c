@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/exec_impl.h"
+#include "core/pool.h"
 #include "core/recovery.h"
 
 #define SLOTS 65000
@@ -49,24 +50,29 @@ bool registry_has_opener(const struct registry *r) {
 
 /* --- ids and slots --- */
 
+static void random_bytes(uint8_t *bytes, size_t n) {
+    for (size_t got = 0; got < n;) {
+        ssize_t more = getrandom(bytes + got, n - got, 0);
+        got += more > 0 ? (size_t)more : 0;
+    }
+}
+
 void registry_make_id(const char *prefix, char ret_id[64]) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
     uint8_t bytes[20];
     char text[21] = {0};
-    size_t got = 0;
-    while (got < sizeof bytes) {
-        ssize_t n = getrandom(bytes + got, sizeof bytes - got, 0);
-        got += n > 0 ? (size_t)n : 0;
-    }
+    random_bytes(bytes, sizeof bytes);
     for (size_t i = 0; i < sizeof bytes; i++)
         text[i] = letters[bytes[i] % 32];
     snprintf(ret_id, 64, "%s%s", prefix, text);
 }
 
-/* A range is not given again at once, so that nothing left over of the last one meets the next. */
+/* A range is not given again at once, so that nothing left over of the last one meets the next; nor is
+ * it after a restart, when what the last daemon had made ahead is still being swept. */
 int64_t registry_take_slot(struct registry *r) {
-    for (uint64_t i = 0; i < SLOTS; i++) {
-        uint64_t slot = (r->sandbox_number + i) % SLOTS;
+    for (unsigned i = 0; i < SLOTS; i++) {
+        uint32_t slot = r->next_slot;
+        r->next_slot = (slot + 1) % SLOTS;
         if (r->slots[slot / 8] & (1u << (slot % 8)))
             continue;
         r->slots[slot / 8] |= (uint8_t)(1u << (slot % 8));
@@ -297,6 +303,7 @@ bool registry_job_over(struct registry *r) {
 
 void registry_close(struct registry *r, void (*on_closed)(void *user), void *user) {
     registry_says_goodbye(r);
+    pool_close(TAKE(r->pool));
     r->closing = true;
     r->on_closed = on_closed;
     r->close_user = user;
@@ -344,6 +351,8 @@ int registry_open(const struct registry_spec *spec, struct registry **ret_r, str
         map_init(&r->execs) < 0)
         return err_set(e, ERR_LIMIT_REACHED, "out of memory"); /* at start: the process ends */
     r->spec = *spec;
+    random_bytes((uint8_t *)&r->next_slot, sizeof r->next_slot);
+    r->next_slot %= SLOTS;
     list_init(&r->all);
     list_init(&r->idle_execs);
     char state_dir[32];
@@ -365,6 +374,7 @@ int registry_open(const struct registry_spec *spec, struct registry **ret_r, str
     uv_unref((uv_handle_t *)&r->turn);
     deadline_init(&r->prune, on_prune);
     deadline_init(&r->flush, on_flush);
+    r->pool = pool_new(r);
     *ret_r = r;
     return r->ledger ? read_records(r, e) : err_set(e, ERR_LIMIT_REACHED, "out of memory");
 }

@@ -15,6 +15,8 @@ struct registry {
     uint64_t sandbox_number;
     uint64_t exec_number;
     uint8_t *slots; /* a bit for each range of uids in use */
+    uint32_t next_slot;
+    struct pool *pool; /* NULL: there is none, or none any more */
     uv_check_t turn;
     struct deadline prune;
     struct deadline flush;

@@ -8,6 +8,7 @@
 #include "base/failpoint.h"
 #include "base/fd.h"
 #include "core/exec_impl.h"
+#include "core/pool.h"
 #include "core/sandbox_impl.h"
 
 #define AGAIN_US 1000000
@@ -132,6 +133,15 @@ static void set_reason(Berm__V1__Sandbox *record, const struct sandbox_why *why)
     set_text(&record->reason->message, why->e ? why->e->text : "");
 }
 
+void sandbox_put(struct sandbox *sb, struct entry *t) {
+    bool has_own = strcmp(sb->place_id, sb->record->sandbox_id) == 0;
+    entry_put_sandbox(t, &sb->recorded, sb->record,
+                      &(struct db_sandbox){.number = sb->number,
+                                           .wanted = sb->wanted,
+                                           .slot = sb->slot,
+                                           .place = str_of(has_own ? "" : sb->place_id)});
+}
+
 void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct sandbox_why *why) {
     Berm__V1__Event event;
     Berm__V1__Actor actor;
@@ -153,7 +163,7 @@ void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct 
     record->running_execs = 0; /* counted, not recorded */
     if (state == SB_PAUSED)
         exec_put_running(sb, t); /* nobody can ask the guest until it goes on */
-    entry_put_sandbox(t, &sb->recorded, record, sb->number, sb->wanted, sb->slot);
+    sandbox_put(sb, t);
 }
 
 void sandbox_outcome(struct sandbox *sb, int state, enum sandbox_wanted wanted,
@@ -213,8 +223,9 @@ static void on_patience(struct deadline *d) {
     }
 }
 
+/* An empty place is one of its own. */
 static struct sandbox *sandbox_new(struct registry *r, Berm__V1__Sandbox *record, uint64_t number,
-                                   uint64_t slot) {
+                                   uint64_t slot, struct str place) {
     struct sandbox *sb = calloc(1, sizeof *sb);
     if (!sb)
         return NULL;
@@ -223,6 +234,8 @@ static struct sandbox *sandbox_new(struct registry *r, Berm__V1__Sandbox *record
     sb->number = number;
     sb->slot = slot;
     sb->dir_fd = -1;
+    place = place.n > 0 ? place : str_of(record->sandbox_id);
+    snprintf(sb->place_id, sizeof sb->place_id, "%.*s", (int)place.n, place.p);
     sb->recorded.ops = &recorded_ops;
     list_init(&sb->execs);
     list_init(&sb->waits);
@@ -241,7 +254,7 @@ static struct sandbox *sandbox_new(struct registry *r, Berm__V1__Sandbox *record
 struct sandbox *sandbox_restore(struct registry *r, const struct db_sandbox *row) {
     Berm__V1__Sandbox *record =
         berm__v1__sandbox__unpack(NULL, row->record.n, (const uint8_t *)row->record.p);
-    struct sandbox *sb = record ? sandbox_new(r, record, row->number, row->slot) : NULL;
+    struct sandbox *sb = record ? sandbox_new(r, record, row->number, row->slot, row->place) : NULL;
     if (!sb) {
         if (record)
             berm__v1__sandbox__free_unpacked(record, NULL);
@@ -276,6 +289,8 @@ void sandbox_free(struct sandbox *sb) {
     ingress_end(&sb->ingress);
     if (sb->place)
         place_close(sb->place);
+    if (sb->place && sb->claiming) /* nobody will know of it */
+        driver_discard(r->spec.driver, sb->place_id, true, NULL, NULL);
     deadline_clear(r->spec.deadlines, &sb->again);
     deadline_clear(r->spec.deadlines, &sb->patience);
     deadline_clear(r->spec.deadlines, &sb->due);
@@ -340,6 +355,31 @@ static int no_entry(struct err *e) {
     return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
 }
 
+/* With a parked place, where one is of the kind that is asked for. NULL: no slot, or no memory. */
+static struct sandbox *new_sandbox(struct registry *r, const char *id,
+                                   const Berm__V1__SandboxSpec *spec, const struct change *c) {
+    struct parked parked = {0};
+    bool is_claim = pool_take(r->pool, spec, &parked);
+    int64_t slot = is_claim ? (int64_t)parked.slot : registry_take_slot(r);
+    Berm__V1__Sandbox *record = slot < 0 ? NULL : record_new(id, c->who->identity, spec);
+    struct str place = is_claim ? str_of(parked.place->id) : (struct str){0};
+    struct sandbox *sb =
+        record ? sandbox_new(r, record, r->sandbox_number + 1, (uint64_t)slot, place) : NULL;
+    if (sb) {
+        sb->op = OP_CREATE;
+        if (is_claim)
+            sandbox_claims(sb, &parked);
+        return sb;
+    }
+    if (record)
+        berm__v1__sandbox__free_unpacked(record, NULL);
+    if (is_claim)
+        pool_discard(r->pool, &parked);
+    else if (slot >= 0)
+        registry_give_slot(r, (uint64_t)slot);
+    return NULL;
+}
+
 int sandbox_create(struct registry *r, const char *id, const Berm__V1__SandboxSpec *spec,
                    const struct change *c, struct sandbox **ret_sb, struct err *e) {
     char made[64];
@@ -352,21 +392,15 @@ int sandbox_create(struct registry *r, const char *id, const Berm__V1__SandboxSp
         failed = check_id_free(r, id, e);
     if (failed < 0)
         return failed;
-    int64_t slot = registry_take_slot(r);
-    Berm__V1__Sandbox *record = slot < 0 ? NULL : record_new(id, c->who->identity, spec);
-    struct sandbox *sb =
-        record ? sandbox_new(r, record, r->sandbox_number + 1, (uint64_t)slot) : NULL;
+    struct sandbox *sb = new_sandbox(r, id, spec, c);
     struct entry *t = sb ? ledger_begin(r->ledger) : NULL;
     if (!t) {
         if (sb)
             sandbox_free(sb);
-        else if (slot >= 0)
-            registry_give_slot(r, (uint64_t)slot);
         return no_entry(e);
     }
     r->sandbox_number++;
     sb->wanted = WANTED_RUN;
-    sb->op = OP_CREATE;
     sandbox_lifetime_begins(sb);
     sandbox_enter(sb, t, SB_PENDING,
                   &(struct sandbox_why){.cause = BERM__V1__STATE_CAUSE__STATE_CAUSE_REQUESTED,
@@ -399,7 +433,7 @@ static int intend(struct sandbox *sb, enum sandbox_op op, enum sandbox_wanted wa
                                             .who = c->who,
                                             .request_id = c->key ? c->key->request_id : NULL});
     else
-        entry_put_sandbox(t, &sb->recorded, sb->record, sb->number, sb->wanted, sb->slot);
+        sandbox_put(sb, t);
     entry_put_request(t, c->key, sb->record->sandbox_id, (struct str){0});
     sandbox_failpoint(sb, OP_INTENT);
     ledger_commit(t, c->wait);

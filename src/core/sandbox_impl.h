@@ -10,13 +10,24 @@
 /* What is there of it, apart from what its record says. */
 enum sandbox_presence {
     PRESENCE_NONE,   /* no process of it */
+    PRESENCE_PARKED, /* the guest lives, and nothing in it is this sandbox's yet */
     PRESENCE_MAKING, /* the driver is at it */
     PRESENCE_UP,     /* the guest lives */
     PRESENCE_ENDING, /* the driver was asked to end it */
 };
 
-/* What is being done, for failpoints: they come in this order, six steps each. */
-enum sandbox_op { OP_NONE, OP_CREATE, OP_START, OP_STOP, OP_PAUSE, OP_RESUME, OP_DELETE };
+/* What is being done, for failpoints: they come in this order, six steps each. A claim is a create that
+ * found a place; its reply is a create's. */
+enum sandbox_op {
+    OP_NONE,
+    OP_CREATE,
+    OP_START,
+    OP_STOP,
+    OP_PAUSE,
+    OP_RESUME,
+    OP_DELETE,
+    OP_CLAIM,
+};
 enum sandbox_step { OP_INTENT, OP_COMMIT, OP_SEND, OP_ACK, OP_OUTCOME, OP_REPLY };
 
 struct sandbox {
@@ -27,6 +38,7 @@ struct sandbox {
     Berm__V1__Sandbox *record;
     uint64_t number;
     uint64_t slot;
+    char place_id[PLACE_ID_MAX]; /* the driver's name for it: its own, or that of a parked one */
     enum sandbox_wanted wanted;
     enum sandbox_op op;
     int64_t grace_ms;
@@ -40,6 +52,7 @@ struct sandbox {
     bool frozen;
     bool freezing; /* the driver was asked to freeze or thaw */
     bool freezing_to;
+    bool claiming;   /* the place was parked; until it is READY */
     bool configured; /* the guest has its environment */
     bool removing;   /* its files are being removed */
     bool recovering;
@@ -101,6 +114,8 @@ struct sandbox_why {
     bool by_sandbox;
     const char *request_id;
 };
+/* Puts it into the entry, as it stands. */
+void sandbox_put(struct sandbox *sb, struct entry *t);
 /* Puts the change of state and its event into the entry. */
 void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct sandbox_why *why);
 /* An outcome: the same in an entry of its own; tried again when the store fails. */
@@ -131,6 +146,16 @@ int sandbox_not_there(const struct sandbox *sb, struct err *e);
 
 /* converge.c */
 void sandbox_converge(struct sandbox *sb);
+
+/* sandbox_place.c */
+struct parked;
+/* It has a place already; the intent that says so comes next. */
+void sandbox_claims(struct sandbox *sb, const struct parked *p);
+/* Makes the place, or of the parked one what is wanted. */
+void sandbox_make_place(struct sandbox *sb);
+/* A claim did not work out, or nobody knows how far it came: what is there goes, files too, and the
+ * place is made anew under its name. */
+void sandbox_unclaim(struct sandbox *sb);
 /* At a restart: finds the place its record speaks of. */
 void sandbox_adopt(struct sandbox *sb);
 /* Asks which kills the memory controller has counted, so that later ones show. */
@@ -145,6 +170,10 @@ void sandbox_update_drop(struct sandbox *sb);
 
 /* sandbox_link.c */
 void sandbox_connect(struct sandbox *sb);
+/* A link that has said hello, and what was said on it. */
+void sandbox_take_link(struct sandbox *sb, struct guest_link *link, struct transcript *said);
+/* Tells the guest its settings, unless it has them or is being told. */
+void sandbox_configure(struct sandbox *sb);
 void sandbox_disconnect(struct sandbox *sb);
 /* The link broke, or whoever is at its other end broke the protocol. */
 void sandbox_lose_link(struct sandbox *sb, const struct err *e);

@@ -57,8 +57,20 @@ static void on_configured(struct guest_wait *w, const struct guest_answer *a) {
     }
 }
 
-static void configure(struct sandbox *sb) {
+static struct transcript *transcript_of(struct sandbox *sb) {
+    int dir = sandbox_dir(sb);
+    if (sb->transcript)
+        transcript_place(sb->transcript, dir);
+    else if (dir >= 0)
+        sb->transcript =
+            transcript_open(dir, "guest.log", sb->registry->spec.limits->of[LIMIT_GUEST_LOG]);
+    return sb->transcript;
+}
+
+void sandbox_configure(struct sandbox *sb) {
     const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    if (!sb->linked || sb->configured || guest_wait_is_on(&sb->configure_wait))
+        return;
     struct json_out *o = guest_link_ask(sb->link, "configure");
     json_put_str(o, "sandbox_id", str_of(sb->record->sandbox_id));
     json_put_u64(o, "incarnation", sb->record->incarnation);
@@ -69,13 +81,14 @@ static void configure(struct sandbox *sb) {
     exec_put_env(o, spec->n_env, spec->env);
     guest_wait_init(&sb->configure_wait, on_configured);
     guest_link_send(sb->link, NULL, 0, &sb->configure_wait);
+    (void)transcript_of(sb); /* of a link that was there before its sandbox: now it has a folder */
 }
 
 static void on_link_ready(struct guest_link *l) {
     struct sandbox *sb = of_link(l);
     sb->linked = true;
     if (!sb->configured)
-        configure(sb);
+        sandbox_configure(sb);
     else
         configured(sb);
 }
@@ -120,12 +133,11 @@ static void on_lost(struct guest_link *l, const struct err *e) {
 
 static const struct guest_events guest_events = {on_exec, on_link_ready, on_notice, on_lost};
 
-static struct transcript *transcript_of(struct sandbox *sb) {
-    int dir = sb->transcript ? -1 : sandbox_dir(sb);
-    if (dir >= 0)
-        sb->transcript =
-            transcript_open(dir, "guest.log", sb->registry->spec.limits->of[LIMIT_GUEST_LOG]);
-    return sb->transcript;
+void sandbox_take_link(struct sandbox *sb, struct guest_link *link, struct transcript *said) {
+    sb->transcript = said;
+    sb->link = link;
+    sb->linked = true;
+    guest_link_give(link, &guest_events, sb);
 }
 
 void sandbox_connect(struct sandbox *sb) {

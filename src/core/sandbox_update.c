@@ -71,7 +71,7 @@ static int record(struct sandbox *sb, struct update *u, struct err *e) {
         if (strcmp(u->parts[i], "lifetime") == 0)
             sandbox_lifetime_begins(sb);
     put_event(sb, t, u);
-    entry_put_sandbox(t, &sb->recorded, sb->record, sb->number, sb->wanted, sb->slot);
+    sandbox_put(sb, t);
     entry_put_request(t, &u->key, sb->record->sandbox_id, (struct str){0});
     failpoint(FAIL_UPDATE_INTENT);
     sb->updated = true;

@@ -38,6 +38,10 @@ struct transcript *transcript_open(int dir_fd, const char *name, int64_t max_byt
     return t;
 }
 
+void transcript_place(struct transcript *t, int dir_fd) {
+    t->dir_fd = dir_fd;
+}
+
 void transcript_close(struct transcript *t) {
     transcript_flush(t);
     buf_done(&t->lines);
@@ -252,7 +256,7 @@ static int write_lines(struct transcript *t) {
 }
 
 void transcript_flush(struct transcript *t) {
-    if (buf_len(&t->lines) == 0)
+    if (buf_len(&t->lines) == 0 || t->dir_fd < 0)
         return;
     int r = write_lines(t);
     if (r < 0 && !t->complained)

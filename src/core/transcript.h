@@ -15,8 +15,10 @@
 
 struct transcript;
 
-/* The file is made beneath `dir_fd` (borrowed) when the first line is written. NULL: no memory. */
+/* The file is made beneath `dir_fd` (borrowed) when the first line is written; -1: not before
+ * transcript_place has told where. NULL: no memory. */
 struct transcript *transcript_open(int dir_fd, const char *name, int64_t max_bytes);
+void transcript_place(struct transcript *t, int dir_fd);
 void transcript_close(struct transcript *t); /* flushes */
 
 enum transcript_way { TRANSCRIPT_SENT, TRANSCRIPT_GOT };

@@ -14,6 +14,7 @@
 
 #define GUEST_VERSION_SPOKEN 1
 #define GUEST_LEASE_DEFAULT_MS UINT64_C(86400000)
+#define GUEST_WORKSPACE "/workspace" /* where most sandboxes have it */
 #define GUEST_ENV_MAX 65536
 #define GUEST_ENV_COUNT 512
 
@@ -42,6 +43,7 @@ struct guest {
     struct timer end;  /* shutdown: when programs are killed */
     bool ending;
     struct privileges privileges;
+    struct user_cache users;
     uint8_t *scratch; /* GUEST_SCRATCH bytes for one read at a time */
 };
 #define GUEST_SCRATCH 65536

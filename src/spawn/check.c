@@ -103,6 +103,18 @@ static bool has_text(const struct spawn_create *req) {
     return true;
 }
 
+static bool has_good_mounts(const struct spawn_mount *mounts, uint32_t n, uint32_t max,
+                            uint32_t flags) {
+    if (n > max)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (!is_target(mounts[i].target) || is_reserved_target(mounts[i].target) ||
+            mounts[i].reserved != 0 || (mounts[i].flags & ~flags) != 0 ||
+            mounts[i].flags == SPAWN_MOUNT_ALL)
+            return false;
+    return true;
+}
+
 static bool has_good_fields(const struct spawn_create *req) {
     if (!check_id(req->id) || req->slot >= SPAWN_SLOTS ||
         (req->hostname[0] != '\0' && !check_id(req->hostname)) ||
@@ -110,17 +122,13 @@ static bool has_good_fields(const struct spawn_create *req) {
         (req->root != SPAWN_ROOT_HOST && req->root != SPAWN_ROOT_IMAGE) ||
         (req->layer != SPAWN_LAYER_DISK && req->layer != SPAWN_LAYER_MEMORY) ||
         req->network != SPAWN_NETWORK_NONE || (req->flags & ~(uint32_t)SPAWN_CREATE_ALL) != 0 ||
-        req->n_mounts > SPAWN_MOUNTS_MAX || req->n_layers > SPAWN_LAYERS_MAX || !has_text(req))
+        req->n_layers > SPAWN_LAYERS_MAX || !has_text(req) ||
+        !has_good_mounts(req->mounts, req->n_mounts, SPAWN_MOUNTS_MAX, SPAWN_MOUNT_ALL) ||
+        ((req->flags & SPAWN_CREATE_PARKED) && req->n_mounts > 0))
         return false;
     for (uint32_t i = 0; i < req->n_layers; i++)
         if (!check_id(req->layers[i]) || strcmp(req->layers[i], req->id) == 0)
             return false;
-    for (uint32_t i = 0; i < req->n_mounts; i++) {
-        const struct spawn_mount *m = &req->mounts[i];
-        if (!is_target(m->target) || is_reserved_target(m->target) || m->reserved != 0 ||
-            (m->flags & ~(uint32_t)SPAWN_MOUNT_ALL) != 0 || m->flags == SPAWN_MOUNT_ALL)
-            return false;
-    }
     return true;
 }
 
@@ -188,4 +196,18 @@ int check_create(const struct spawn_create *req, const int *fds, size_t n_fds, u
         return -ENOTSUP;
     }
     return check_limits(&req->limits, features, ret_missing);
+}
+
+int check_claim(const struct spawn_claim *req, const int *fds, size_t n_fds, uint32_t features,
+                uint32_t *ret_missing) {
+    const struct spawn_limits *l = &req->limits;
+    if ((req->hostname[0] != '\0' && !check_id(req->hostname)) || req->reserved != 0 ||
+        l->disk_bytes != 0 || l->disk_inodes != 0 || l->file_bytes != 0 ||
+        !has_good_mounts(req->mounts, req->n_mounts, SPAWN_CLAIM_MOUNTS_MAX, SPAWN_MOUNT_PUBLIC) ||
+        n_fds != req->n_mounts)
+        return -EINVAL;
+    for (size_t i = 0; i < n_fds; i++)
+        if (!is_directory(fds[i]))
+            return -EINVAL;
+    return check_limits(l, features, ret_missing);
 }

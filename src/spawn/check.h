@@ -11,6 +11,9 @@
  * *ret_missing. n_fds descriptors came with it. */
 MUST_USE int check_create(const struct spawn_create *req, const int *fds, size_t n_fds,
                           uint32_t features, uint32_t *ret_missing);
+/* The same for a CLAIM. */
+MUST_USE int check_claim(const struct spawn_claim *req, const int *fds, size_t n_fds,
+                         uint32_t features, uint32_t *ret_missing);
 MUST_USE int check_limits(const struct spawn_limits *l, uint32_t features, uint32_t *ret_missing);
 
 /* Lower-case letters, digits and hyphens, starting with one of the former two, NUL within the

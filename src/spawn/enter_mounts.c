@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
-#include <sys/stat.h>
+#include <linux/stat.h>
 
 #include "spawn/sys.h"
 
@@ -51,13 +51,16 @@ static const struct {
 };
 _Static_assert(COUNT_OF(masks) <= 32, "a bit for each");
 
+static bool is_open_to_others(int dir, const char *path) {
+    struct statx st;
+    long r = sys5(SYS_statx, dir, (long)path, AT_SYMLINK_NOFOLLOW, STATX_MODE, (long)&st);
+    return r == 0 && (st.stx_mode & 0007) != 0;
+}
+
 uint32_t enter_masks_needed(int proc) {
     uint32_t bits = 0;
-    for (size_t i = 0; i < COUNT_OF(masks); i++) {
-        struct stat st;
-        if (fstatat(proc, masks[i].name, &st, AT_SYMLINK_NOFOLLOW) == 0 && (st.st_mode & 0007) != 0)
-            bits |= UINT32_C(1) << i;
-    }
+    for (size_t i = 0; i < COUNT_OF(masks); i++)
+        bits |= is_open_to_others(proc, masks[i].name) ? UINT32_C(1) << i : 0;
     return bits;
 }
 
@@ -76,10 +79,12 @@ static void join(char *out, size_t cap, const char *head, const char *tail) {
 
 static int mask_all(uint32_t needed) {
     for (size_t i = 0; i < COUNT_OF(masks); i++) {
-        if (!(needed & UINT32_C(1) << i))
-            continue;
         char path[64];
+        if (needed != 0 && !(needed & UINT32_C(1) << i))
+            continue;
         join(path, sizeof path, STAGE_PROC, masks[i].name);
+        if (needed == 0 && !is_open_to_others(AT_FDCWD, path))
+            continue;
         int r = bind(masks[i].with, path);
         if (r < 0)
             return r;
@@ -165,8 +170,16 @@ static int open_inside(int root, const char *path, int flags) {
     return (int)sys4(SYS_openat2, root, (long)path, (long)&how, sizeof how);
 }
 
-/* Makes the directories of `path` that are missing, with the rights of root inside and no more. */
-static int make_path(int root, const char *path) {
+/* Root inside makes its own, with its rights and no more (owner 0); what others make becomes `owner`'s. */
+static int make_dir(int root, const char *path, uint32_t owner) {
+    long r = sys3(SYS_mkdirat, root, (long)path, 0755);
+    if (r == 0 && owner != 0)
+        r = sys5(SYS_fchownat, root, (long)path, owner, owner, AT_SYMLINK_NOFOLLOW);
+    return (int)r;
+}
+
+/* Makes the directories of `path` that are missing. */
+static int make_path(int root, const char *path, uint32_t owner) {
     char part[SPAWN_TARGET_MAX];
     for (size_t n = 0; n < sizeof part; n++) {
         part[n] = '\0';
@@ -175,7 +188,7 @@ static int make_path(int root, const char *path) {
             if (dir >= 0)
                 sys_close(dir);
             else if (dir == -ENOENT)
-                dir = (int)sys3(SYS_mkdirat, root, (long)part, 0755);
+                dir = make_dir(root, part, owner);
             if (dir < 0)
                 return dir;
         }
@@ -186,10 +199,10 @@ static int make_path(int root, const char *path) {
     return -ENAMETOOLONG;
 }
 
-static int attach_inside(int root, int mount, const char *target, bool make) {
+static int attach_inside(int root, int mount, const char *target, bool make, uint32_t owner) {
     int at = open_inside(root, target, O_PATH | O_DIRECTORY);
     if (at == -ENOENT && make) {
-        int r = make_path(root, target);
+        int r = make_path(root, target, owner);
         at = r < 0 ? r : open_inside(root, target, O_PATH | O_DIRECTORY);
     }
     if (at < 0)
@@ -209,17 +222,26 @@ static int move_inside(int root, const char *from, const char *target) {
     return (int)r;
 }
 
+int enter_attach_late(int mount, const char *target, uint32_t owner) {
+    int root = sys_openat(AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    if (root < 0)
+        return root;
+    int r = attach_inside(root, mount, target, true, owner);
+    sys_close(root);
+    return r;
+}
+
 int enter_attach_mounts(struct enter *e) {
     /* Over our own root: lookups from "/" still start at the mount beneath until the chroot. */
     int r = sys_attach(e->root, AT_FDCWD, "/");
     for (unsigned i = 0; r == 0 && i < e->n_mounts; i++)
-        r = attach_inside(e->root, e->mounts[i].fd, e->mounts[i].target, e->mounts[i].make);
+        r = attach_inside(e->root, e->mounts[i].fd, e->mounts[i].target, e->mounts[i].make, 0);
     if (r == 0)
         r = move_inside(e->root, "/stage/proc", "proc");
     if (r == 0)
         r = move_inside(e->root, STAGE_DEV, "dev");
     if (r == 0)
-        r = attach_inside(e->root, e->sys, "sys", false);
+        r = attach_inside(e->root, e->sys, "sys", false, 0);
     return r;
 }
 

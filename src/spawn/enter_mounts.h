@@ -8,10 +8,15 @@
 
 #include "spawn/enter.h"
 
-/* Once, at start, in the parent: which masks this kernel's /proc needs. */
+/* Once, at start, in the parent: which masks this kernel's /proc needs. Not for a single sandbox, which
+ * finds out as it goes: struct enter has 0 then. */
 uint32_t enter_masks_needed(int proc);
 
 int enter_stage_proc(struct enter *e);
 int enter_stage_dev(struct enter *e);
 int enter_attach_mounts(struct enter *e);
 int enter_switch_root(struct enter *e);
+
+/* Later, from outside: the caller stands in the sandbox's mount namespace with rights over it. `target` is
+ * relative to its root; directories that are missing are made, as `owner`'s. */
+MUST_USE int enter_attach_late(int mount, const char *target, uint32_t owner);

@@ -27,6 +27,8 @@ MUST_USE int layer_remove(struct spawn *s, const char *id);
 /* A process of its own that empties the trash, now and whenever it is woken. It outlives us
  * until the trash is empty. */
 MUST_USE int layer_start_trash(struct spawn *s);
+/* It has ended, though nobody asked it to: spawn_chores starts another. */
+void layer_trash_ended(struct spawn *s);
 void layer_empty_trash(struct spawn *s);
 /* The deletion in this process, for a program that ends when it is done. */
 void layer_delete_now(struct spawn *s);

@@ -44,7 +44,12 @@ static int keep(struct mounts *m, int fd) {
     return m->fds[m->n_fds++] = fd;
 }
 
+/* For each detached mount that is closed the kernel waits for every CPU, so they become one tree before: the
+ * layer, which was opened first, and the lowers. What is no mount, or is part of a sandbox by now, refuses to
+ * be moved; kernels before 6.15 refuse all of it. */
 void mounts_done(struct mounts *m) {
+    for (unsigned i = 1; i < m->n_fds; i++)
+        sys_attach(m->fds[i], m->fds[0], "");
     fd_close_all(m->fds, m->n_fds);
     *m = (struct mounts){.n_fds = 0};
 }
@@ -83,6 +88,18 @@ static bool wants_tree(const struct build *b, const struct spawn_tree *t) {
     return !t->packages || b->req->profile == SPAWN_PROFILE_ROOT;
 }
 
+static int clone_binds(struct spawn *s, const int *dirs, unsigned n, struct mounts *m,
+                       int *ret_binds) {
+    for (unsigned i = 0; i < n; i++) {
+        if (!mounts_allowed(s, dirs[i]))
+            return -EACCES;
+        ret_binds[i] = keep(m, sys_clone_tree(dirs[i], ""));
+        if (ret_binds[i] < 0)
+            return ret_binds[i];
+    }
+    return 0;
+}
+
 /* Everything that has to be done among the host's mounts: open and clone, nothing else. */
 static int clone_from_host(struct build *b, uint32_t *ret_step) {
     b->layer = keep(b->m, layer_open(b->s, b->req, &b->m->made_layer, ret_step));
@@ -112,14 +129,7 @@ static int clone_from_host(struct build *b, uint32_t *ret_step) {
         if (b->base_lowers[i] < 0)
             return b->base_lowers[i];
     *ret_step = STEP_BIND;
-    for (unsigned i = 0; i < b->req->n_mounts; i++) {
-        if (!mounts_allowed(b->s, b->in->binds[i]))
-            return -EACCES;
-        b->binds[i] = keep(b->m, sys_clone_tree(b->in->binds[i], ""));
-        if (b->binds[i] < 0)
-            return b->binds[i];
-    }
-    return 0;
+    return clone_binds(b->s, b->in->binds, b->req->n_mounts, b->m, b->binds);
 }
 
 /* Lowers are ours to map: ids on disk from 0 show as the sandbox's range. Kept layers were
@@ -335,31 +345,50 @@ static int build_tree(struct build *b, unsigned index) {
     return MIN(r, 0);
 }
 
+static int make_map(const struct spawn *s, const struct mounts_owner *owner, uint32_t uid,
+                    uint32_t gid) {
+    uint32_t inner = owner->profile == SPAWN_PROFILE_ROOT ? 0 : SPAWN_USER_UID;
+    struct userns_part part = {uid, gid, owner->base + inner, 1};
+    return userns_for_mount(s->proc, &part, 1);
+}
+
+void mounts_map_ahead(const struct spawn *s, struct mounts_owner *owner) {
+    owner->uid = s->dir_uid;
+    owner->gid = s->dir_gid;
+    owner->map = s->has_dir ? make_map(s, owner, s->dir_uid, s->dir_gid) : -1;
+}
+
 /* The directory's owner outside is the sandbox's user inside; nobody else's files change hands. */
-/* Its owner becomes the sandbox user. */
-static int map_bind(struct build *b, int bind, bool writable) {
+static int map_owner(struct spawn *s, const struct mounts_owner *owner, int bind, bool writable) {
     struct stat st;
     if (fstat(bind, &st) < 0)
         return -errno;
     if (writable && st.st_uid == 0)
         return -EPERM; /* what is made there belongs to the owner: a setuid file would be root's */
-    uint32_t inner = b->req->profile == SPAWN_PROFILE_ROOT ? 0 : SPAWN_USER_UID;
-    struct userns_part part = {st.st_uid, st.st_gid, b->base + inner, 1};
-    AUTO_CLOSE int map = userns_for_mount(b->s->proc, &part, 1);
-    if (map < 0)
-        return map;
-    int r = map_mount(bind, map, writable);
+    bool is_ahead = owner->map >= 0 && owner->uid == st.st_uid && owner->gid == st.st_gid;
+    AUTO_CLOSE int made = is_ahead ? -1 : make_map(s, owner, st.st_uid, st.st_gid);
+    if (!is_ahead && made < 0)
+        return made;
+    s->dir_uid = st.st_uid;
+    s->dir_gid = st.st_gid;
+    s->has_dir = true;
+    int r = map_mount(bind, is_ahead ? owner->map : made, writable);
     if (r == -EINVAL &&
         !writable) /* the file system cannot map ids: what all may read can be read */
         r = map_mount(bind, -1, false);
     return r;
 }
 
+static int map_bind(struct spawn *s, const struct mounts_owner *owner, int bind, uint32_t flags) {
+    return flags & SPAWN_MOUNT_PUBLIC
+               ? map_mount(bind, -1, false)
+               : map_owner(s, owner, bind, (flags & SPAWN_MOUNT_WRITABLE) != 0);
+}
+
 static int build_bind(struct build *b, unsigned index) {
     const struct spawn_mount *mount = &b->req->mounts[index];
-    int r = mount->flags & SPAWN_MOUNT_PUBLIC
-                ? map_mount(b->binds[index], -1, false)
-                : map_bind(b, b->binds[index], (mount->flags & SPAWN_MOUNT_WRITABLE) != 0);
+    struct mounts_owner owner = {.profile = b->req->profile, .base = b->base, .map = -1};
+    int r = map_bind(b->s, &owner, b->binds[index], mount->flags);
     if (r == 0)
         add_mount(b, b->binds[index], mount->target + 1, true);
     return r;
@@ -407,5 +436,21 @@ int mounts_build(struct spawn *s, const struct spawn_create *req, const struct m
     r = r < 0 ? r : build_all(&b, ret_step);
     if (by_path)
         detach_layers(0);
+    return r;
+}
+
+int mounts_binds(struct spawn *s, const struct spawn_mount *mounts, unsigned n, const int *dirs,
+                 const struct mounts_owner *owner, struct mounts *m, int *ret_binds,
+                 uint32_t *ret_step) {
+    *ret_step = STEP_BIND;
+    int r = n > 0 ? spawn_enter_host(s) : 0;
+    if (r < 0 || n == 0)
+        return r;
+    r = clone_binds(s, dirs, n, m, ret_binds);
+    int back = spawn_leave_host(s);
+    if (back < 0)
+        return back;
+    for (unsigned i = 0; r == 0 && i < n; i++)
+        r = map_bind(s, owner, ret_binds[i], mounts[i].flags);
     return r;
 }

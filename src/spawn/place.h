@@ -9,19 +9,23 @@
 
 #include "base/list.h"
 #include "base/macros.h"
+#include "spawn/mounts.h"
 #include "spawn/spawn.h"
 
 struct place {
     struct list node;
     char id[SPAWN_ID_MAX];
-    uint32_t slot;    /* SPAWN_SLOTS: not known, nothing of it was there */
-    pid_t pid;        /* -1: another berm-spawn's child */
-    int wait_status;  /* -1 until reaped */
-    uint32_t seq;     /* of the DESTROY that waits */
-    uint32_t flags;   /* of that DESTROY */
-    bool is_swept;    /* nobody waits for an answer */
-    int64_t since_ms; /* when the DESTROY came */
-    unsigned looks;   /* how often it was still not over */
+    uint32_t slot;             /* SPAWN_SLOTS: not known, nothing of it was there */
+    bool is_parked;            /* waits for its CLAIM: */
+    struct mounts_owner owner; /* of the directories that come with it */
+    pid_t pid;                 /* -1: another berm-spawn's child */
+    int wait_status;           /* -1 until reaped */
+    uint32_t seq;              /* of the DESTROY that waits */
+    uint32_t flags;            /* of that DESTROY */
+    bool is_swept;             /* nobody waits for an answer */
+    int64_t since_ms;          /* when the DESTROY came */
+    int mnt_ns;     /* held so that PID 1's end need not wait until its mounts are gone; or -1 */
+    unsigned looks; /* how often it was still not over */
 };
 
 /* At the start: what lives already keeps its id and its range. */
@@ -29,9 +33,17 @@ MUST_USE int places_restore(struct spawn *s);
 
 /* Checks, builds, waits until PID 1's program runs. On success *ret_pidfd is the caller's. On
  * failure the reply's error, step and missing are set, and nothing is left. Does not close
- * `fds`. Call mounts_done(&s->spent) when the asker has been answered. */
+ * `fds`. Call spawn_chores when the asker has been answered and there is time. */
 void place_create(struct spawn *s, const struct spawn_create *req, const int *fds, size_t n_fds,
                   struct spawn_reply *reply, int *ret_pidfd);
+
+/* One that lives, or NULL. */
+struct place *place_find(const struct spawn *s, const char *id);
+
+/* claim.c: name, limits and mounts for a parked one. The reply's error, step and missing are set. Does
+ * not close `fds`; call mounts_done(&s->spent) when the asker has been answered. */
+void place_claim(struct spawn *s, const struct spawn_claim *req, const int *fds, size_t n_fds,
+                 struct spawn_reply *reply);
 
 /* Kills and begins to wait; place_finish tells when it is over. NULL when memory is short. */
 struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req);

@@ -15,6 +15,7 @@
 #define SPAWN_VERSION 1
 #define SPAWN_ID_MAX 64 /* with the NUL: [a-z0-9-], starts with a letter or digit */
 #define SPAWN_MOUNTS_MAX 64
+#define SPAWN_CLAIM_MOUNTS_MAX 8 /* a message of two pages is sent in no time, one of five is not */
 #define SPAWN_LAYERS_MAX 8
 #define SPAWN_TARGET_MAX 256
 #define SPAWN_TEXT_MAX 16384 /* argv and environment of PID 1, each string ended by NUL */
@@ -36,6 +37,7 @@ enum spawn_kind {
     SPAWN_EXEC_LEAF = 8,
     SPAWN_KILL_LEAF = 9,
     SPAWN_SWEEP = 10,
+    SPAWN_CLAIM = 11,
 };
 
 /* Where a request failed; the reply's `step`. The names are in steps.c. */
@@ -85,7 +87,8 @@ enum spawn_create_flags {
     SPAWN_CREATE_CONTROL = 1 << 1,     /* a bound Unix socket, PID 1's descriptor 3 */
     SPAWN_CREATE_STRICT_PROC = 1 << 2, /* /proc shows processes only */
     SPAWN_CREATE_NO_PTRACE = 1 << 3,   /* ptrace and process_vm_* refused */
-    SPAWN_CREATE_ALL = 15,
+    SPAWN_CREATE_PARKED = 1 << 4,      /* made ahead, for one CLAIM; without mounts */
+    SPAWN_CREATE_ALL = 31,
 };
 enum spawn_mount_flags {
     SPAWN_MOUNT_WRITABLE = 1 << 0,
@@ -152,6 +155,19 @@ struct spawn_destroy {
     char id[SPAWN_ID_MAX];
     uint32_t flags;
     uint32_t reserved;
+};
+
+/* Gives a PARKED sandbox what it could not have when it was made, once: a name, limits, directories.
+ * Whatever comes of it, it is parked no more. Descriptors: one directory per mount. */
+struct spawn_claim {
+    struct spawn_head head;
+    char id[SPAWN_ID_MAX];
+    char hostname[SPAWN_ID_MAX]; /* empty: the id */
+    struct spawn_limits limits;  /* 0 = as it was made; disk and file fields must be 0 */
+    uint32_t n_mounts;
+    uint32_t reserved;
+    struct spawn_mount
+        mounts[SPAWN_CLAIM_MOUNTS_MAX]; /* none WRITABLE: that takes a filter from the start */
 };
 
 /* FREEZE, THAW, USAGE */
@@ -241,4 +257,5 @@ union spawn_request {
     struct spawn_exec_leaf exec_leaf;
     struct spawn_kill_leaf kill_leaf;
     struct spawn_sweep sweep;
+    struct spawn_claim claim;
 };

@@ -6,7 +6,6 @@
 
 #include "base/fd.h"
 #include "spawn/check.h"
-#include "spawn/mounts.h"
 #include "spawn/place.h"
 #include "spawn/sweep.h"
 #include "spawn/sys.h"
@@ -80,16 +79,6 @@ static void on_usage(struct turn *t) {
     answer(t, cgroup_usage(&t->v->s->cg, t->req->by_id.id, &t->reply.usage), STEP_CGROUP);
 }
 
-/* Who may start programs in the leaves of a sandbox: the owner of its directory's cgroup.procs. */
-static const struct place *find(const struct spawn *s, const char *id) {
-    LIST_FOR_EACH(it, &s->places) {
-        const struct place *p = container_of(it, struct place, node);
-        if (strcmp(p->id, id) == 0)
-            return p;
-    }
-    return NULL;
-}
-
 static int make_leaf(struct turn *t, uint32_t leaf, uint32_t owner) {
     struct spawn *s = t->v->s;
     int fd = -1;
@@ -117,8 +106,8 @@ static void on_exec_leaf(struct turn *t) {
         fail(t, -EINVAL, STEP_REQUEST);
         return;
     }
-    uint32_t owner = 0;
-    const struct place *p = find(t->v->s, req->id);
+    uint32_t owner = 0; /* who may start programs there: of the sandbox's cgroup.procs */
+    const struct place *p = place_find(t->v->s, req->id);
     int r = 0;
     if (p != NULL)
         owner = userns_base(p->slot);
@@ -136,6 +125,10 @@ static void on_kill_leaf(struct turn *t) {
     if (r == 0 && cgroup_usage(&t->v->s->cg, req->id, &t->reply.usage) < 0)
         t->reply.usage = (struct spawn_usage){0};
     answer(t, r, STEP_KILL);
+}
+
+static void on_claim(struct turn *t) {
+    place_claim(t->v->s, &t->req->claim, t->fds, t->n_fds, &t->reply);
 }
 
 static void on_sweep(struct turn *t) {
@@ -170,6 +163,7 @@ static const struct row {
     [SPAWN_KILL_LEAF] = {sizeof(struct spawn_kill_leaf), offsetof(struct spawn_kill_leaf, id),
                          false, on_kill_leaf},
     [SPAWN_SWEEP] = {sizeof(struct spawn_sweep), 0, false, on_sweep},
+    [SPAWN_CLAIM] = {sizeof(struct spawn_claim), offsetof(struct spawn_claim, id), true, on_claim},
 };
 
 static const struct row *find_row(const struct turn *t, size_t n) {
@@ -213,9 +207,7 @@ int serve_one(struct serve *v) {
         fd_close_all(t.out_fds, t.reply.n_fds);
         t.reply.n_fds = 0;
     }
-    int r = t.later ? 0 : send_reply(v, &t.reply, t.out_fds);
-    mounts_done(&v->s->spent);
-    return r;
+    return t.later ? 0 : send_reply(v, &t.reply, t.out_fds);
 }
 
 void serve_dying(struct serve *v) {
@@ -235,6 +227,8 @@ void serve_dying(struct serve *v) {
             sweep_roots(v->s);
         if (!is_swept && send_reply(v, &reply, NULL) < 0)
             continue; /* the asker left; the work is done all the same */
+        if (list_is_empty(&v->s->dying))
+            spawn_chores(v->s);
     }
 }
 

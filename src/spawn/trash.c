@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -86,7 +87,10 @@ int layer_start_trash(struct spawn *s) {
         return -errno;
     }
     if (pid == 0) {
-        /* Holds these two and nothing else of ours, so that it keeps nothing alive. */
+        /* Holds these two and nothing else of ours, so that it keeps nothing alive. One that is started
+         * again finds us in the network of the last sandbox. */
+        if (s->trash_pid != 0)
+            unshare(CLONE_NEWNET);
         int high = fcntl(trash, F_DUPFD_CLOEXEC, 200);
         if (dup3(wake[0], 198, O_CLOEXEC) < 0 || dup3(high, 199, O_CLOEXEC) < 0)
             _exit(1);
@@ -101,12 +105,18 @@ int layer_start_trash(struct spawn *s) {
     }
     close(wake[0]);
     s->trash_wake = wake[1];
+    s->trash_pid = pid;
     return 0;
+}
+
+void layer_trash_ended(struct spawn *s) {
+    fd_close_all(&s->trash_wake, 1);
+    s->trash_pid = -1;
 }
 
 void layer_empty_trash(struct spawn *s) {
     if (s->trash_wake >= 0 && write(s->trash_wake, "", 1) < 0)
-        return; /* full: it has been woken often enough */
+        return; /* full: it has been woken often enough; gone: the next one begins with all there is */
 }
 
 void layer_delete_now(struct spawn *s) {

@@ -188,7 +188,8 @@ void db_put_sandbox(struct db_txn *t, const struct db_sandbox *row) {
         sql_text(row->id),     sql_text(row->owner),
         sql_int(row->number),  sql_int(row->state),
         sql_int(row->wanted),  sql_int(row->slot),
-        sql_blob(row->record), sql_int((uint64_t)row->deleted_unix_ms)};
+        sql_blob(row->record), sql_int((uint64_t)row->deleted_unix_ms),
+        sql_text(row->place)};
     writer_add(t, STATEMENT_PUT_SANDBOX, values, COUNT_OF(values));
 }
 
@@ -273,6 +274,7 @@ static bool on_sandbox_row(void *user, struct sql_row *row) {
         .slot = (uint64_t)sql_get_int(row, 5),
         .record = sql_get_bytes(row, 6),
         .deleted_unix_ms = sql_get_int(row, 7),
+        .place = sql_get_bytes(row, 8),
     };
     r->rows++;
     return r->on_sandbox(r->user, &sandbox);

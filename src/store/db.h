@@ -36,6 +36,7 @@ struct db_sandbox {
     uint64_t slot;     /* the driver's range of uids */
     struct str record; /* berm.v1.Sandbox; empty: history is no longer kept, the id stays taken */
     int64_t deleted_unix_ms; /* 0 = not deleted */
+    struct str place;        /* the driver's name for it; empty: its id */
 };
 struct db_exec {
     struct str id;

@@ -56,10 +56,12 @@ static const char version_1[] =
     ") STRICT, WITHOUT ROWID;"
     "CREATE INDEX requests_expiring ON requests (expires_unix_ms);";
 
-static const char *const texts[] = {version_1};
+static const char version_2[] = "ALTER TABLE sandboxes ADD COLUMN place TEXT NOT NULL DEFAULT '';";
+
+static const char *const texts[] = {version_1, version_2};
 const struct schema_steps schema_steps = {texts, COUNT_OF(texts)};
 
-#define SANDBOX "id, owner, number, state, wanted, slot, record, deleted_unix_ms"
+#define SANDBOX "id, owner, number, state, wanted, slot, record, deleted_unix_ms, place"
 #define EXEC "id, sandbox_id, owner, number, state, leaf, record"
 #define EVENT "sequence, time_unix_ms, owner, sandbox_id, kind, labels, record"
 #define REQUEST "identity, request_id, method, digest, object_id, answer, expires_unix_ms"
@@ -69,10 +71,10 @@ const char *const schema_statements[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
     [STATEMENT_COMMIT] = "COMMIT",
     [STATEMENT_PUT_SANDBOX] =
-        "INSERT INTO sandboxes (" SANDBOX ") VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO sandboxes (" SANDBOX ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET state = excluded.state, wanted = excluded.wanted,"
         " slot = excluded.slot, record = excluded.record,"
-        " deleted_unix_ms = excluded.deleted_unix_ms",
+        " deleted_unix_ms = excluded.deleted_unix_ms, place = excluded.place",
     [STATEMENT_PUT_EXEC] =
         "INSERT INTO execs (" EXEC ") VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET state = excluded.state, leaf = excluded.leaf,"

@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -455,13 +456,38 @@ class Daemon:
         status = (self.state / "spawn").stat()
         return f"s-{status.st_dev:x}-{status.st_ino:x}"
 
-    def cgroups(self):
-        """Sandboxes that have a cgroup anywhere, as {id: [directories]}."""
+    def places(self):
+        """Sandboxes that live in a place made ahead, as {name of the place: id}."""
+        try:
+            with contextlib.closing(sqlite3.connect(f"file:{self.state}/berm.db?mode=ro", uri=True)) as db:
+                return dict(db.execute("SELECT place, id FROM sandboxes WHERE place <> ''"))
+        except sqlite3.OperationalError:    # there is none, or it is of an older version
+            return {}
+
+    def all_cgroups(self):
+        """Everything that has a cgroup anywhere, as {name of the place: [directories]}."""
         found = {}
         for root in cgroup_roots():
             for path in (root / "berm" / self.cgroup_name).glob("*/"):
                 found.setdefault(path.name, []).append(path)
         return found
+
+    def cgroups(self):
+        """Sandboxes that have a cgroup anywhere, as {id: [directories]}; parked ones are nobody's."""
+        found, places = self.all_cgroups(), self.places()
+        return {places.get(name, name): paths for name, paths in found.items() if name in places or not is_parked(name)}
+
+    def parked(self):
+        """Names of the places that are nobody's yet."""
+        found, places = self.all_cgroups(), self.places()
+        return {name for name in found if is_parked(name) and name not in places}
+
+    def wait_parked(self, size):
+        """Until so many can be claimed, and no other is being made. Needs log_level=debug."""
+        def is_full():
+            parked = self.parked()
+            return len(parked) == size and parked <= set(re.findall(r"msg=parked .*?(p-\w+-)", self.text()))
+        eventually(is_full, lambda: f"{size} parked, not {self.parked()}")
 
     def pids(self, sandbox_id, leaf="*"):
         """Host pids of a sandbox; leaf "guest" is PID 1 alone."""
@@ -496,9 +522,12 @@ class Daemon:
         return found
 
     def leftovers(self):
-        """What of it is on the host besides itself: cgroups, processes, mounts, loops, directories."""
+        """What of it is on the host besides itself: cgroups, processes, mounts, loops, directories. While it
+        lives, what it has made ahead is none."""
+        parked = self.parked() if self.is_alive() else set()
         found = [str(path) for paths in self.cgroups().values() for path in paths]
-        found += [f"process {pid} in {self.cgroup_name}" for pid in pids_in_cgroup(self.cgroup_name)]
+        found += [] if self.is_alive() else self.parked()
+        found += [f"process {pid} in {self.cgroup_name}" for pid in pids_in_cgroup(self.cgroup_name, parked)]
         found += [line for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
                   if f"{self.state}/" in line]
         for loop in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
@@ -507,7 +536,8 @@ class Daemon:
                     found.append(f"{loop.parent.parent.name} {loop.read_text().strip()}")
         for name in ("sandboxes", "layers", "trash", "run"):
             try:
-                found += [str(path) for path in self.state.glob(f"**/{name}/*") if name != "run" or path.is_socket()]
+                found += [str(path) for path in self.state.glob(f"**/{name}/*")
+                          if (name != "run" or path.is_socket()) and path.name not in parked]
             except FileNotFoundError as gone:   # it goes while we look
                 found.append(str(gone))
         return found
@@ -536,6 +566,7 @@ class Daemon:
             audit(self.client())
             self.stop()
             eventually(lambda: not self.processes(), lambda: f"no process of it: {self.processes()}")
+            self.expect_nothing_left()
         finally:
             self.dispose()
 
@@ -598,10 +629,17 @@ def pids_with(variable):
                 yield int(path.name)
 
 
-def pids_in_cgroup(name):
+def is_parked(name):
+    """Whether a place's name is one that no sandbox can have."""
+    return name.endswith("-")
+
+
+def pids_in_cgroup(name, but=()):
+    """Processes below a cgroup; not those in its directories `but`."""
     for path in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if f"/{name}/" in (path / "cgroup").read_text():
+            text = (path / "cgroup").read_text()
+            if f"/{name}/" in text and not any(f"/{name}/{other}/" in text for other in but):
                 yield int(path.name)
 
 

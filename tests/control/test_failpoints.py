@@ -65,6 +65,23 @@ class Create(Operation):
         assert client.run(answer.sandbox_id, "true").exec.exit.code == 0
 
 
+class Claim(Create):
+    """A create that finds a parked sandbox; whatever a daemon had given it is given again, or gone."""
+
+    def prepare(self, client):
+        self.daemon.wait_parked(4)
+
+    def act(self, client, request_id):
+        return client.create(request_id=request_id, env={"NAME": "value"}, limits=pb.Limits(pids=64))
+
+    def check(self, client, answer):
+        super().check(client, answer)
+        assert client.output_of(answer.sandbox_id, "hostname; echo $NAME; pwd; ls -A") == (
+            f"{answer.sandbox_id}\nvalue\n/workspace\n")
+        limits = [path / "pids.max" for path in self.daemon.cgroups()[answer.sandbox_id]]
+        assert {path.read_text().strip() for path in limits if path.exists()} == {"64"}
+
+
 class Update(Operation):
     def act(self, client, request_id):
         return client.update(self.box, labels=pb.LabelsUpdate(set=pairs({"a": "b"})), limits=pb.Limits(pids=64),
@@ -137,7 +154,7 @@ class Dir(Operation):
 
 
 OPERATIONS = {
-    "create": Create, "update": Update, "exec": Exec, "run": Run, "exit": Run, "signal": Signal, "file": File,
+    "create": Create, "claim": Claim, "update": Update, "exec": Exec, "run": Run, "exit": Run, "signal": Signal, "file": File,
     "start": lambda: Lifecycle("Start", ["Stop"], READY, PENDING),
     "stop": lambda: Lifecycle("Stop", [], STOPPED, STOPPING),
     "pause": lambda: Lifecycle("Pause", [], PAUSED, PAUSED),
@@ -169,9 +186,11 @@ def cases():
 @pytest.mark.parametrize("name, operation", cases(), ids=lambda v: v if isinstance(v, str) else getattr(v, "__name__", ""))
 def test_an_operation_that_was_cut_off(make, name, operation):
     """covers: STORE-1, STORE-2, STORE-3, STORE-4, IDEMP-4, IDEMP-6, IDEMP-7, EVT-1, EVT-2, IDS-3"""
-    daemon = make().start(BERM_FAILPOINT=name)
+    parked = 4 if operation is Claim else 0
+    daemon = make("--set", f"limits.sandboxes.parked={parked}", "--set", "log_level=debug").start(BERM_FAILPOINT=name)
     client = daemon.client()
     operation = operation()
+    operation.daemon = daemon
     operation.prepare(client)
     told = client.events()
     try:

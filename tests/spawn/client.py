@@ -10,12 +10,12 @@ import subprocess
 from tap import program
 
 VERSION = 1
-HELLO, CREATE, DESTROY, FREEZE, THAW, LIMITS, USAGE, EXEC_LEAF, KILL_LEAF, SWEEP = range(1, 11)
+HELLO, CREATE, DESTROY, FREEZE, THAW, LIMITS, USAGE, EXEC_LEAF, KILL_LEAF, SWEEP, CLAIM = range(1, 12)
 PROFILE_USER, PROFILE_ROOT = 1, 2
 ROOT_HOST, ROOT_IMAGE = 1, 2
 LAYER_DISK, LAYER_MEMORY = 1, 2
-F_STDIO, F_CONTROL, F_STRICT_PROC, F_NO_PTRACE = 1, 2, 4, 8
-MOUNT_WRITABLE = 1
+F_STDIO, F_CONTROL, F_STRICT_PROC, F_NO_PTRACE, F_PARKED = 1, 2, 4, 8, 16
+MOUNT_WRITABLE, MOUNT_PUBLIC = 1, 2
 DESTROY_FILES = 1
 STEP_REQUEST, STEP_EXISTS, STEP_FEATURE = 1, 2, 3
 
@@ -24,9 +24,10 @@ WITHOUT = [word for name in os.environ.get("BERM_WITHOUT", "").split() for word 
 
 HEAD = struct.Struct("=4I")
 CREATE_BODY = struct.Struct("=64s10I6Q64s512s16896s16384s")
+CLAIM_BODY = struct.Struct("=64s64s6QII2112s")
 REPLY = struct.Struct("=4Ii6IiiI5Q")
 SIZES = {HELLO: 16, CREATE: HEAD.size + CREATE_BODY.size, DESTROY: 88, FREEZE: 80, THAW: 80,
-         LIMITS: 128, USAGE: 80, EXEC_LEAF: 88, KILL_LEAF: 88, SWEEP: 24 + 256 * 64}
+         LIMITS: 128, USAGE: 80, EXEC_LEAF: 88, KILL_LEAF: 88, SWEEP: 24 + 256 * 64, CLAIM: HEAD.size + CLAIM_BODY.size}
 
 
 class Reply:
@@ -46,14 +47,23 @@ def create_body(id="a", slot=1, profile=PROFILE_USER, root=ROOT_HOST, layer=LAYE
                 flags=0, mounts=(), layers=(), argv=("berm-init", "1000", "/", "true"), env=(),
                 memory=0, cpu=0, pids=0, disk=0, inodes=0, file=0, hostname="", **override):
     text = b"".join(os.fsencode(s) + b"\0" for s in (*argv, *env))
-    table = b"".join(struct.pack("=256sII", os.fsencode(t), f, 0) for t, f in mounts)
     names = b"".join(struct.pack("=64s", s.encode()) for s in layers)
     fields = dict(n_mounts=len(mounts), n_layers=len(layers), n_argv=len(argv), n_env=len(env))
     fields.update(override)
     return CREATE_BODY.pack(id.encode() if isinstance(id, str) else id, slot, profile, root, layer,
                             network, flags, fields["n_mounts"], fields["n_layers"], fields["n_argv"],
                             fields["n_env"], memory, cpu, pids, disk, inodes, file, hostname.encode(),
-                            names, table, text)
+                            names, mount_table(mounts), text)
+
+
+def mount_table(mounts):
+    return b"".join(struct.pack("=256sII", os.fsencode(t), f, 0) for t, f in mounts)
+
+
+def claim_body(id, hostname="", mounts=(), memory=0, cpu=0, pids=0, disk=0, inodes=0, file=0, reserved=0,
+               n_mounts=None):
+    return CLAIM_BODY.pack(id.encode(), hostname.encode(), memory, cpu, pids, disk, inodes, file,
+                           len(mounts) if n_mounts is None else n_mounts, reserved, mount_table(mounts))
 
 
 def id_body(id, tail=b""):

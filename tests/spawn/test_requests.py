@@ -24,7 +24,7 @@ EINVAL, EEXIST, EACCES = 22, 17, 13
 def the_layout_is_the_headers():
     names = {HELLO: "hello", CREATE: "create", client.DESTROY: "destroy", client.FREEZE: "by_id",
              client.LIMITS: "set_limits", client.EXEC_LEAF: "exec_leaf",
-             client.KILL_LEAF: "kill_leaf", client.SWEEP: "sweep"}
+             client.KILL_LEAF: "kill_leaf", client.SWEEP: "sweep", client.CLAIM: "claim"}
     if not shutil.which("gcc"):
         raise Skip("the host has no gcc")
     with tempfile.TemporaryDirectory() as place:
@@ -52,7 +52,7 @@ def envelopes_are_exact():
         refused(spawn, b"\0" * 15)
         refused(spawn, message(HELLO, 1, version=2), text="version")
         refused(spawn, message(0, 1), text="kind 0")
-        refused(spawn, message(11, 1), text="kind past the table")
+        refused(spawn, message(12, 1), text="kind past the table")
         refused(spawn, message(0xFFFFFFFF, 1), text="kind -1")
         refused(spawn, message(HELLO, 1, b"x"), text="a byte too many")
         refused(spawn, message(HELLO, 1, size=17), text="a lie about the size")
@@ -70,7 +70,7 @@ def fields_of_create_are_checked():
     bad = [dict(id=""), dict(id="-a"), dict(id="A"), dict(id="a/b"), dict(id=".."), dict(id="a\0b" * 30),
            dict(id="x" * 64), dict(id="ä"), dict(id="a b"), dict(slot=65000), dict(slot=0xFFFFFFFF),
            dict(profile=0), dict(profile=3), dict(root=0), dict(root=3), dict(layer=0), dict(layer=9),
-           dict(network=0), dict(network=2), dict(flags=16), dict(flags=0x80000000),
+           dict(network=0), dict(network=2), dict(flags=32), dict(flags=0x80000000),
            dict(n_mounts=65), dict(n_mounts=0xFFFFFFFF), dict(n_layers=9), dict(n_argv=0),
            dict(n_argv=513), dict(n_argv=0xFFFFFFFF), dict(n_env=0xFFFFFFFF), dict(n_env=513),
            dict(argv=("a", "b" * 16382)), dict(memory=1), dict(memory=1 << 63), dict(cpu=1),

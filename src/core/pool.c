@@ -1,0 +1,320 @@
+#include "core/pool.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/guest_link.h"
+#include "core/sandbox_impl.h"
+
+#define REST_US UINT64_C(2000)
+#define FAILED_US UINT64_C(100000)
+#define FAILED_MAX_US UINT64_C(60000000)
+#define CONNECT_TURNS 20000
+#define CONNECT_US 500
+
+struct pool {
+    struct registry *registry;
+    struct list ready;    /* oldest first */
+    struct entrant *next; /* the one that is being made */
+    unsigned n_ready;
+    uint64_t pause_us; /* before the next one is made */
+    struct deadline again;
+};
+
+/* A place on its way into the pool, in it, or on its way out. */
+struct entrant {
+    struct list in_pool;
+    struct pool *pool; /* NULL: it is being cleared away */
+    struct registry *registry;
+    struct parked parked;
+    char id[PLACE_ID_MAX];
+    unsigned n_tries; /* to connect */
+    struct deadline again;
+};
+
+/* --- the kind of place --- */
+
+static uint64_t bound(const struct registry *r, enum limit_id limit, unsigned feature) {
+    int64_t value = r->spec.limits->of[limit];
+    bool holds = (r->spec.driver->features & feature) != 0;
+    return holds && value > 0 ? (uint64_t)value : 0;
+}
+
+/* As a spec that says nothing has them. */
+static struct place_limits limits_of(const struct registry *r) {
+    struct place_limits l;
+    sandbox_limits(&(Berm__V1__SandboxSpec){0}, &l);
+    l.memory_bytes = bound(r, LIMIT_SANDBOX_MEMORY, DRIVER_HAS_LIMIT_MEMORY);
+    l.cpu_milli = bound(r, LIMIT_SANDBOX_CPU, DRIVER_HAS_LIMIT_CPU);
+    l.pids = bound(r, LIMIT_SANDBOX_PIDS, DRIVER_HAS_LIMIT_PIDS);
+    l.disk_bytes = bound(r, LIMIT_SANDBOX_DISK, DRIVER_HAS_LIMIT_DISK);
+    l.disk_inodes = bound(r, LIMIT_SANDBOX_INODES, DRIVER_HAS_LIMIT_DISK);
+    return l;
+}
+
+void pool_keep_limits(const struct registry *r, struct place_limits *limits) {
+    struct place_limits own = limits_of(r);
+    limits->memory_bytes = limits->memory_bytes == own.memory_bytes ? 0 : limits->memory_bytes;
+    limits->cpu_milli = limits->cpu_milli == own.cpu_milli ? 0 : limits->cpu_milli;
+    limits->pids = limits->pids == own.pids ? 0 : limits->pids;
+}
+
+/* A bound can be set to another later, not taken away; the disk's is part of the layer. */
+static bool limits_fit(const struct registry *r, const Berm__V1__SandboxSpec *spec) {
+    struct place_limits own = limits_of(r), l;
+    sandbox_limits(spec, &l);
+    return !l.memory_bytes == !own.memory_bytes && !l.cpu_milli == !own.cpu_milli &&
+           !l.pids == !own.pids && l.disk_bytes == own.disk_bytes &&
+           l.disk_inodes == own.disk_inodes;
+}
+
+/* A directory that can be written takes a filter that is part of the place from its first moment. */
+static bool mounts_fit(const Berm__V1__SandboxSpec *spec) {
+    for (size_t i = 0; i < spec->n_mounts; i++)
+        if (spec->mounts[i]->writable)
+            return false;
+    return spec->n_mounts <= PLACE_CLAIM_MOUNTS_MAX;
+}
+
+static bool fits(const struct registry *r, const Berm__V1__SandboxSpec *spec) {
+    const Berm__V1__RootFilesystem *root = spec->root;
+    bool is_usual =
+        spec->profile != BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT &&
+        (!root || (root->layer != BERM__V1__WRITABLE_LAYER__WRITABLE_LAYER_MEMORY &&
+                   (root->source_case == BERM__V1__ROOT_FILESYSTEM__SOURCE__NOT_SET ||
+                    root->source_case == BERM__V1__ROOT_FILESYSTEM__SOURCE_HOST))) &&
+        (!spec->network || spec->network->mode <= BERM__V1__NETWORK_MODE__NETWORK_MODE_NONE);
+    return is_usual && mounts_fit(spec) && limits_fit(r, spec);
+}
+
+/* --- going --- */
+
+static void on_discarded(void *user, const struct err *e) {
+    struct entrant *it = user;
+    struct registry *r = it->registry;
+    if (e)
+        log_text(LOG_WARN, "pool", "%s", e->text);
+    registry_give_slot(r, it->parked.slot);
+    free(it);
+    (void)registry_job_over(r);
+}
+
+static void rest(struct pool *p, uint64_t us) {
+    if (!p->again.is_set)
+        deadline_set(p->registry->spec.deadlines, &p->again, clock_us() + us);
+}
+
+static void leave(struct entrant *it) {
+    struct pool *p = it->pool;
+    if (p->next == it)
+        p->next = NULL;
+    else
+        p->n_ready--;
+    list_remove(&it->in_pool);
+    deadline_clear(p->registry->spec.deadlines, &it->again);
+    it->pool = NULL;
+}
+
+/* Ends it, should it live, and gives its range back when nothing is left of it. */
+static void clear(struct entrant *it) {
+    if (it->parked.link)
+        guest_link_close(TAKE(it->parked.link));
+    if (it->parked.transcript)
+        transcript_close(TAKE(it->parked.transcript));
+    if (it->parked.place)
+        place_close(TAKE(it->parked.place));
+    registry_job(it->registry);
+    driver_discard(it->registry->spec.driver, it->id, true, on_discarded, it);
+}
+
+static void fail(struct entrant *it, const struct err *e) {
+    struct pool *p = it->pool;
+    log_text(LOG_WARN, "pool", "%s: %s", it->id, e->text);
+    leave(it);
+    clear(it);
+    p->pause_us = MIN(MAX(p->pause_us * 2, FAILED_US), FAILED_MAX_US);
+    rest(p, p->pause_us);
+}
+
+/* --- coming --- */
+
+static void on_exec(struct guest_link *l, const struct json *exec_state) {
+    (void)l, (void)exec_state; /* it has run none; one that says so is of no use to anybody */
+}
+
+static void on_link_ready(struct guest_link *l) {
+    struct entrant *it = guest_link_user(l);
+    struct pool *p = it->pool;
+    p->next = NULL;
+    p->n_ready++;
+    list_push_back(&p->ready, &it->in_pool);
+    log_text(LOG_DEBUG, "parked", "%s", it->id);
+    rest(p, p->pause_us);
+}
+
+static void on_notice(struct guest_link *l, struct str method, const struct json *params) {
+    (void)l, (void)method, (void)params;
+}
+
+static void on_lost(struct guest_link *l, const struct err *e) {
+    fail(guest_link_user(l), e);
+}
+
+static const struct guest_events guest_events = {on_exec, on_link_ready, on_notice, on_lost};
+
+static void connect_guest(struct entrant *it) {
+    struct err e;
+    struct registry *r = it->registry;
+    int fd = place_link(it->parked.place, &e);
+    if (fd < 0 && ++it->n_tries < CONNECT_TURNS) { /* it does not listen yet */
+        deadline_set(r->spec.deadlines, &it->again, clock_us() + CONNECT_US);
+        return;
+    }
+    if (fd >= 0)
+        it->parked.link = guest_link_open(&(struct guest_link_spec){
+            .loop = r->spec.loop,
+            .deadlines = r->spec.deadlines,
+            .fd = fd,
+            .transcript = it->parked.transcript,
+            .run_id = r->spec.run_id,
+            .lease_ms = r->spec.limits->of[LIMIT_GUEST_LEASE],
+            .events = &guest_events,
+            .user = it,
+        });
+    if (fd >= 0 && !it->parked.link)
+        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+    if (!it->parked.link)
+        fail(it, &e);
+}
+
+static void on_connect_again(struct deadline *d) {
+    connect_guest(container_of(d, struct entrant, again));
+}
+
+static void on_ready(struct place *place) {
+    connect_guest(place->user);
+}
+
+static void on_failed(struct place *place, const struct err *e) {
+    struct entrant *it = place->user;
+    it->parked.place = NULL;
+    fail(it, e);
+}
+
+static void on_gone(struct place *place) {
+    struct err e;
+    err_set(&e, ERR_GUEST_LOST, "the guest has ended");
+    on_failed(place, &e);
+}
+
+static const struct place_events place_events = {on_ready, on_failed, on_gone};
+
+/* An id that ends with a hyphen is no sandbox's. */
+static bool make(struct entrant *it, struct err *e) {
+    struct registry *r = it->registry;
+    struct place_spec spec = {
+        .id = it->id,
+        .slot = (uint32_t)it->parked.slot,
+        .profile = PLACE_USER,
+        .layer = PLACE_DISK,
+        .network = PLACE_NETWORK_NONE,
+        .image_fd = -1,
+        .limits = limits_of(r),
+        .is_parked = true,
+    };
+    registry_make_id("p-", it->id);
+    snprintf(it->id + strlen(it->id), sizeof it->id - strlen(it->id), "-");
+    it->parked.transcript = transcript_open(-1, "guest.log", r->spec.limits->of[LIMIT_GUEST_LOG]);
+    it->parked.place = place_create(r->spec.driver, &spec, &place_events, it, e);
+    return it->parked.place != NULL;
+}
+
+static void make_next(struct pool *p) {
+    struct err e = {.text = "out of memory"};
+    struct entrant *it = calloc(1, sizeof *it);
+    int64_t slot = it ? registry_take_slot(p->registry) : -1;
+    if (slot >= 0) {
+        *it = (struct entrant){.pool = p, .registry = p->registry, .parked.slot = (uint64_t)slot};
+        list_init(&it->in_pool);
+        deadline_init(&it->again, on_connect_again);
+        if (make(it, &e)) {
+            p->next = it;
+            return;
+        }
+        registry_give_slot(p->registry, it->parked.slot);
+        if (it->parked.transcript)
+            transcript_close(it->parked.transcript);
+    }
+    free(it);
+    log_text(LOG_WARN, "pool", "%s", e.text);
+    p->pause_us = MIN(MAX(p->pause_us * 2, FAILED_US), FAILED_MAX_US);
+    rest(p, p->pause_us);
+}
+
+static void on_again(struct deadline *d) {
+    struct pool *p = container_of(d, struct pool, again);
+    const struct registry *r = p->registry;
+    if (p->next || p->n_ready >= (unsigned)r->spec.limits->of[LIMIT_SANDBOXES_PARKED])
+        return;
+    if (driver_is_idle(r->spec.driver))
+        make_next(p);
+    else
+        rest(p, REST_US);
+}
+
+/* --- from outside --- */
+
+struct pool *pool_new(struct registry *r) {
+    bool is_wanted = r->spec.driver && r->spec.limits->of[LIMIT_SANDBOXES_PARKED] > 0;
+    struct pool *p = is_wanted ? calloc(1, sizeof *p) : NULL;
+    if (!p)
+        return NULL;
+    p->registry = r;
+    p->pause_us = REST_US;
+    list_init(&p->ready);
+    deadline_init(&p->again, on_again);
+    return p;
+}
+
+void pool_begin(struct pool *p) {
+    if (p)
+        rest(p, REST_US);
+}
+
+void pool_close(struct pool *p) {
+    if (!p)
+        return;
+    if (p->next)
+        list_push_back(&p->ready, &p->next->in_pool);
+    while (!list_is_empty(&p->ready)) {
+        struct entrant *it = container_of(p->ready.next, struct entrant, in_pool);
+        leave(it);
+        clear(it);
+    }
+    deadline_clear(p->registry->spec.deadlines, &p->again);
+    free(p);
+}
+
+bool pool_take(struct pool *p, const Berm__V1__SandboxSpec *spec, struct parked *ret_parked) {
+    if (!p || list_is_empty(&p->ready) || !fits(p->registry, spec))
+        return false;
+    struct entrant *it = container_of(p->ready.next, struct entrant, in_pool);
+    leave(it);
+    *ret_parked = it->parked;
+    free(it);
+    p->pause_us = REST_US;
+    rest(p, REST_US);
+    return true;
+}
+
+void pool_discard(struct pool *p, const struct parked *parked) {
+    struct entrant *it = calloc(1, sizeof *it);
+    if (!it) { /* the next start sweeps it */
+        place_close(parked->place);
+        return;
+    }
+    *it = (struct entrant){.registry = p->registry, .parked = *parked};
+    snprintf(it->id, sizeof it->id, "%s", parked->place->id);
+    clear(it);
+}

@@ -1,0 +1,254 @@
+/* sandbox_place — a sandbox and its place: made for it, claimed from the pool, or found again. */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "core/copies.h"
+#include "core/exec_impl.h"
+#include "core/pool.h"
+#include "core/sandbox_impl.h"
+
+#define FILE_MAX_BYTES \
+    (UINT64_C(1) << 40) /* a log's offsets grow for ever; what is kept of it does not */
+
+static void on_ready(struct place *p) {
+    struct sandbox *sb = p->user;
+    sandbox_failpoint(sb, OP_ACK);
+    sb->presence = PRESENCE_UP;
+    sandbox_converge(sb);
+}
+
+static void on_failed(struct place *p, const struct err *e) {
+    struct sandbox *sb = p->user;
+    sb->place = NULL;
+    sb->presence = PRESENCE_NONE;
+    sb->failure = *e;
+    sandbox_converge(sb);
+}
+
+/* Everything in it has ended: programs whose end nobody told are settled from what they left. */
+static void on_gone(struct place *p) {
+    struct sandbox *sb = p->user;
+    sb->place = NULL;
+    sb->presence = PRESENCE_NONE;
+    sb->frozen = sb->freezing = sb->configured = false;
+    sb->asked_to_end = 0;
+    sb->copied = false;          /* a layer in memory has gone */
+    sb->connecting_since_us = 0; /* the next guest has its own time, and its own losses */
+    sb->n_relinks = 0;
+    deadline_clear(sb->registry->spec.deadlines, &sb->patience);
+    if (sandbox_is(sb, SB_PENDING) && sb->failure.code == ERR_NONE)
+        err_set(&sb->failure, ERR_GUEST_LOST, "the guest ended before it was ready");
+    sandbox_disconnect(sb);
+    sandbox_failpoint(sb, OP_ACK);
+    sandbox_update_unplaced(sb);
+    sandbox_measures_end(sb);
+    exec_all_gone(sb);
+    sandbox_converge(sb);
+}
+
+static const struct place_events place_events = {on_ready, on_failed, on_gone};
+
+static uint64_t bound(int64_t limit) {
+    return limit > 0 ? (uint64_t)limit : 0;
+}
+
+void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct place_limits *ret_limits) {
+    const Berm__V1__Limits *l = spec->limits;
+    *ret_limits = (struct place_limits){.file_bytes = FILE_MAX_BYTES};
+    if (!l)
+        return;
+    ret_limits->memory_bytes = bound(l->memory_bytes);
+    ret_limits->cpu_milli = bound(l->cpu_millis);
+    ret_limits->pids = bound(l->pids);
+    ret_limits->disk_bytes = bound(l->disk_bytes);
+    ret_limits->disk_inodes = bound(l->disk_inodes);
+}
+
+/* --- making --- */
+
+/* The mounts' descriptors are the ingress's; they come first among its items, in the spec's order. */
+static struct place_spec spec_of(const struct sandbox *sb,
+                                 struct place_mount mounts[PLACE_MOUNTS_MAX]) {
+    const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    struct place_spec place = {
+        .id = sb->place_id,
+        .hostname = sb->record->sandbox_id,
+        .slot = (uint32_t)sb->slot,
+        .profile = spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT ? PLACE_ROOT
+                                                                                    : PLACE_USER,
+        .layer = spec->root && spec->root->layer == BERM__V1__WRITABLE_LAYER__WRITABLE_LAYER_MEMORY
+                     ? PLACE_MEMORY
+                     : PLACE_DISK,
+        .network = PLACE_NETWORK_NONE,
+        .image_fd = -1,
+        .mounts = mounts,
+    };
+    for (; place.n_mounts < MIN(spec->n_mounts, (size_t)PLACE_MOUNTS_MAX); place.n_mounts++) {
+        const Berm__V1__Mount *m = spec->mounts[place.n_mounts];
+        const struct ingress_item *item = &sb->ingress.items[place.n_mounts];
+        mounts[place.n_mounts] =
+            (struct place_mount){item->fd, m->target, m->writable, item->is_foreign};
+    }
+    sandbox_limits(spec, &place.limits);
+    return place;
+}
+
+static void create_place(struct sandbox *sb, const struct place_spec *spec) {
+    struct driver *d = sb->registry->spec.driver;
+    if (d)
+        sb->place = place_create(d, spec, &place_events, sb, &sb->failure);
+    else
+        err_set(&sb->failure, ERR_DRIVER_UNAVAILABLE, "%s", sb->registry->spec.no_driver);
+    if (sb->place)
+        sb->presence = PRESENCE_MAKING;
+}
+
+/* --- claiming --- */
+
+static void on_claimed(struct place *p, const struct place_answer *a, void *user) {
+    (void)user;
+    struct sandbox *sb = p->user;
+    sandbox_failpoint(sb, OP_ACK);
+    sb->presence = PRESENCE_UP;
+    if (a->e)
+        sb->failure = *a->e;
+    else
+        sandbox_configure(sb);
+    sandbox_converge(sb);
+}
+
+/* The guest can be told its settings meanwhile, unless it would have to make a workspace where a mount
+ * goes: the one that every root has needs no making. */
+static void claim_place(struct sandbox *sb, struct place_spec *spec) {
+    const char *workspace = sb->record->spec->workspace;
+    pool_keep_limits(sb->registry, &spec->limits);
+    sb->presence = PRESENCE_MAKING;
+    place_claim(sb->place, spec, on_claimed, NULL);
+    if (sb->presence == PRESENCE_MAKING &&
+        (spec->n_mounts == 0 || strcmp(workspace, POOL_WORKSPACE) == 0))
+        sandbox_configure(sb);
+}
+
+void sandbox_claims(struct sandbox *sb, const struct parked *p) {
+    sb->place = p->place;
+    sb->place->events = &place_events;
+    sb->place->user = sb;
+    sb->presence = PRESENCE_PARKED;
+    sb->claiming = true;
+    sb->op = OP_CLAIM;
+    sandbox_take_link(sb, p->link, p->transcript);
+}
+
+/* --- what both have in common --- */
+
+static void have_place(struct sandbox *sb) {
+    struct place_mount mounts[PLACE_MOUNTS_MAX];
+    struct place_spec spec = spec_of(sb, mounts);
+    if (sb->presence == PRESENCE_PARKED)
+        claim_place(sb, &spec);
+    else
+        create_place(sb, &spec);
+    ingress_end(&sb->ingress);
+    if (sb->presence == PRESENCE_MAKING)
+        sandbox_failpoint(sb, OP_SEND);
+    else
+        sandbox_converge(sb);
+}
+
+static void on_opened(struct ingress *in, const struct err *e) {
+    struct sandbox *sb = container_of(in, struct sandbox, ingress);
+    sb->presence = sb->place ? PRESENCE_PARKED : PRESENCE_NONE;
+    if (!e && sb->wanted <= WANTED_PAUSE) {
+        have_place(sb);
+        return;
+    }
+    if (e)
+        sb->failure = *e;
+    ingress_end(&sb->ingress);
+    sandbox_converge(sb);
+}
+
+void sandbox_make_place(struct sandbox *sb) {
+    sandbox_failpoint(sb, OP_COMMIT);
+    int r = ingress_begin(&sb->ingress, sb->registry, sb->record->owner, sb->record->spec, false,
+                          on_opened, &sb->failure);
+    if (r == 1)
+        sb->presence = PRESENCE_MAKING;
+    else if (r == 0)
+        have_place(sb);
+    else
+        sandbox_converge(sb);
+}
+
+static void on_kills(struct place *p, const struct place_answer *a, void *user) {
+    (void)user;
+    if (!a->e)
+        ((struct sandbox *)p->user)->oom_kills_seen = a->usage.oom_kills;
+}
+
+void sandbox_learn_kills(struct sandbox *sb) {
+    if (sb->place)
+        place_measure(sb->place, on_kills, NULL);
+}
+
+/* --- clearing away, and finding again --- */
+
+/* What was left of a place that has ended is gone: the books can be closed on it. */
+static void on_cleared(void *user, const struct err *e) {
+    struct sandbox *sb = user;
+    if (registry_job_over(sb->registry))
+        return;
+    if (e)
+        log_text(LOG_WARN, "clear", "%s: %s", sb->record->sandbox_id, e->text);
+    sb->presence = PRESENCE_NONE;
+    exec_all_gone(sb);
+    sandbox_converge(sb);
+}
+
+static void clear(struct sandbox *sb, bool with_files) {
+    sb->presence = PRESENCE_ENDING;
+    registry_job(sb->registry);
+    driver_discard(sb->registry->spec.driver, sb->place_id, with_files, on_cleared, sb);
+}
+
+void sandbox_unclaim(struct sandbox *sb) {
+    if (sb->failure.code != ERR_NONE)
+        log_text(LOG_INFO, "unclaim", "%s: %s", sb->record->sandbox_id, sb->failure.text);
+    sb->failure = (struct err){0};
+    sb->claiming = sb->configured = false;
+    sandbox_disconnect(sb);
+    ingress_end(&sb->ingress);
+    copies_forget(sb);
+    if (sb->place)
+        place_close(TAKE(sb->place));
+    clear(sb, true);
+}
+
+/* One whose claim was under way has what that daemon came to give it, and nobody knows what that was. */
+static bool is_half_claimed(const struct sandbox *sb) {
+    return sandbox_is(sb, SB_PENDING) && sb->record->incarnation == 1 &&
+           strcmp(sb->place_id, sb->record->sandbox_id) != 0;
+}
+
+void sandbox_adopt(struct sandbox *sb) {
+    struct err e;
+    struct driver *d = sb->registry->spec.driver;
+    if (!d) {
+        exec_all_gone(sb);
+        return;
+    }
+    if (is_half_claimed(sb)) {
+        sandbox_unclaim(sb);
+        return;
+    }
+    sb->place = place_adopt(d, sb->place_id, &place_events, sb, &e);
+    if (!sb->place) {
+        clear(sb, false);
+        return;
+    }
+    sb->presence = PRESENCE_UP;
+    sb->frozen = sandbox_is(sb, SB_PAUSED);
+    sb->configured = !sandbox_is(sb, SB_PENDING);
+    if (sb->n_running > 0) /* the guest may tell an end at once */
+        sandbox_learn_kills(sb);
+}

@@ -1,0 +1,121 @@
+/* native_ask — what is asked of a living place; berm-spawn answers each once. */
+#include <stdio.h>
+#include <string.h>
+
+#include "drivers/native_impl.h"
+
+static void on_answered(struct spawn_ask *a, const struct spawn_reply *reply, int *fds,
+                        size_t n_fds) {
+    struct native_place *p = a->about;
+    const struct spawn_usage *u = &reply->usage;
+    struct err e;
+    struct place_answer answer = {
+        .usage = {u->memory_bytes, u->memory_peak_bytes, u->cpu_us, u->pids, u->oom_kills},
+        .fds = fds,
+        .n_fds = n_fds,
+        .per_leaf = reply->fds_per_leaf,
+    };
+    if (reply->error != 0) {
+        native_explain(p->native, &e, reply);
+        answer.e = &e;
+    }
+    ((place_done *)a->done)(&p->place, &answer, a->user);
+    for (size_t i = 0; !answer.e && i < n_fds; i++)
+        fds[i] = -1; /* the asker's now */
+}
+
+/* The kinds whose first content is the id have it at the same place. */
+static struct spawn_ask *ask_new(struct native_place *p, uint32_t kind, size_t size,
+                                 place_done *done, void *user) {
+    struct spawn_ask *a = spawn_ask_new(kind, size, done ? on_answered : NULL, p);
+    if (!a)
+        return NULL;
+    a->done = (void (*)(void))done;
+    a->user = user;
+    snprintf(a->message->by_id.id, SPAWN_ID_MAX, "%s", p->place.id);
+    return a;
+}
+
+/* Sends it, or says at once that there is no memory for it or nobody to send it to. */
+static void ask(struct native_place *p, struct spawn_ask *a, place_done *done, void *user) {
+    struct err e;
+    if (a && !p->native->link.lost) {
+        spawn_link_send(&p->native->link, a);
+        return;
+    }
+    if (a)
+        err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
+    else
+        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+    if (a)
+        spawn_ask_free(a);
+    struct place_answer answer = {.e = &e};
+    if (done)
+        done(&p->place, &answer, user);
+}
+
+void native_pause(struct place *place, place_done *done, void *user) {
+    struct native_place *p = native_place_of(place);
+    ask(p, ask_new(p, SPAWN_FREEZE, sizeof(struct spawn_by_id), done, user), done, user);
+}
+
+void native_resume(struct place *place, place_done *done, void *user) {
+    struct native_place *p = native_place_of(place);
+    ask(p, ask_new(p, SPAWN_THAW, sizeof(struct spawn_by_id), done, user), done, user);
+}
+
+void native_usage(struct place *place, place_done *done, void *user) {
+    struct native_place *p = native_place_of(place);
+    ask(p, ask_new(p, SPAWN_USAGE, sizeof(struct spawn_by_id), done, user), done, user);
+}
+
+void native_set_limits(struct place *place, const struct place_limits *l, place_done *done,
+                       void *user) {
+    struct native_place *p = native_place_of(place);
+    struct spawn_ask *a = ask_new(p, SPAWN_LIMITS, sizeof(struct spawn_set_limits), done, user);
+    if (a)
+        a->message->set_limits.limits = (struct spawn_limits){
+            .memory_bytes = l->memory_bytes, .cpu_milli = l->cpu_milli, .pids = l->pids};
+    ask(p, a, done, user);
+}
+
+void native_leaves(struct place *place, uint32_t first, uint32_t count, place_done *done,
+                   void *user) {
+    struct native_place *p = native_place_of(place);
+    struct spawn_ask *a = ask_new(p, SPAWN_EXEC_LEAF, sizeof(struct spawn_exec_leaf), done, user);
+    if (a) {
+        a->message->exec_leaf.first = first;
+        a->message->exec_leaf.count = count;
+    }
+    ask(p, a, done, user);
+}
+
+void native_kill_leaf(struct place *place, uint32_t leaf, place_done *done, void *user) {
+    struct native_place *p = native_place_of(place);
+    struct spawn_ask *a = ask_new(p, SPAWN_KILL_LEAF, sizeof(struct spawn_kill_leaf), done, user);
+    if (a)
+        a->message->kill_leaf.leaf = leaf;
+    ask(p, a, done, user);
+}
+
+/* 0 is as it was made, for berm-spawn. */
+void native_claim(struct place *place, const struct place_spec *spec, place_done *done,
+                  void *user) {
+    struct native_place *p = native_place_of(place);
+    struct spawn_ask *a = ask_new(p, SPAWN_CLAIM, sizeof(struct spawn_claim), done, user);
+    struct err e;
+    if (a) {
+        struct spawn_claim *c = &a->message->claim;
+        snprintf(c->hostname, sizeof c->hostname, "%s", spec->hostname);
+        c->limits = (struct spawn_limits){.memory_bytes = spec->limits.memory_bytes,
+                                          .cpu_milli = spec->limits.cpu_milli,
+                                          .pids = spec->limits.pids};
+        c->n_mounts = (uint32_t)spec->n_mounts;
+        if (native_fill_mounts(a, c->mounts, COUNT_OF(c->mounts), spec, &e) < 0) {
+            spawn_ask_free(a);
+            done(place, &(struct place_answer){.e = &e}, user);
+            return;
+        }
+    }
+    ask(p, a, done, user);
+}

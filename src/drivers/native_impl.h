@@ -1,0 +1,65 @@
+/* The native driver's insides: native.c is the driver, native_place.c a place's life, native_ask.c what is
+ * asked of a living one. */
+#pragma once
+
+#include "drivers/native.h"
+#include "drivers/spawn_link.h"
+
+struct native {
+    struct driver driver;
+    struct spawn_link link;
+    int run_dir_fd;
+    struct list places;
+};
+
+struct native_place {
+    struct place place;
+    struct native *native;
+    struct list in_native;
+    uv_poll_t poll; /* the guest's pidfd */
+    int pid_fd;
+    int found_link; /* the connection it was adopted by, for the first place_link; or -1 */
+    bool polling;
+    bool closing;
+    bool ended;    /* the guest has */
+    bool clearing; /* berm-spawn was asked to end it and clear it away */
+    bool is_clear;
+};
+
+static inline struct native *native_of(struct driver *d) {
+    return container_of(d, struct native, driver);
+}
+static inline struct native_place *native_place_of(struct place *p) {
+    return container_of(p, struct native_place, place);
+}
+
+/* What berm-spawn refused, or that it is gone, as one of our errors. */
+void native_explain(const struct native *n, struct err *e, const struct spawn_reply *reply);
+/* NULL: berm-spawn is gone, and the sweep at the next start finds what is left. */
+struct spawn_ask *native_destroy(struct native *n, const char *id, uint32_t flags,
+                                 spawn_on_reply *on_reply, void *about);
+
+/* native_place.c */
+struct place *native_create(struct driver *d, const struct place_spec *spec,
+                            const struct place_events *events, void *user, struct err *e);
+struct place *native_adopt(struct driver *d, const char *id, const struct place_events *events,
+                           void *user, struct err *e);
+int native_link(struct place *place, struct err *e);
+void native_stop(struct place *place);
+void native_close_place(struct place *place);
+/* Nobody hears of it again. Requests that name it go on without it. */
+void native_place_end(struct native_place *p);
+/* The mounts of a request, and their descriptors; -number when they are not as they must be. */
+MUST_USE int native_fill_mounts(struct spawn_ask *a, struct spawn_mount *to, size_t max,
+                                const struct place_spec *spec, struct err *e);
+
+/* native_ask.c */
+void native_claim(struct place *place, const struct place_spec *spec, place_done *done, void *user);
+void native_pause(struct place *place, place_done *done, void *user);
+void native_resume(struct place *place, place_done *done, void *user);
+void native_set_limits(struct place *place, const struct place_limits *l, place_done *done,
+                       void *user);
+void native_usage(struct place *place, place_done *done, void *user);
+void native_leaves(struct place *place, uint32_t first, uint32_t count, place_done *done,
+                   void *user);
+void native_kill_leaf(struct place *place, uint32_t leaf, place_done *done, void *user);

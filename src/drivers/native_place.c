@@ -1,0 +1,304 @@
+/* native_place — places by berm-spawn: made or found, watched by the guest's pidfd, cleared away. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "drivers/native_impl.h"
+
+#ifndef SO_PEERPIDFD /* Linux 6.5; older C libraries do not name it */
+#define SO_PEERPIDFD 77
+#endif
+
+/* --- their life --- */
+
+static void place_free(struct native_place *p) {
+    if (p->pid_fd >= 0)
+        close(p->pid_fd);
+    if (p->found_link >= 0)
+        close(p->found_link);
+    free(p);
+}
+
+static void on_poll_closed(uv_handle_t *handle) {
+    place_free(handle->data);
+}
+
+void native_place_end(struct native_place *p) {
+    if (p->closing)
+        return;
+    p->closing = true;
+    list_remove(&p->in_native); /* now: the driver may be gone when the loop reports the close */
+    spawn_link_forget(&p->native->link, p);
+    if (p->polling)
+        uv_close((uv_handle_t *)&p->poll, on_poll_closed);
+    else
+        place_free(p);
+}
+
+static void fail_place(struct native_place *p, const struct err *e) {
+    p->place.events->on_failed(&p->place, e);
+    native_place_end(p);
+}
+
+static void forget_socket(struct native_place *p) {
+    unlinkat(p->native->run_dir_fd, p->place.id, 0);
+}
+
+static void report_gone(struct native_place *p) {
+    if (!p->ended || (p->clearing && !p->native->link.lost))
+        return;
+    forget_socket(p);
+    p->place.events->on_gone(&p->place);
+    native_place_end(p);
+}
+
+static void on_cleared(struct spawn_ask *a, const struct spawn_reply *reply, int *fds,
+                       size_t n_fds) {
+    (void)reply, (void)fds, (void)n_fds;
+    struct native_place *p = a->about;
+    p->clearing = false;
+    p->is_clear = true;
+    report_gone(p);
+}
+
+/* What is left of it goes, so that its id can be used again at once. */
+static void clear(struct native_place *p) {
+    if (!p->clearing)
+        p->clearing = native_destroy(p->native, p->place.id, 0, on_cleared, p) != NULL;
+}
+
+/* That it has ended is the pidfd's word, not berm-spawn's; that nothing is left of it is berm-spawn's. */
+static void on_pid(uv_poll_t *handle, int status, int events) {
+    (void)status;
+    (void)events;
+    struct native_place *p = handle->data;
+    uv_poll_stop(handle);
+    p->ended = true;
+    if (!p->is_clear)
+        clear(p);
+    report_gone(p);
+}
+
+/* From here on the pidfd tells when the guest ends. */
+static int watch_pid(struct native_place *p, int pid_fd) {
+    p->pid_fd = pid_fd;
+    int r = uv_poll_init(p->native->driver.loop, &p->poll, pid_fd);
+    if (r < 0)
+        return r;
+    p->poll.data = p;
+    p->polling = true;
+    return uv_poll_start(&p->poll, UV_READABLE, on_pid);
+}
+
+static void on_created(struct spawn_ask *a, const struct spawn_reply *reply, int *fds,
+                       size_t n_fds) {
+    struct native_place *p = a->about;
+    struct err e;
+    if (reply->error == 0 && n_fds == 1) {
+        int r = watch_pid(p, TAKE_FD(fds[0]));
+        if (r == 0) {
+            p->place.events->on_ready(&p->place);
+            return;
+        }
+        err_sys(&e, ERR_PLACE_FAILED, -r, "watch the guest");
+    } else if (reply->error == 0) {
+        err_set(&e, ERR_PLACE_FAILED, "berm-spawn answered without the guest's pidfd");
+    } else {
+        native_explain(p->native, &e, reply);
+    }
+    forget_socket(p);
+    fail_place(p, &e);
+}
+
+/* --- making and finding them --- */
+
+static struct native_place *place_new(struct native *n, const char *id,
+                                      const struct place_events *events, void *user,
+                                      struct err *e) {
+    struct native_place *p = calloc(1, sizeof *p);
+    if (n->link.lost)
+        err_set(e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
+    else if (strlen(id) >= PLACE_ID_MAX)
+        err_field(e, "id", "longer than %d characters", PLACE_ID_MAX - 1);
+    else if (!p)
+        err_set(e, ERR_LIMIT_REACHED, "out of memory");
+    else {
+        p->place.driver = &n->driver;
+        p->place.events = events;
+        p->place.user = user;
+        snprintf(p->place.id, sizeof p->place.id, "%s", id);
+        p->native = n;
+        p->pid_fd = p->found_link = -1;
+        list_push_back(&n->places, &p->in_native);
+        return p;
+    }
+    free(p);
+    return NULL;
+}
+
+/* The address of a control socket: through the directory's descriptor, so that its length does not
+ * depend on where the state lives. */
+static void control_address(const struct native *n, const char *id, struct sockaddr_un *ret_addr) {
+    *ret_addr = (struct sockaddr_un){.sun_family = AF_UNIX};
+    snprintf(ret_addr->sun_path, sizeof ret_addr->sun_path, "/proc/self/fd/%d/%s", n->run_dir_fd,
+             id);
+}
+
+/* Bound here and listened on by the guest, so that the peer's pidfd names the guest. */
+static int control_socket(const struct native *n, const char *id, struct err *e) {
+    struct sockaddr_un addr;
+    AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    control_address(n, id, &addr);
+    unlinkat(n->run_dir_fd, id, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof addr) < 0)
+        return err_sys(e, ERR_PLACE_FAILED, errno, "bind the control socket of %s", id);
+    return TAKE_FD(fd);
+}
+
+static int take_fd(struct spawn_ask *r, int borrowed, struct err *e) {
+    int fd = fcntl(borrowed, F_DUPFD_CLOEXEC, 3);
+    if (fd < 0)
+        return err_sys(e, ERR_PLACE_FAILED, errno, "keep a descriptor");
+    r->fds[r->n_fds++] = fd;
+    return 0;
+}
+
+int native_fill_mounts(struct spawn_ask *r, struct spawn_mount *to, size_t max,
+                       const struct place_spec *spec, struct err *e) {
+    if (spec->n_mounts > max)
+        return err_field(e, "mounts", "at most %zu", max);
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        const struct place_mount *m = &spec->mounts[i];
+        if (strlen(m->target) >= SPAWN_TARGET_MAX)
+            return err_field(e, "mounts", "a target is longer than %d bytes", SPAWN_TARGET_MAX - 1);
+        snprintf(to[i].target, sizeof to[i].target, "%s", m->target);
+        to[i].flags = m->writable ? SPAWN_MOUNT_WRITABLE : m->is_public ? SPAWN_MOUNT_PUBLIC : 0;
+        int failed = take_fd(r, m->dir_fd, e);
+        if (failed < 0)
+            return failed;
+    }
+    return 0;
+}
+
+static int fill_create(struct native *n, struct spawn_ask *r, const struct place_spec *spec,
+                       struct err *e) {
+    static const char argv[] = "berm-guest";
+    struct spawn_create *c = &r->message->create;
+    const struct place_limits *l = &spec->limits;
+    snprintf(c->id, sizeof c->id, "%s", spec->id);
+    c->slot = spec->slot;
+    c->profile = spec->profile == PLACE_ROOT ? SPAWN_PROFILE_ROOT : SPAWN_PROFILE_USER;
+    c->root = spec->image_fd >= 0 ? SPAWN_ROOT_IMAGE : SPAWN_ROOT_HOST;
+    c->layer = spec->layer == PLACE_MEMORY ? SPAWN_LAYER_MEMORY : SPAWN_LAYER_DISK;
+    c->network = SPAWN_NETWORK_NONE;
+    c->flags = SPAWN_CREATE_CONTROL | (spec->is_parked ? SPAWN_CREATE_PARKED : 0);
+    snprintf(c->hostname, sizeof c->hostname, "%s", spec->hostname ? spec->hostname : "");
+    c->limits = (struct spawn_limits){l->memory_bytes, l->cpu_milli,   l->pids,
+                                      l->disk_bytes,   l->disk_inodes, l->file_bytes};
+    c->n_argv = 1;
+    memcpy(c->text, argv, sizeof argv);
+    int control = control_socket(n, spec->id, e);
+    if (control < 0)
+        return control;
+    r->fds[r->n_fds++] = control;
+    if (spec->image_fd >= 0 && take_fd(r, spec->image_fd, e) < 0)
+        return -(int)e->code;
+    c->n_mounts = (uint32_t)spec->n_mounts;
+    return native_fill_mounts(r, c->mounts, COUNT_OF(c->mounts), spec, e);
+}
+
+struct place *native_create(struct driver *d, const struct place_spec *spec,
+                            const struct place_events *events, void *user, struct err *e) {
+    struct native *n = native_of(d);
+    if (spec->network != PLACE_NETWORK_NONE) {
+        err_set(e, ERR_UNSUPPORTED, "the native driver has no network mode but none yet");
+        return NULL;
+    }
+    struct native_place *p = place_new(n, spec->id, events, user, e);
+    if (!p)
+        return NULL;
+    struct spawn_ask *r = spawn_ask_new(SPAWN_CREATE, sizeof(struct spawn_create), on_created, p);
+    if (r && fill_create(n, r, spec, e) == 0) {
+        spawn_link_send(&n->link, r);
+        return &p->place;
+    }
+    if (r)
+        spawn_ask_free(r);
+    else
+        err_set(e, ERR_LIMIT_REACHED, "out of memory");
+    native_place_end(p);
+    return NULL;
+}
+
+int native_link(struct place *place, struct err *e) {
+    struct sockaddr_un addr;
+    if (native_place_of(place)->found_link >= 0)
+        return TAKE_FD(native_place_of(place)->found_link);
+    AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    control_address(native_place_of(place)->native, place->id, &addr);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0)
+        return err_sys(e, ERR_GUEST_LOST, errno, "connect to the guest of %s", place->id);
+    return TAKE_FD(fd);
+}
+
+/* The peer's pidfd is the guest's own, because the guest called listen. Before Linux 6.5 there is only
+ * its pid; that it still belongs to the guest shows in the connection, which its end would have cut. */
+static int peer_pidfd(int link) {
+    int fd = -1;
+    struct ucred cred;
+    socklen_t fd_len = sizeof fd, cred_len = sizeof cred;
+    if (getsockopt(link, SOL_SOCKET, SO_PEERPIDFD, &fd, &fd_len) == 0)
+        return fd;
+    if (errno != ENOPROTOOPT || getsockopt(link, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len) < 0)
+        return -errno;
+    fd = pidfd_open(cred.pid, 0);
+    struct pollfd p = {.fd = link, .events = POLLRDHUP};
+    if (fd >= 0 && poll(&p, 1, 0) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return fd < 0 ? -errno : -ESRCH;
+}
+
+struct place *native_adopt(struct driver *d, const char *id, const struct place_events *events,
+                           void *user, struct err *e) {
+    struct native_place *p = place_new(native_of(d), id, events, user, e);
+    if (!p)
+        return NULL;
+    AUTO_CLOSE int link = native_link(&p->place, e);
+    if (link >= 0) {
+        int r = peer_pidfd(link);
+        if (r >= 0)
+            r = watch_pid(p, r);
+        if (r == 0) {
+            p->found_link = TAKE_FD(link);
+            return &p->place;
+        }
+        err_sys(e, ERR_GUEST_LOST, -r, "watch the guest of %s", id);
+    }
+    native_place_end(p);
+    return NULL;
+}
+
+/* --- ending them --- */
+
+/* Without berm-spawn the guest is ended by its pidfd; what is left of its cgroups is swept later. */
+void native_stop(struct place *place) {
+    struct native_place *p = native_place_of(place);
+    if (p->closing)
+        return;
+    if (p->native->link.lost && p->pid_fd >= 0)
+        pidfd_send_signal(p->pid_fd, SIGKILL, NULL, 0);
+    else
+        clear(p);
+}
+
+void native_close_place(struct place *place) {
+    native_place_end(native_place_of(place));
+}

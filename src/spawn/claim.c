@@ -1,0 +1,88 @@
+/* claim — a parked sandbox becomes somebody's.
+ *
+ * What it is made of was made before anybody asked; what is left is what differs from one to the next, and
+ * nothing else can be changed later. berm-spawn steps into its namespaces for that: no program of a tenant
+ * has run there, and even if one had, all it could meet there is directories made for it. */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "spawn/check.h"
+#include "spawn/enter_mounts.h"
+#include "spawn/mounts.h"
+#include "spawn/place.h"
+#include "spawn/sys.h"
+#include "spawn/userns.h"
+
+/* 0 is as it was made. */
+static int limit(struct spawn *s, const struct spawn_claim *req) {
+    const struct spawn_limits *l = &req->limits;
+    bool differs = l->memory_bytes != 0 || l->cpu_milli != 0 || l->pids != 0;
+    return differs ? cgroup_set_limits(&s->cg, req->id, l) : 0;
+}
+
+/* Half out of a sandbox is no state to go on in. */
+static void leave(const struct spawn *s, bool has_mounts) {
+    if (setns(s->own_uts, CLONE_NEWUTS) < 0 || (has_mounts && spawn_leave_host(s) < 0))
+        abort();
+}
+
+static int attach(const struct spawn_claim *req, const int *binds, uint32_t owner) {
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < req->n_mounts; i++)
+        r = enter_attach_late(binds[i], req->mounts[i].target + 1, owner);
+    return r;
+}
+
+static int enter(struct spawn *s, const struct spawn_claim *req, const struct place *p,
+                 const int *binds, uint32_t *ret_step) {
+    const char *name = req->hostname[0] ? req->hostname : req->id;
+    bool has_mounts = req->n_mounts > 0;
+    *ret_step = STEP_CLONE;
+    /* Ours and not reaped, so the number cannot be another's. */
+    AUTO_CLOSE int pidfd = (int)sys2(SYS_pidfd_open, p->pid, 0);
+    if (pidfd < 0)
+        return pidfd;
+    if (setns(pidfd, CLONE_NEWUTS | (has_mounts ? CLONE_NEWNS : 0)) < 0)
+        return -errno;
+    *ret_step = STEP_HOSTNAME;
+    int r = (int)sys2(SYS_sethostname, (long)name, (long)strlen(name));
+    if (r == 0) {
+        *ret_step = STEP_MOUNT;
+        r = attach(req, binds, userns_base(p->slot));
+    }
+    leave(s, has_mounts);
+    return r;
+}
+
+static int claim(struct spawn *s, const struct spawn_claim *req, const int *fds, size_t n_fds,
+                 struct spawn_reply *reply) {
+    int binds[SPAWN_CLAIM_MOUNTS_MAX];
+    reply->step = STEP_REQUEST;
+    int r = check_claim(req, fds, n_fds, s->features, &reply->missing);
+    if (r == -ENOTSUP)
+        reply->step = STEP_FEATURE;
+    if (r < 0)
+        return r;
+    struct place *p = place_find(s, req->id);
+    if (p == NULL || !p->is_parked || p->wait_status != -1)
+        return -ENOENT;
+    p->is_parked = false;
+    r = mounts_binds(s, req->mounts, req->n_mounts, fds, &p->owner, &s->spent, binds, &reply->step);
+    fd_close_all(&p->owner.map, 1);
+    if (r == 0) {
+        reply->step = STEP_CGROUP;
+        r = limit(s, req);
+    }
+    return r < 0 ? r : enter(s, req, p, binds, &reply->step);
+}
+
+void place_claim(struct spawn *s, const struct spawn_claim *req, const int *fds, size_t n_fds,
+                 struct spawn_reply *reply) {
+    mounts_done(&s->spent);
+    reply->error = -claim(s, req, fds, n_fds, reply);
+    if (reply->error == 0)
+        reply->step = STEP_NONE;
+}

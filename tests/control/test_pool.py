@@ -1,0 +1,219 @@
+"""Sandboxes that were made ahead: nobody can tell, nothing of them stays, and a crash finds them gone."""
+
+import os
+import pathlib
+import signal
+
+import pytest
+
+from control import DELETED, FAILED, READY, STOPPED, WAIT_MS, at_once, eventually, pb
+
+SIZE = 2
+LOOK = """hostname; id -u; id -g; pwd; stat -c '%u %g %a' . /home/user /tmp; ls -A /workspace /home/user /tmp
+env | sort | grep -v -e ^HOSTNAME= -e ^_=; cut -d' ' -f4- /proc/self/mountinfo | sed 's/ - .*//' | sort
+cat /proc/self/uid_map | tr -s ' ' | cut -d' ' -f2,4; cat /proc/self/cgroup | sort; cat /etc/passwd /etc/hosts
+grep -e ^Cap -e ^Seccomp -e ^NoNew /proc/self/status; ulimit -a; ls /proc | grep -c '^[0-9]'"""
+
+
+@pytest.fixture
+def pool(make, tmp_path_factory):
+    """A daemon with a small pool, full, and a folder of the host that may go in."""
+    folder = tmp_path_factory.mktemp("shared")
+    for path in (folder, *folder.parents[:3]):
+        path.chmod(0o755)
+    daemon = make("--set", f"limits.sandboxes.parked={SIZE}", "--set", f"mount_roots={folder}",
+                  "--set", "log_level=debug").start()
+    daemon.folder = folder
+    daemon.wait_parked(SIZE)
+    return daemon
+
+
+def is_claimed(daemon, box):
+    return box in daemon.places().values()
+
+
+def limit(daemon, box, *names):
+    return {(path / name).read_text().strip() for path in daemon.cgroups()[box] for name in names
+            if (path / name).exists()}
+
+
+def test_a_claimed_one_is_like_any_other(pool, make):
+    """covers: SBX-25"""
+    cold = make("--set", "limits.sandboxes.parked=0").start()
+    seen = []
+    for daemon in (pool, cold):
+        client = daemon.client()
+        box = client.create("the-box", env={"NAME": "value"}).sandbox_id
+        assert is_claimed(daemon, box) == (daemon is pool)
+        seen.append(client.output_of(box, LOOK))
+    assert "the-box\n1000\n1000\n/workspace\n" in seen[0] and "NAME=value" in seen[0]
+    assert seen[0] == seen[1]
+
+
+def test_env_limits_copies_and_mounts_come_along(pool):
+    """covers: SBX-25"""
+    client = pool.client()
+    (pool.folder / "shown").mkdir()
+    (pool.folder / "shown/file").write_text("shown")
+    (pool.folder / "copied").write_text("copied")
+    box = client.create(
+        env={"NAME": "value"}, limits=pb.Limits(memory_bytes=128 << 20, pids=48, cpu_millis=500),
+        mounts=[pb.Mount(source=str(pool.folder / "shown"), target="/in/here")],
+        copies=[pb.Copy(source=str(pool.folder / "copied"), target="/workspace/copy")]).sandbox_id
+    assert is_claimed(pool, box)
+    assert client.output_of(box, "cat /in/here/file copy; echo $NAME; touch /in/here/x || echo no") == (
+        "showncopiedvalue\nno\n")
+    assert limit(pool, box, "pids.max") == {"48"}
+    assert limit(pool, box, "memory.max", "memory.limit_in_bytes") == {str(128 << 20)}
+    assert limit(pool, box, "cpu.max", "cpu.cfs_quota_us") <= {"50000 100000", "50000"}
+
+
+@pytest.mark.parametrize("spec", [
+    dict(profile=pb.SANDBOX_PROFILE_ROOT), dict(root=pb.RootFilesystem(layer=pb.WRITABLE_LAYER_MEMORY)),
+    dict(limits=pb.Limits(disk_bytes=64 << 20)), dict(limits=pb.Limits(pids=-1))], ids=str)
+def test_what_cannot_be_made_of_a_parked_one_is_made_as_ever(pool, spec):
+    client = pool.client()
+    parked = pool.parked()
+    box = client.create(**spec).sandbox_id
+    assert not is_claimed(pool, box) and pool.parked() == parked
+    assert client.output_of(box, "hostname") == f"{box}\n"
+
+
+def test_a_folder_that_can_be_written_is_made_as_ever(pool):
+    client = pool.client()
+    os.chown(pool.folder, 61234, 61234)
+    box = client.create(mounts=[pb.Mount(source=str(pool.folder), target="/in", writable=True)]).sandbox_id
+    assert not is_claimed(pool, box)
+    client.output_of(box, "touch /in/made")
+    assert (pool.folder / "made").stat().st_uid == 61234
+
+
+def test_the_pool_fills_again_and_nothing_is_used_twice(pool):
+    """covers: SBX-25"""
+    client = pool.client()
+    used = set()
+    for _ in range(3 * SIZE):
+        pool.wait_parked(SIZE)
+        box = client.create().sandbox_id
+        assert is_claimed(pool, box)
+        assert client.output_of(box, "ls -A; cat /home/user/mark /tmp/mark 2>/dev/null; echo end") == "end\n"
+        client.output_of(box, "touch mark; echo mine | tee /home/user/mark >/tmp/mark")
+        client.delete(box)
+    used = list(pool.places())
+    assert len(used) == len(set(used)) == 3 * SIZE
+
+
+def test_more_at_once_than_are_parked(pool):
+    client = pool.client()
+    boxes = at_once([client.create] * (4 * SIZE))
+    assert all(box.state == READY for box in boxes), boxes
+    claimed = [box.sandbox_id for box in boxes if is_claimed(pool, box.sandbox_id)]
+    assert len(claimed) >= SIZE
+    for box in boxes:
+        assert client.output_of(box.sandbox_id, "hostname") == f"{box.sandbox_id}\n"
+    pool.wait_parked(SIZE)
+
+
+def test_no_pool(make):
+    daemon = make("--set", "limits.sandboxes.parked=0").start()
+    client = daemon.client()
+    box = client.create().sandbox_id
+    assert not is_claimed(daemon, box) and not daemon.parked()
+    assert next(entry.value for entry in client.info().limits if entry.name == "sandboxes.parked") == 0
+
+
+def test_its_whole_life(pool):
+    """covers: SBX-4, SBX-5, SBX-25"""
+    client = pool.client()
+    box = client.create(env={"NAME": "value"}, limits=pb.Limits(pids=48)).sandbox_id
+    assert is_claimed(pool, box)
+    client.output_of(box, "echo kept >file")
+    before = client.output_of(box, "stat -c %u:%g file; cat /proc/self/uid_map")
+    client.pause(box)
+    client.resume(box)
+    for _ in range(2):
+        assert client.stop(box).state == STOPPED
+        assert client.start(box).state == READY
+        assert client.output_of(box, "cat file; hostname; echo $NAME") == f"kept\n{box}\nvalue\n"
+        assert client.output_of(box, "stat -c %u:%g file; cat /proc/self/uid_map") == before
+        assert limit(pool, box, "pids.max") == {"48"}
+    pool.kill()
+    pool.start()
+    assert client.output_of(box, "cat file; hostname") == f"kept\n{box}\n"
+    assert client.delete(box).state == DELETED
+    pool.expect_nothing_left()
+
+
+def test_a_clean_stop_leaves_no_parked_one(pool):
+    """covers: SBX-25"""
+    pool.stop()
+    assert not pool.leftovers()
+    pool.start()
+    pool.wait_parked(SIZE)
+
+
+def test_after_a_crash_none_of_them_stays(pool):
+    """covers: SBX-25"""
+    before = pool.parked()
+    assert len(before) == SIZE
+    pool.kill()
+    assert pool.parked() == before      # nobody was there to end them
+    pool.start()
+    eventually(lambda: not before & pool.parked(), "the end of those from before")
+    pool.wait_parked(SIZE)
+    client = pool.client()
+    box = client.create().sandbox_id
+    assert is_claimed(pool, box) and not before & set(pool.places())
+    assert client.output_of(box, "hostname") == f"{box}\n"
+
+
+def test_one_whose_guest_ends_is_replaced(pool):
+    victim = sorted(pool.parked())[0]
+    (pid,) = {pid for paths in [pool.all_cgroups()[victim]] for path in paths for leaf in path.glob("guest/cgroup.procs")
+              for pid in map(int, leaf.read_text().split())}
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: victim not in pool.parked(), "its end")
+    pool.wait_parked(SIZE)
+    client = pool.client()
+    for _ in range(SIZE):
+        assert client.output_of(client.create().sandbox_id, "echo up") == "up\n"
+
+
+def test_a_guest_that_ends_while_it_is_claimed(pool):
+    """All that are parked are killed as they are asked for: each create ends with a sandbox all the same."""
+    client = pool.client()
+    for _ in range(5):
+        pool.wait_parked(SIZE)
+        pids = [int(pid) for name in pool.parked() for path in pool.all_cgroups()[name]
+                for leaf in path.glob("guest/cgroup.procs") for pid in leaf.read_text().split()]
+        made = at_once([client.create, lambda: [os.kill(pid, signal.SIGKILL) for pid in pids]])[0]
+        assert made.state in (READY, STOPPED) or made.reason.code == "GUEST_LOST", made
+        if made.state == READY and client.get(made.sandbox_id).state == READY:
+            client.run(made.sandbox_id, "true")
+        client.delete(made.sandbox_id)
+
+
+def test_a_path_that_goes_away_is_refused_as_ever(pool):
+    client = pool.client()
+    box = client.create(mounts=[pb.Mount(source=str(pool.folder), target="/in")]).sandbox_id
+    assert is_claimed(pool, box)
+    client.stop(box)
+    assert client.delete(box).state == DELETED
+
+
+def test_ids_of_places_are_no_sandboxes_to_take(pool):
+    from control import refused
+    client = pool.client()
+    with refused("INVALID_ARGUMENT", "sandbox_id"):
+        client.create(sorted(pool.parked())[0])
+
+
+def test_delete_and_stop_while_it_is_claimed(pool):
+    client = pool.client()
+    for act in (client.delete, client.stop):
+        pool.wait_parked(SIZE)
+        box = client.create(wait_ms=0).sandbox_id
+        state = act(box).state
+        assert state in (DELETED, STOPPED)
+        if state == STOPPED:
+            assert client.start(box).state == READY and client.output_of(box, "hostname") == f"{box}\n"

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""A parked sandbox gets its name, its limits and its directories later, once."""
+import os
+import pathlib
+import struct
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import client  # noqa: E402
+from client import (CLAIM, F_PARKED, MOUNT_PUBLIC, MOUNT_WRITABLE, PROFILE_ROOT, STEP_REQUEST, Spawn,  # noqa: E402
+                    claim_body, create_body, message)
+from tap import check, main, same, state_dir, test  # noqa: E402
+
+STATE = state_dir()
+EINVAL, ENOENT, ESRCH, EACCES = 22, 2, 3, 13
+# Waits for a line on its standard input, so that what it sees is what CLAIM made of the place.
+LOOK = "read go; %s"
+
+
+class Parked:
+    """A parked sandbox whose program waits to be told."""
+
+    def __init__(self, spawn, id, script, slot=1, **fields):
+        self.spawn, self.id = spawn, id
+        (stdin, self.go), (self.out, stdout) = os.pipe(), os.pipe()
+        profile = fields.get("profile", client.PROFILE_USER)
+        uid = "0" if profile == PROFILE_ROOT else "1000"
+        self.reply = spawn.create(fds=[stdin, stdout, stdout], id=id, slot=slot, flags=client.F_STDIO | F_PARKED,
+                                  argv=("berm-init", uid, "/", "sh", "-c", LOOK % script),
+                                  env=("PATH=/usr/bin:/bin",), **fields)
+        os.close(stdin)
+        os.close(stdout)
+        same(self.reply.error, 0, "CREATE")
+
+    def claim(self, fds=(), **fields):
+        return self.spawn.ask(CLAIM, claim_body(self.id, **fields), fds)
+
+    def output(self):
+        os.write(self.go, b"go\n")
+        os.close(self.go)
+        with os.fdopen(self.out) as pipe:
+            text = pipe.read()
+        check(self.spawn.wait(self.reply), "it ends")
+        same(self.spawn.destroy(self.id).error, 0, "DESTROY")
+        return text
+
+    def drop(self):
+        for fd in (self.go, self.out, self.reply.fds[0]):
+            os.close(fd)
+        same(self.spawn.destroy(self.id).error, 0, "DESTROY")
+
+
+def limit_of(id, name):
+    """As the controller has it, in either version of cgroups."""
+    status = os.stat(STATE)
+    mark = f"berm/s-{status.st_dev:x}-{status.st_ino:x}/{id}/{name}"
+    top = pathlib.Path("/sys/fs/cgroup")
+    found = [path for root in (top, *top.iterdir()) if (path := root / mark).exists()]
+    return found[0].read_text().strip() if found else None
+
+
+@test
+def it_gets_its_name():
+    with Spawn(STATE) as spawn:
+        for fields, name in ((dict(hostname="box-7"), "box-7"), (dict(), "named")):
+            parked = Parked(spawn, "named", "hostname")
+            same(parked.claim(**fields).error, 0, "CLAIM")
+            same(parked.output(), f"{name}\n", "the host's name inside")
+    check(os.uname().nodename not in ("box-7", "named"), "the host keeps its own")
+
+
+@test
+def it_gets_directories():
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place, Spawn(STATE, "--mount-root", place) as spawn:
+        os.chmod(place, 0o711)
+        source = pathlib.Path(place, "source")
+        source.mkdir(mode=0o700)
+        source.joinpath("file").write_text("theirs")
+        os.chown(source, 61234, 61234)
+        os.chown(source / "file", 61234, 61234)
+        directory = os.open(source, os.O_PATH)
+        see = "stat -c '%u %F' /in/deep/here /in/deep /in; cat /in/deep/here/file; touch /in/deep/here/x || echo no"
+        want = "1000 directory\n0 directory\n0 directory\ntheirs"
+        parked = Parked(spawn, "mounted", see + " 2>&1", pids=32)
+        same(parked.claim(fds=[directory], mounts=[("/in/deep/here", 0)]).error, 0, "CLAIM")
+        text = parked.output()
+        check(text.startswith(want) and text.endswith("no\n") and "Read-only" in text, text)
+        parked = Parked(spawn, "public", "stat -c %u /in; cat /in/file || echo no")
+        same(parked.claim(fds=[directory], mounts=[("/in", MOUNT_PUBLIC)]).error, 0, "CLAIM")
+        check(parked.output().startswith("65534\n"), "nobody's inside")
+        parked = Parked(spawn, "rooted", "stat -c %u /in; cat /in/file", profile=PROFILE_ROOT)
+        same(parked.claim(fds=[directory], mounts=[("/in", 0)]).error, 0, "CLAIM")
+        same(parked.output(), "0\ntheirs", "root's inside")
+        os.close(directory)
+        check(place not in pathlib.Path("/proc/self/mountinfo").read_text(), "the host has no mount of it")
+
+
+@test
+def it_gets_limits():
+    with Spawn(STATE) as spawn:
+        parked = Parked(spawn, "limited", "true", memory=64 << 20, pids=64)
+        same(parked.claim(pids=32).error, 0, "CLAIM")
+        same(limit_of("limited", "pids.max"), "32", "processes")
+        memory = limit_of("limited", "memory.max") or limit_of("limited", "memory.limit_in_bytes")
+        same(memory, str(64 << 20), "0 is as it was made")
+        parked.drop()
+
+
+@test
+def only_once_and_only_a_parked_one():
+    with Spawn(STATE) as spawn:
+        parked = Parked(spawn, "once", "hostname")
+        same(parked.claim(hostname="first").error, 0, "CLAIM")
+        same(parked.claim(hostname="second").error, ENOENT, "again")
+        same(parked.output(), "first\n", "the first one holds")
+        same(spawn.create(id="plain", argv=("berm-init", "1000", "/", "sleep", "60")).error, 0, "CREATE")
+        same(spawn.ask(CLAIM, claim_body("plain")).error, ENOENT, "one that is not parked")
+        same(spawn.destroy("plain").error, 0, "DESTROY")
+        same(spawn.ask(CLAIM, claim_body("nobody")).error, ENOENT, "none")
+
+
+@test
+def after_a_failure_it_is_parked_no_more():
+    with Spawn(STATE, "--mount-root", "/usr") as spawn:
+        etc = os.open("/etc", os.O_PATH)
+        parked = Parked(spawn, "failed", "ls /x")
+        same(parked.claim(fds=[etc], mounts=[("/x", 0)]).error, EACCES, "a directory outside the allowed ones")
+        same(parked.claim().error, ENOENT, "again")
+        parked.drop()
+        os.close(etc)
+
+
+@test
+def fields_are_checked():
+    with Spawn(STATE, "--mount-root", "/usr") as spawn:
+        usr, null = os.open("/usr", os.O_PATH), os.open("/dev/null", os.O_RDONLY)
+        bad = [(dict(hostname="a.b"), []), (dict(hostname="x" * 64), []), (dict(reserved=1), []),
+               (dict(disk=64 << 20), []), (dict(inodes=4096), []), (dict(file=1 << 20), []), (dict(memory=1), []),
+               (dict(pids=1), []), (dict(cpu=1), []), (dict(n_mounts=9), []), (dict(n_mounts=0xFFFFFFFF), []),
+               (dict(mounts=[("/x", 0)]), []), (dict(), [usr]), (dict(mounts=[("/x", 0)]), [null]),
+               (dict(mounts=[("/x", MOUNT_WRITABLE)]), [usr]), (dict(mounts=[("/proc/x", 0)]), [usr]),
+               (dict(mounts=[("/../x", 0)]), [usr]), (dict(mounts=[("x", 0)]), [usr]), (dict(mounts=[("/x", 4)]), [usr])]
+        parked = Parked(spawn, "hostile", "hostname")
+        for fields, fds in bad:
+            reply = parked.claim(fds=fds, **fields)
+            same((reply.error, reply.step), (EINVAL, STEP_REQUEST), str(fields))
+        spawn.send(message(CLAIM, 9, claim_body("-a")))
+        same(spawn.receive().error, EINVAL, "an id")
+        spawn.send(message(client.CREATE, 9, create_body(flags=F_PARKED, mounts=[("/x", 0)])), [usr])
+        same(spawn.receive().error, EINVAL, "parked with mounts")
+        # None of them has used it up.
+        same(parked.claim(fds=[usr], mounts=[("/x", 0)], hostname="good").error, 0, "CLAIM")
+        same(parked.output(), "good\n", "its name")
+        os.close(usr)
+        os.close(null)
+
+
+@test
+def one_that_has_ended_cannot_be_claimed():
+    with Spawn(STATE) as spawn:
+        reply = spawn.create(id="ended", flags=F_PARKED, argv=("berm-init", "1000", "/", "true"))
+        check(spawn.wait(reply), "it ends")
+        check(spawn.ask(CLAIM, claim_body("ended")).error in (ENOENT, ESRCH), "CLAIM")     # reaped, or not yet
+        same(spawn.destroy("ended").error, 0, "DESTROY")
+
+
+main()
