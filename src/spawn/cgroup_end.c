@@ -130,11 +130,6 @@ int cgroup_leaf_make(const struct cgroups *cg, const char *id, uint32_t leaf, ui
     }
     if (fchownat(fd, "cgroup.procs", owner, owner, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
-    if (cg->v2_has[CG_MEMORY]) { /* an out-of-memory kill takes the whole exec, and only it */
-        int r = fd_write_text(fd, "memory.oom.group", "1");
-        if (r < 0)
-            return r;
-    }
     *ret_fd = TAKE_FD(fd);
     return 0;
 }

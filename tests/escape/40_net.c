@@ -193,7 +193,7 @@ PROBE(opt_rcvbuf_force, "plain", "EPERM", "EPERM", "ns") {
 PROBE(opt_bind_to_device, "plain", "ENODEV|EPERM", "ENODEV|EPERM", "ns") {
     return set_flag(SOL_SOCKET, SO_BINDTODEVICE, "d0", 3);
 }
-PROBE(iptables_info, "plain", "EPERM", "EPERM", "ns:EINVAL|ENOPROTOOPT|EFAULT|ENOENT|ok") {
+PROBE(iptables_info, "plain", "EPERM|ENOPROTOOPT", "EPERM|ENOPROTOOPT", "ns:EINVAL|EFAULT|ENOENT|ok") {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     char info[84] = "filter";
     socklen_t n = sizeof info;
