@@ -1,12 +1,15 @@
 # The front door: Meson and Ninja build, the scripts check. Every target first installs what it needs.
 .DEFAULT_GOAL := all
-.PHONY: all check test demo bench gen fmt conformance-wire escape fuzz soak nightly clean help
+.PHONY: all install check test demo bench gen fmt conformance-wire escape vm fuzz soak nightly clean help
 
 SOURCES = $(shell git ls-files -co --exclude-standard -- 'src/*.[ch]' 'tests/*.[ch]' 'bench/*.[ch]' 'clients/c/*.[ch]')
 
 all: ## build everything; programs land in build/bin
 	@scripts/setup build
 	@scripts/build gcc
+
+install: all ## programs, libberm, manual and completions into /usr/local, below DESTDIR when that is set
+	@meson install -C build --no-rebuild
 
 check: ## what every commit passes, in about a minute: format, layers, generated code, contract, unit tests
 	@scripts/setup test
@@ -51,6 +54,18 @@ escape: ## attempts to leave a sandbox, each with a control; needs root
 	@scripts/build gcc
 	@tests/escape/run
 
+# An emulated processor is about ten times slower than a real one.
+VM_TEST = scripts/test --slow 10
+
+vm: ## what depends on the kernel, on Debian's own with unified cgroups and with project quota, in QEMU
+	@scripts/setup test vm
+	@scripts/build gcc
+	@tests/vm/run --state ext4 $(VM_TEST) $(addprefix --only spawn-,filter requests walls programs limits)
+	@tests/vm/run --state ext4 $(VM_TEST) --only escape
+	@tests/vm/run --state ext4-quota $(VM_TEST) --only spawn-quota --only spawn-limits
+	@tests/vm/run --state xfs-quota $(VM_TEST) --only spawn-quota --only spawn-limits
+	@tests/vm/run --state ext4 $(VM_TEST) --only control-restart
+
 fuzz: ## every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/setup test
 	@scripts/build fuzz
@@ -60,7 +75,8 @@ soak: all ## the long counts: 10,000 sandboxes made and destroyed, a million fil
 	@BERM_KILL_ROUNDS=1000 .deps/venv/bin/pytest -q -s tests/control/test_kills.py
 	@BERM_CYCLES=10000 BERM_FILES=1000000 python3 tests/spawn/test_teardown.py
 
-nightly: test ## what is too long for every change: fuzzers for ten minutes each, bench, soak
+nightly: test ## what is too long for every change: other kernels, fuzzers for ten minutes each, bench, soak
+	@$(MAKE) vm
 	@$(MAKE) fuzz FUZZ_SECONDS=600
 	@$(MAKE) bench
 	@$(MAKE) soak

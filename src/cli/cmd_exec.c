@@ -9,7 +9,7 @@ const struct opt exec_opts[] = {
     {"interactive", 'i', NULL, "give the program our standard input"},
     {"tty", 't', NULL, "give the program a terminal; with -i ours, which Ctrl-P Ctrl-Q leaves"},
     {"timeout", 0, "TIME", "end the program after this; exit status 124"},
-    {"grace", 0, "TIME", "between SIGTERM and SIGKILL when it is ended"},
+    {"grace", 0, "TIME", "between SIGTERM and SIGKILL at its timeout; 0 = SIGKILL at once"},
     {"cwd", 'w', "DIR", "where it starts; relative to the workspace"},
     {"user", 'u', "NAME", "as whom it runs"},
     {"merge", 0, NULL, "its standard error goes into its standard output, in its own order"},
@@ -47,9 +47,13 @@ bool exec_fill(struct cli *cli, Berm__V1__ExecSpec *spec) {
         spec->cwd = opt_get(cli, "cwd");
     if (opt_has(cli, "user"))
         spec->user = opt_get(cli, "user");
-    return opt_duration(cli, "timeout", &spec->timeout_ms) &&
-           opt_duration(cli, "grace", &spec->grace_ms) &&
-           opt_size(cli, "output-limit", &spec->output_limit_bytes) && fill_policy(cli, spec);
+    if (!opt_duration(cli, "timeout", &spec->timeout_ms) ||
+        !opt_duration(cli, "grace", &spec->grace_ms) ||
+        !opt_size(cli, "output-limit", &spec->output_limit_bytes) || !fill_policy(cli, spec))
+        return false;
+    if (opt_has(cli, "grace") && spec->grace_ms == 0)
+        spec->grace_ms = -1; /* none is SIGKILL at once; 0 would be the daemon's default */
+    return true;
 }
 
 /* --- run, exec --- */

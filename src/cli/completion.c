@@ -9,43 +9,77 @@ static void print_words(const struct command *c) {
             printf(" --%s", o->name);
 }
 
-/* bash, and zsh through its bashcompinit: the first word, the second of a two-word command, options. */
-static void print_bash(void) {
-    printf("_berm() {\n"
-           "    local cur=${COMP_WORDS[COMP_CWORD]} words\n"
-           "    COMPREPLY=()\n"
-           "    case \"${COMP_WORDS[1]} ${COMP_WORDS[2]}\" in\n");
+/* The second words of a first one, each once and in the table's order; the empty first word has the first ones. */
+static void print_next(const char *first, int n) {
+    const char *last = "";
+    for (size_t i = 0; i < n_commands; i++) {
+        const char *space = strchr(commands[i].name, ' ');
+        if (n == 0) {
+            int length = (int)(space ? space - commands[i].name : (long)strlen(commands[i].name));
+            if (strncmp(last, commands[i].name, (size_t)length + (space != NULL)) != 0)
+                printf(" %.*s", length, commands[i].name);
+            last = commands[i].name;
+        } else if (space && space - commands[i].name == n &&
+                   strncmp(commands[i].name, first, (size_t)n) == 0) {
+            printf("%s", space);
+        }
+    }
+}
+
+/* For bash and zsh: a function that says which words there are at a place, in what both understand. */
+static void print_function(void) {
+    printf("_berm_words() { # PLACE FIRST SECOND\n"
+           "    local list=\n"
+           "    case \"$2 $3\" in\n");
     for (int two_words = 1; two_words >= 0; two_words--) /* the longer pattern comes first */
         for (size_t i = 0; i < n_commands; i++)
             if ((strchr(commands[i].name, ' ') != NULL) == two_words) {
-                printf("    \"%s\"%s) words=\"", commands[i].name, two_words ? "" : "\\ *");
+                printf("    \"%s%s) list=\"", commands[i].name, two_words ? "\"" : " \"*");
                 print_words(&commands[i]);
                 printf("\" ;;\n");
             }
-    printf("    esac\n"
-           "    if [ \"$COMP_CWORD\" = 1 ]; then\n        words=\"");
+    printf("    esac\n    case \"$1 $2\" in\n    \"1 \"*) list=\"");
+    print_next("", 0);
+    printf("\" ;;\n");
+    const char *last = "";
     for (size_t i = 0; i < n_commands; i++) {
-        struct str rest = str_of(commands[i].name), first;
-        if (str_split(&rest, ' ', &first))
-            printf(" %.*s", (int)first.n, first.p);
+        const char *space = strchr(commands[i].name, ' ');
+        int n = space ? (int)(space - commands[i].name) : 0;
+        if (!space || strncmp(last, commands[i].name, (size_t)n + 1) == 0)
+            continue;
+        last = commands[i].name;
+        printf("    \"2 %.*s\") list=\"", n, last);
+        print_next(last, n);
+        printf("\" ;;\n");
     }
-    printf("\"\n    elif [ \"$COMP_CWORD\" = 2 ]; then\n        case ${COMP_WORDS[1]} in\n");
-    for (size_t i = 0; i < n_commands; i++) {
-        const char *second = strchr(commands[i].name, ' ');
-        if (second)
-            printf("        %.*s) words=\"$words%s\" ;;&\n", (int)(second - commands[i].name),
-                   commands[i].name, second);
-    }
-    printf("        esac\n    fi\n"
-           "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
-           "}\n"
-           "complete -o default -F _berm berm\n");
+    printf("    esac\n    echo \"$list\"\n}\n");
 }
 
+static void print_bash(void) {
+    print_function();
+    printf(
+        "_berm() {\n"
+        "    local list=$(_berm_words \"$COMP_CWORD\" \"${COMP_WORDS[1]}\" \"${COMP_WORDS[2]}\")\n"
+        "    COMPREPLY=($(compgen -W \"$list\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n"
+        "}\n"
+        "complete -o default -F _berm berm\n");
+}
+
+/* To be sourced, or to lie in zsh's fpath as _berm. */
 static void print_zsh(void) {
-    printf("autoload -U +X compinit && compinit\n"
-           "autoload -U +X bashcompinit && bashcompinit\n");
-    print_bash();
+    printf("#compdef berm\n");
+    print_function();
+    printf("_berm() {\n"
+           "    local list=$(_berm_words $((CURRENT - 1)) \"${words[2]}\" \"${words[3]}\")\n"
+           "    compadd -- ${=list}\n"
+           "    (( CURRENT == 2 )) || [[ $PREFIX == -* ]] || _files\n"
+           "}\n"
+           "if [ \"${funcstack[1]}\" = _berm ]; then\n"
+           "    _berm \"$@\"\n"
+           "else\n"
+           "    (( $+functions[compdef] )) || { autoload -U compinit && compinit }\n"
+           "    compdef _berm berm\n"
+           "fi\n");
 }
 
 /* What stands in single quotes of fish. */
@@ -83,9 +117,15 @@ static void print_fish(void) {
             print_quoted(c->what);
             putchar('\n');
         }
-        char when[128];
-        snprintf(when, sizeof when, "__fish_seen_subcommand_from %s",
-                 second ? second + 1 : c->name);
+        char when[160];
+        if (second)
+            snprintf(when, sizeof when,
+                     "__fish_seen_subcommand_from %.*s; and __fish_seen_subcommand_from %s", n,
+                     c->name, second + 1);
+        else
+            snprintf(when, sizeof when,
+                     "__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from daemon",
+                     c->name);
         print_fish_opts(c, when);
     }
 }

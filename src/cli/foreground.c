@@ -6,11 +6,14 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/signalfd.h>
+#include <sys/timerfd.h>
 
 #include "cli/cli.h"
 
-#define ACK_BYTES ((uint64_t)4 << 20) /* of output, between two acknowledgements */
+#define ACK_BYTES ((uint64_t)4 << 20) /* of output, the most between two acknowledgements */
+#define ACK_NS 100000000              /* … and the longest time: the program may wait for less */
 #define INPUT_BYTES ((size_t)64 * 1024)
 #define RECONNECT_MS 30000
 #define RUN_INPUT_BYTES ((size_t)1 << 20)
@@ -21,12 +24,14 @@ struct foreground {
     char reader_id[32]; /* empty: the program does not wait for us */
     uint64_t offset[2]; /* stdout, stderr: everything before it is written */
     uint64_t acked;     /* of both together */
+    uint64_t ack_bytes; /* between two acknowledgements: a part of what is kept */
     int signal;         /* that ended our wait */
     unsigned signals;   /* seen */
     int write_error;    /* why our own output takes no more */
     int status;
     bool ended;
-    int signal_fd;
+    int signal_fd, timer_fd; /* the timer is set while something waits to be acknowledged */
+    int wake_fd;             /* an epoll of both */
 };
 
 /* --- output --- */
@@ -44,6 +49,11 @@ static bool write_all(int fd, const uint8_t *bytes, size_t n) {
     return true;
 }
 
+static void set_timer(const struct foreground *f, long ns) {
+    struct itimerspec when = {.it_value.tv_nsec = ns};
+    timerfd_settime(f->timer_fd, 0, &when, NULL);
+}
+
 static int acknowledge(struct foreground *f, bool release) {
     struct berm_error e;
     Berm__V1__AckOutputRequest ack = BERM__V1__ACK_OUTPUT_REQUEST__INIT;
@@ -54,6 +64,7 @@ static int acknowledge(struct foreground *f, bool release) {
     ack.stdout_offset = f->offset[0];
     ack.stderr_offset = f->offset[1];
     ack.release = release;
+    set_timer(f, 0);
     f->acked = f->offset[0] + f->offset[1];
     int r = berm_exec_ack(f->cli->client, &ack, NULL, &e);
     if (r < 0 && !release)
@@ -68,8 +79,12 @@ static int on_chunk(struct foreground *f, const Berm__V1__OutputChunk *chunk) {
         return 1;
     }
     f->offset[is_stderr] = chunk->offset + chunk->data.len;
-    bool due = f->offset[0] + f->offset[1] >= f->acked + ACK_BYTES;
-    return due && acknowledge(f, false) < 0;
+    if (f->reader_id[0] == '\0')
+        return 0;
+    if (f->offset[0] + f->offset[1] >= f->acked + f->ack_bytes)
+        return acknowledge(f, false) < 0;
+    set_timer(f, ACK_NS);
+    return 0;
 }
 
 static int on_output(const Berm__V1__AttachExecResponse *m, void *user) {
@@ -93,8 +108,7 @@ static int on_output(const Berm__V1__AttachExecResponse *m, void *user) {
 /* --- signals --- */
 
 /* The first one goes to the program; after a second we no longer wait for it. */
-static int on_signal(void *user) {
-    struct foreground *f = user;
+static int on_signal(struct foreground *f) {
     struct signalfd_siginfo info;
     struct berm_error e;
     Berm__V1__SignalExecRequest request = BERM__V1__SIGNAL_EXEC_REQUEST__INIT;
@@ -113,6 +127,24 @@ static int on_signal(void *user) {
     return 0;
 }
 
+static int on_wake(void *user) {
+    struct foreground *f = user;
+    uint64_t times;
+    if (read(f->timer_fd, &times, sizeof times) == sizeof times && acknowledge(f, false) < 0)
+        return 1;
+    return on_signal(f);
+}
+
+/* Our signals and the timer end the client's waits. */
+static void watch(struct foreground *f) {
+    struct epoll_event event = {.events = EPOLLIN};
+    f->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    f->wake_fd = epoll_create1(EPOLL_CLOEXEC);
+    epoll_ctl(f->wake_fd, EPOLL_CTL_ADD, f->timer_fd, &event);
+    epoll_ctl(f->wake_fd, EPOLL_CTL_ADD, f->signal_fd, &event);
+    berm_client_set_wake(f->cli->client, f->wake_fd, on_wake, f);
+}
+
 struct foreground *foreground_begin(struct cli *cli) {
     struct foreground *f = cli_alloc(cli, sizeof *f);
     sigset_t set;
@@ -125,7 +157,7 @@ struct foreground *foreground_begin(struct cli *cli) {
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     f->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    berm_client_set_wake(cli->client, f->signal_fd, on_signal, f);
+    watch(f);
     return f;
 }
 
@@ -135,6 +167,8 @@ int foreground_signal(const struct foreground *f) {
 
 void foreground_end(struct foreground *f) {
     berm_client_set_wake(f->cli->client, -1, NULL, NULL);
+    close(f->wake_fd);
+    close(f->timer_fd);
     close(f->signal_fd);
 }
 
@@ -261,7 +295,11 @@ static int run_json(struct foreground *f, char *sandbox_id, Berm__V1__ExecSpec *
 }
 
 /* Under BLOCK the program waits until a reader of this name says what it has. */
-static void name_reader(struct foreground *f, Berm__V1__AttachExecRequest *attach) {
+static void name_reader(struct foreground *f, Berm__V1__AttachExecRequest *attach,
+                        const Berm__V1__ExecSpec *spec) {
+    f->ack_bytes = ACK_BYTES;
+    if (spec && spec->output_limit_bytes > 0)
+        f->ack_bytes = MIN(ACK_BYTES, (uint64_t)spec->output_limit_bytes / 4);
     snprintf(f->reader_id, sizeof f->reader_id, "berm-%s", cli_random(f->cli));
     attach->reader_id = f->reader_id;
 }
@@ -291,7 +329,7 @@ int foreground_run(struct foreground *f, char *sandbox_id, Berm__V1__ExecSpec *s
     cli_keep(f->cli, started);
     attach.exec_id = f->exec_id = started->exec->exec_id;
     if (spec->output_policy == BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_BLOCK)
-        name_reader(f, &attach);
+        name_reader(f, &attach, started->exec->spec);
     if (input && !start_feeding(f))
         return EXIT_BERM;
     return follow(f, &attach, true);

@@ -25,8 +25,10 @@ const struct opt spec_opts[] = {
      "root filesystem: a directory, a tar file, an OCI layout, or name:tag"},
     {"snapshot", 0, "ID", "root filesystem: a snapshot"},
     {"layer", 0, "WHERE", "where writes go: disk (default) or memory"},
-    {"mount", 'v', "SOURCE:TARGET[:rw]", "shows a host directory inside; may repeat"},
-    {"copy", 0, "SOURCE:TARGET", "copies a host file or directory in; may repeat"},
+    {"mount", 'v', "SOURCE[:TARGET][:rw]",
+     "shows a host directory inside, else as the workspace; may repeat"},
+    {"copy", 0, "SOURCE[:TARGET]",
+     "copies a host file or directory in, else as the workspace; may repeat"},
     {"tool", 0, "NAME[:credentials]", "a bundle of programs; may repeat"},
     {"device", 0, "KIND[:COUNT]", "hardware; may repeat"},
     {"profile", 0, "WHO", "user (default) or root: whose rights programs have inside"},
@@ -169,7 +171,8 @@ static bool fill_root(struct cli *cli, Berm__V1__SandboxSpec *spec) {
     return true;
 }
 
-/* SOURCE:TARGET[:rw]; a relative source is ours, from where berm was called. */
+/* SOURCE[:TARGET][:rw]; a relative source is ours, from where berm was called, and without a target it becomes
+ * the workspace. */
 static bool split_paths(struct cli *cli, const char *name, const char *text, char **ret_source,
                         char **ret_target, bool *ret_writable) {
     char *copy = cli_text(cli, "%s", text);
@@ -178,14 +181,16 @@ static bool split_paths(struct cli *cli, const char *name, const char *text, cha
     if (*ret_writable)
         copy[n - 3] = '\0';
     char *colon = strrchr(copy, ':');
-    if (!colon || colon == copy || colon[1] != '/') {
-        opt_usage(cli, "--%s %s: give SOURCE:TARGET, and TARGET from / on", name, text);
+    if (copy[0] == '\0' || colon == copy || (colon && colon[1] != '/')) {
+        opt_usage(cli, "--%s %s: give SOURCE, or SOURCE:TARGET with TARGET from / on", name, text);
         return false;
     }
-    *colon = '\0';
+    char *workspace = opt_get(cli, "workspace");
+    *ret_target = colon ? colon + 1 : workspace ? workspace : (char *)"/workspace";
+    if (colon)
+        *colon = '\0';
     char *path = cli_alloc(cli, PATH_MAX);
     *ret_source = copy[0] != '/' && realpath(copy, path) ? path : copy;
-    *ret_target = colon + 1;
     return true;
 }
 
@@ -221,7 +226,11 @@ static bool fill_extras(struct cli *cli, Berm__V1__SandboxSpec *spec) {
         const char *colon = strchr(text, ':');
         berm__v1__tool__init(t);
         t->name = colon ? cli_text(cli, "%.*s", (int)(colon - text), text) : text;
-        t->credentials = colon && strcmp(colon, ":credentials") == 0;
+        t->credentials = colon != NULL;
+        if (colon && strcmp(colon, ":credentials") != 0) {
+            opt_usage(cli, "--tool %s: give NAME or NAME:credentials", text);
+            return false;
+        }
         spec->tools[spec->n_tools++] = t;
     }
     at = 0;

@@ -12,6 +12,7 @@
 
 #define STATUS_MAX 4096
 #define AGAIN_US 1000000
+#define COUNT_MAX ((uint64_t)1 << 53) /* a guest that claims more is not believed */
 
 /* --- the exit as a message --- */
 
@@ -224,6 +225,8 @@ static void finish(struct exec *x) {
     record->exit = TAKE(x->exit);
     exec_count_output(x);
     exec_read_usage(x);
+    if (record->usage->memory_peak_bytes == 0) /* no cgroup has counted it */
+        record->usage->memory_peak_bytes = x->max_rss_bytes;
     if (x->leaf && sb->place && !record->spec->keep_descendants)
         place_kill_leaf(sb->place, x->leaf, on_leaf_killed, NULL);
     record->state = is_lost ? EXEC_LOST : EXEC_EXITED;
@@ -276,6 +279,11 @@ static void ended(struct exec *x, Berm__V1__ExitStatus *s) {
         finish(x);
 }
 
+static uint64_t max_rss_of(const struct json *state) {
+    uint64_t bytes = json_count(state, "max_rss_bytes");
+    return bytes < COUNT_MAX ? bytes : 0;
+}
+
 void exec_on_exited(struct exec *x, const struct json *state) {
     const struct json *at = json_get(state, "exited_unix_ms");
     const struct json *began = json_get(state, "started_unix_ms");
@@ -292,6 +300,8 @@ void exec_on_exited(struct exec *x, const struct json *state) {
         x->record->started_unix_ms = began->integer;
     if (at && at->type == JSON_INT)
         x->record->exited_unix_ms = at->integer;
+    if (has_run)
+        x->max_rss_bytes = max_rss_of(state);
     ended(x, s);
 }
 

@@ -32,6 +32,7 @@ struct exec {
     Berm__V1__ExitStatus *exit; /* until it may be told */
     bool ending;                /* its exit has come and is being completed */
     bool over;                  /* its exit may be told */
+    uint64_t max_rss_bytes;     /* as its guest told with the exit; 0 = did not */
     uint64_t started_us;        /* clock_us(); 0 = before this run */
     int caller_signal;          /* the last one a caller sent */
     struct guest_wait start_wait;

@@ -45,18 +45,20 @@ struct exec *execs_find(struct execs *xs, struct str id) {
 }
 
 struct exec *exec_new(struct guest *g, struct str id) {
-    struct exec *x = calloc(1, sizeof *x);
+    struct exec *x = TAKE(g->execs.spare);
+    if (!x)
+        x = malloc(sizeof *x);
     if (!x)
         return NULL;
-    x->guest = g;
+    *x = (struct exec){.guest = g};
     memcpy(x->id, id.p, id.n);
     list_init(&x->node);
     x->tree = (struct tree){.leaf = -1};
-    x->pidfd = x->terminal = x->status_fd = -1;
+    x->terminal = x->status_fd = -1;
     x->report = (struct source){.fd = -1, .on_ready = on_report};
     x->in.fd = -1;
     for (int i = 0; i < STREAM_COUNT; i++) {
-        x->out[i].source.fd = x->out[i].parked = -1;
+        x->out[i].source.fd = x->out[i].parked = x->out[i].their_end = -1;
         x->log[i].fd = -1;
     }
     buf_init(&x->in_bytes, STDIN_WINDOW + 2); /* and a terminal's end of file */
@@ -76,13 +78,13 @@ static void close_if_open(int *fd) {
 
 void exec_free(struct exec *x) {
     for (int i = 0; i < STREAM_COUNT; i++) {
+        close_if_open(&x->out[i].their_end);
         exec_out_close(&x->out[i]);
         outlog_done(&x->log[i]);
     }
     exec_in_close(x);
     int report = loop_remove(&x->guest->loop, &x->report);
     close_if_open(&report);
-    close_if_open(&x->pidfd);
     close_if_open(&x->terminal);
     close_if_open(&x->status_fd);
     tree_done(&x->tree);
@@ -92,7 +94,8 @@ void exec_free(struct exec *x) {
     timer_stop(&x->retry);
     buf_done(&x->in_bytes);
     buf_done(&x->held);
-    free(x);
+    free(x->guest->execs.spare);
+    x->guest->execs.spare = x;
 }
 
 static void free_grave(struct later *l) {
@@ -102,6 +105,7 @@ static void free_grave(struct later *l) {
 void execs_done(struct execs *xs) {
     for (struct list *it; (it = list_pop_front(&xs->all)) || (it = list_pop_front(&xs->forgotten));)
         exec_free(container_of(it, struct exec, node));
+    free(xs->spare);
 }
 
 void exec_register(struct exec *x) {
@@ -177,9 +181,9 @@ static void decide_exit(struct exec *x) {
 static bool write_status(struct exec *x) {
     if (x->status_fd < 0)
         return true;
-    struct buf line;
+    uint8_t text[STATUS_MAX];
+    struct buf line = {.block = text, .cap = sizeof text, .max_bytes = sizeof text};
     struct json_out o;
-    buf_init(&line, STATUS_MAX);
     json_begin(&o, &line);
     exec_write_state(x, &o);
     bool kept = true;
@@ -188,7 +192,6 @@ static bool write_status(struct exec *x) {
         kept = (n == (ssize_t)buf_len(&line) && fdatasync(x->status_fd) == 0) ||
                (n < 0 && errno != ENOSPC && errno != EDQUOT);
     }
-    buf_done(&line);
     if (kept)
         close_if_open(&x->status_fd);
     return kept;
@@ -198,7 +201,6 @@ static void forget_fds(struct exec *x) {
     exec_in_close(x);
     int report = loop_remove(&x->guest->loop, &x->report);
     close_if_open(&report);
-    close_if_open(&x->pidfd);
     for (int i = 0; i < STREAM_COUNT; i++) {
         if (!x->keep_descendants)
             exec_out_close(&x->out[i]);
@@ -227,6 +229,14 @@ static void finish(struct exec *x) {
     x->tell_exited = true;
 }
 
+/* A cgroup does not list who is on its way out; the kernel still counts them among our children. Those in
+ * a process group of their own are not asked for. */
+static bool is_being_left(const struct exec *x) {
+    siginfo_t info;
+    return x->session > 0 &&
+           waitid(P_PGID, (id_t)x->session, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
 void exec_check_end(struct exec *x) {
     if (x->is_forgotten && !x->out[0].is_open && !x->out[1].is_open) {
         loop_free_later(&x->guest->loop, &x->grave, free_grave);
@@ -236,7 +246,8 @@ void exec_check_end(struct exec *x) {
     if (x->state != EXEC_ENDING)
         return;
     bool at_end = !x->out[0].is_open && !x->out[1].is_open;
-    bool alone = x->keep_descendants || x->is_drained || tree_is_empty(&x->tree);
+    bool alone =
+        x->keep_descendants || x->is_drained || (tree_is_empty(&x->tree) && !is_being_left(x));
     if ((at_end || x->is_drained) && alone && buf_len(&x->held) == 0)
         finish(x);
 }
@@ -254,6 +265,7 @@ static void on_drain(struct timer *t) {
     exec_check_end(x);
 }
 
+/* Whether that was all is looked at by the caller. */
 static void leader_ended(struct exec *x, int status, bool is_alone) {
     if (x->state != EXEC_RUNNING)
         return;
@@ -263,51 +275,73 @@ static void leader_ended(struct exec *x, int status, bool is_alone) {
     x->tree.leader = 0;
     timer_stop(&x->timeout);
     timer_stop(&x->kill);
+    for (int i = 0; i < STREAM_COUNT; i++)
+        close_if_open(&x->out[i].their_end);
+    exec_out_drain(x); /* before the exit is decided: it may be one byte too many */
     decide_exit(x);
     if (!x->keep_descendants && !is_alone)
         exec_kill(x);
-    if (x->keep_descendants)
-        exec_out_drain(x);
     x->is_drained = x->keep_descendants && !exec_out_is_blocked(x);
     timer_start(&x->guest->loop, &x->drain, DRAIN_MS);
-    exec_check_end(x);
 }
 
-static void on_report(struct source *s, uint32_t events) {
-    struct exec *x = container_of(s, struct exec, report);
+static void take_report(struct exec *x) {
     struct launch_end end;
-    (void)events;
     ssize_t n = 0;
-    while ((n = read(s->fd, &end, sizeof end)) == sizeof end && !end.is_reaped) {
+    while ((n = read(x->report.fd, &end, sizeof end)) == sizeof end && !end.is_reaped) {
         x->wait_status = end.wait_status;
         x->has_status = true;
     }
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    int fd = loop_remove(&x->guest->loop, s);
+    int fd = loop_remove(&x->guest->loop, &x->report);
     close(fd);
-    if (n == sizeof end)
+    if (n == sizeof end) {
+        x->max_rss_bytes = MAX(x->max_rss_bytes, end.max_rss_bytes);
         leader_ended(x, end.wait_status, end.is_alone);
-    else if (x->has_status) /* the shepherd was killed, but had seen the end */
+    } else if (x->has_status) /* the shepherd was killed, but had seen the end */
         leader_ended(x, x->wait_status, false);
     else /* it had not: the leader is our child now, and its end comes that way */
         tree_signal(&x->tree, SIGKILL);
 }
 
-void execs_on_child(struct execs *xs, pid_t pid, int status) {
+static void on_report(struct source *s, uint32_t events) {
+    struct exec *x = container_of(s, struct exec, report);
+    (void)events;
+    take_report(x);
+    exec_check_end(x);
+}
+
+/* Whose it was; what a leader left is known by its session, until the program has been told as exited. */
+static struct exec *exec_of_child(struct execs *xs, const struct child_end *end) {
+    struct exec *left_by = NULL;
     LIST_FOR_EACH(it, &xs->all) {
         struct exec *x = container_of(it, struct exec, node);
-        if (pid == x->tree.shepherd) {
-            x->tree.shepherd = 0;
-            if (x->report.fd >= 0)
-                on_report(&x->report, EPOLLIN); /* what it wrote comes before its end */
-            exec_check_end(x);
-            return;
-        }
-        if (pid == x->tree.leader) {
-            leader_ended(x, status, false);
-            return;
-        }
+        if (end->pid == x->tree.leader || end->pid == x->tree.shepherd)
+            return x;
+        if (x->state != EXEC_EXITED && end->session == x->session)
+            left_by = x;
+    }
+    return left_by;
+}
+
+void execs_on_child(struct execs *xs, const struct child_end *end) {
+    struct exec *x = exec_of_child(xs, end);
+    if (!x)
+        return;
+    x->max_rss_bytes = MAX(x->max_rss_bytes, end->max_rss_bytes);
+    if (end->pid == x->tree.shepherd) {
+        x->tree.shepherd = 0;
+        if (x->report.fd >= 0)
+            take_report(x); /* what it wrote comes before its end */
+    } else if (end->pid == x->tree.leader) {
+        leader_ended(x, end->wait_status, false);
+    }
+}
+
+void execs_check_ends(struct execs *xs) {
+    LIST_FOR_EACH(it, &xs->all) {
+        exec_check_end(container_of(it, struct exec, node));
     }
 }
 

@@ -45,6 +45,8 @@ struct exec_out {
     struct exec *exec;
     struct source source; /* pipe's end or terminal; fd -1: at its end, or there is none */
     bool is_open;
+    int their_end; /* ours too while the leader lives, so that its end is told once, by the kernel's SIGCHLD,
+                    * and not by every pipe as well; -1: none */
     int parked; /* the fd while it is out of the loop: full, and nobody writes; else -1 */
 };
 
@@ -57,8 +59,9 @@ struct exec {
     bool is_forgotten; /* `done` came while descendants still hold the pipes */
 
     struct tree tree;
-    struct source report; /* the shepherd's */
-    int pidfd;
+    pid_t session; /* the leader's: what it left is still of it, unless it made one of its own */
+    uint64_t max_rss_bytes; /* the largest process of this program that was reaped */
+    struct source report;   /* the shepherd's */
     bool keep_descendants;
     int64_t signal_numbers[16]; /* the last ones sent, by the daemon's own numbers; 0 = none */
     unsigned next_signal;
@@ -111,13 +114,24 @@ struct execs {
     struct list forgotten; /* done, but what they left still writes into their pipes */
     size_t count;
     size_t running;
+    struct exec *
+        spare; /* memory of the last one freed: for a quick program getting it is dear; NULL: none */
+    uint64_t ignored; /* signals, for launch; known once a program was started */
 };
 
 void execs_init(struct execs *x, struct guest *g);
 void execs_done(struct execs *x);
 struct exec *execs_find(struct execs *x, struct str id);
-/* A child of the guest ended. */
-void execs_on_child(struct execs *x, pid_t pid, int status);
+/* A child of the guest ended: a leader, a shepherd, or what a leader left behind. */
+struct child_end {
+    pid_t pid;
+    pid_t session;
+    int wait_status;
+    uint64_t max_rss_bytes; /* of the largest one among it and all it waited for */
+};
+void execs_on_child(struct execs *x, const struct child_end *end);
+/* After the last of them: which programs may now be told as exited. */
+void execs_check_ends(struct execs *x);
 /* Writes notifications that are due; as many as the link takes. */
 void execs_tell(struct execs *x);
 /* SIGTERM to all when grace_ms > 0, else SIGKILL. */

@@ -1,9 +1,11 @@
 /* exec_start — the `exec` request: what it asks for, checked and made ready, then launched. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "base/fd.h"
 #include "guest/guest.h"
@@ -231,6 +233,14 @@ static int own_log(void) {
     return fd;
 }
 
+/* A descriptor of the request's that is ours from here on. */
+static int take_fd(struct request *r, int fd) {
+    for (size_t i = 0; i < r->n_fds; i++)
+        if (r->fds[i] == fd)
+            r->fds[i] = -1;
+    return fd;
+}
+
 /* The exec owns a descriptor from the moment its log does. */
 static int take_logs(struct request *r, struct spec *s, struct exec *x, struct err *e) {
     x->n_logs = s->has_terminal || s->merge_stderr ? 1 : 2;
@@ -243,19 +253,14 @@ static int take_logs(struct request *r, struct spec *s, struct exec *x, struct e
         if (error < 0)
             return err_field(e, "fd_roles", "log %zu is no empty file open for writing (%d)", i,
                              -error);
-        for (size_t k = 0; k < r->n_fds; k++)
-            if (r->fds[k] == fd)
-                r->fds[k] = -1;
+        take_fd(r, fd);
     }
     struct stat st;
     if (s->fds[ROLE_STATUS] < 0)
         return 0;
     if (fstat(s->fds[ROLE_STATUS], &st) < 0 || !S_ISREG(st.st_mode))
         return err_field(e, "fd_roles", "status is no regular file");
-    x->status_fd = s->fds[ROLE_STATUS];
-    for (size_t k = 0; k < r->n_fds; k++)
-        if (r->fds[k] == x->status_fd)
-            r->fds[k] = -1;
+    x->status_fd = take_fd(r, s->fds[ROLE_STATUS]);
     return 0;
 }
 
@@ -267,8 +272,9 @@ static void fill(struct exec *x, const struct spec *s) {
     x->in_closed = !s->has_pipe && !s->has_terminal;
 }
 
+/* Of a pipe, which has no other flags. */
 static int set_nonblock(int fd) {
-    return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) < 0 ? -errno : 0;
+    return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
 /* One pipe: `mine` joins the exec, `theirs` the program. */
@@ -339,23 +345,33 @@ static int open_stdio(struct exec *x, struct spec *s) {
     return stdio[2] < 0 ? -errno : 0;
 }
 
-static int start(struct exec *x, struct spec *s, struct err *e) {
+/* Signals that are ignored stay so across execve; all others it resets itself. */
+static uint64_t ignored_signals(void) {
+    uint64_t ignored = 0, now[4]; /* the kernel's sigaction: the handler comes first */
+    for (int sig = 1; sig <= 64; sig++)
+        if (syscall(SYS_rt_sigaction, sig, NULL, now, sizeof now[0]) == 0 &&
+            now[0] == (uint64_t)(uintptr_t)SIG_IGN)
+            ignored |= UINT64_C(1) << (sig - 1);
+    return ignored;
+}
+
+static int start(struct request *r, struct exec *x, struct spec *s, struct err *e) {
     int *stdio = s->launch.stdio;
     stdio[0] = stdio[1] = stdio[2] = -1;
-    int r = open_stdio(x, s);
+    int error = open_stdio(x, s);
     struct launched got;
-    if (r < 0)
-        err_sys(e, ERR_LIMIT_REACHED, -r, "make %s", s->has_terminal ? "a terminal" : "pipes");
+    if (error < 0)
+        err_sys(e, ERR_LIMIT_REACHED, -error, "make %s", s->has_terminal ? "a terminal" : "pipes");
     else
-        r = launch_program(&s->launch, &got, e);
+        error = launch_program(&s->launch, &got, e);
+    for (int i = 0; error == 0 && !s->has_terminal && i < (s->merge_stderr ? 1 : 2); i++)
+        x->out[i].their_end = TAKE_FD(stdio[1 + i]);
     fd_close_all(stdio, 3);
-    if (r < 0)
+    if (error < 0)
         return -(int)e->code;
-    x->tree =
-        (struct tree){.leaf = s->launch.leaf < 0 ? -1 : fcntl(s->launch.leaf, F_DUPFD_CLOEXEC, 3),
-                      .leader = got.pid,
-                      .shepherd = got.shepherd};
-    x->pidfd = got.pidfd;
+    x->tree = (struct tree){
+        .leaf = take_fd(r, s->launch.leaf), .leader = got.pid, .shepherd = got.shepherd};
+    x->session = got.pid;
     if (got.report >= 0 && loop_add(&x->guest->loop, &x->report, got.report, EPOLLIN) < 0)
         abort(); /* the one failure is memory for one epoll entry, after all else was had */
     if (s->timeout_ms > 0)
@@ -376,11 +392,15 @@ static int try_start(struct request *r, struct spec *s, struct exec *x, struct e
     struct str name = s->user_name.n || !fallback ? s->user_name : str_of(fallback);
     s->launch.user = &s->user;
     s->launch.privileges = &r->guest->privileges;
-    if (user_find(&s->user, name, e) < 0 || take_env(r, s, e) < 0 || find_paths(r, s, e) < 0)
+    if (user_find(&r->guest->users, &s->user, name, e) < 0 || take_env(r, s, e) < 0 ||
+        find_paths(r, s, e) < 0)
         return -(int)e->code;
     if (s->bytes > ARGS_MAX_BYTES)
         return err_field(e, "argv", "with env and cwd is more than %d bytes", ARGS_MAX_BYTES);
-    return start(x, s, e);
+    if (r->guest->execs.ignored == 0)
+        r->guest->execs.ignored = ignored_signals(); /* SIGPIPE is one, so this is once */
+    s->launch.ignored = r->guest->execs.ignored;
+    return start(r, x, s, e);
 }
 
 int exec_method_exec(struct request *r, struct err *e) {

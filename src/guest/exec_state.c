@@ -47,8 +47,10 @@ void exec_write_members(const struct exec *x, struct json_out *o) {
     json_put_u64(o, "stdin_next", x->in_next);
     json_put_bool(o, "stdin_closed", x->in_closed || x->in_gone || exited);
     json_put_u64(o, "started_unix_ms", x->started_unix_ms);
-    if (exited)
+    if (exited) {
         json_put_u64(o, "exited_unix_ms", x->exited_unix_ms);
+        json_put_u64(o, "max_rss_bytes", x->max_rss_bytes);
+    }
 }
 
 void exec_write_state(const struct exec *x, struct json_out *o) {

@@ -43,6 +43,7 @@ struct guest {
     struct timer end;  /* shutdown: when programs are killed */
     bool ending;
     struct privileges privileges;
+    struct user_cache users;
     uint8_t *scratch; /* GUEST_SCRATCH bytes for one read at a time */
 };
 #define GUEST_SCRATCH 65536

@@ -227,14 +227,15 @@ static void child_main(struct request *r, work_fn *work, const struct user *u,
 
 /* Work on a handle is done as whoever opened it. */
 static int find_user(struct request *r, const struct handle *h, struct user *u, struct err *e) {
+    struct user_cache *cache = &r->guest->users;
     char uid[21];
     if (h)
-        return user_find(u, (struct str){uid, (size_t)(str_put_u64(uid, h->uid) - uid)}, e);
+        return user_find(cache, u, (struct str){uid, (size_t)(str_put_u64(uid, h->uid) - uid)}, e);
     struct str name = r->guest->settings.user ? str_of(r->guest->settings.user) : (struct str){0};
     struct str asked = {0};
     if (params_str(r->params, "user", 64, &asked, e) < 0)
         return -(int)e->code;
-    return user_find(u, asked.n ? asked : name, e);
+    return user_find(cache, u, asked.n ? asked : name, e);
 }
 
 static struct job *job_new(struct request *r, job_result_fn *on_result, const struct handle *h) {

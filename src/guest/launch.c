@@ -7,15 +7,15 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/exec_filter.h"
 
-#define STACK_BYTES 65536
+#define STACK_BYTES 16384
 #define CHILD_FAILED 127
 
 /* Where the child stopped; what it means for the caller is in `steps`. */
@@ -35,7 +35,6 @@ struct attempt {
     enum step step;
     int error;
     pid_t pid;
-    int pidfd;
 };
 
 static int child_cgroups(const struct launch *l) {
@@ -48,8 +47,8 @@ static int child_cgroups(const struct launch *l) {
 static int child_session(const struct launch *l) {
     /* By the bare call: a C library keeps signals 32 and 33 to itself and will not touch them. */
     const uint64_t plain[4] = {0}; /* the kernel's sigaction: SIG_DFL, no flags, empty mask */
-    for (int sig = 1; sig <= 64; sig++)
-        syscall(SYS_rt_sigaction, sig, plain, NULL, sizeof(uint64_t)); /* KILL and STOP refuse */
+    for (uint64_t left = l->ignored; left != 0; left &= left - 1)
+        syscall(SYS_rt_sigaction, __builtin_ctzll(left) + 1, plain, NULL, sizeof(uint64_t));
     if (setsid() < 0)
         return -errno;
     if (l->terminal && ioctl(l->stdio[0], TIOCSCTTY, 0) < 0)
@@ -71,11 +70,8 @@ static int child_user(const struct launch *l) {
 
 static int child_cwd(const struct launch *l) {
     struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (root < 0)
-        return -errno;
-    int fd = (int)syscall(SYS_openat2, root, l->cwd, &how, sizeof how);
+                           .resolve = RESOLVE_NO_MAGICLINKS};
+    int fd = (int)syscall(SYS_openat2, AT_FDCWD, l->cwd, &how, sizeof how);
     if (fd < 0 && errno == ENOSYS) /* kernels in user space */
         fd = open(l->cwd, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fchdir(fd) < 0)
@@ -176,8 +172,7 @@ static long clone3_vfork(struct clone_args *args, int (*fn)(void *), void *arg) 
 static int run_child(struct attempt *a, uint8_t *stack) {
     if (a->l->leaf >= 0) {
         struct clone_args args = {
-            .flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_INTO_CGROUP,
-            .pidfd = (uint64_t)(uintptr_t)&a->pidfd,
+            .flags = CLONE_VM | CLONE_VFORK | CLONE_INTO_CGROUP,
             .exit_signal = SIGCHLD,
             .stack = (uint64_t)(uintptr_t)stack,
             .stack_size = STACK_BYTES,
@@ -189,8 +184,7 @@ static int run_child(struct attempt *a, uint8_t *stack) {
         a->pid = (pid_t)pid;
         return 0;
     }
-    a->pid = clone(child_main, stack + STACK_BYTES, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD,
-                   a, &a->pidfd);
+    a->pid = clone(child_main, stack + STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD, a);
     return a->pid < 0 ? -errno : 0;
 }
 
@@ -209,23 +203,16 @@ static int attempt_error(const struct attempt *a, int error, struct err *e) {
     return err_sys(e, ERR_PROGRAM_NOT_EXECUTABLE, error, "%s", l->argv[0]);
 }
 
-/* 0 when the program runs; else the error, positive, and nothing is left. */
+/* 0 when the program runs; else the error, positive, and nothing is left. The child's stack lies in our
+ * own, where nobody moves until it is done with it. */
 static int start_child(struct attempt *a) {
-    uint8_t *stack =
-        mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (stack == MAP_FAILED)
-        return ENOMEM;
-    a->pidfd = -1;
+    uint8_t stack[STACK_BYTES] __attribute__((aligned(16)));
     int r = run_child(a, stack);
-    munmap(stack, STACK_BYTES);
     if (r < 0)
         return -r;
-    if (a->error != 0) {
+    if (a->error != 0)
         waitpid(a->pid, NULL, 0);
-        close(a->pidfd);
-        return a->error;
-    }
-    return 0;
+    return a->error;
 }
 
 /* The shepherd's first words. */
@@ -269,6 +256,9 @@ static void shepherd_main(const struct launch *l, int pipe_fd) {
     do
         other = waitpid(-1, NULL, WNOHANG);
     while (other > 0);
+    struct rusage used;
+    getrusage(RUSAGE_CHILDREN, &used);
+    end.max_rss_bytes = (uint64_t)used.ru_maxrss * 1024;
     end.is_reaped = true;
     end.is_alone = other < 0; /* ECHILD: it left nobody behind */
     if (write(3, &end, sizeof end) == sizeof end)
@@ -303,8 +293,7 @@ static int launch_shepherd(const struct launch *l, struct launched *ret, struct 
     }
     if (fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0) /* cannot fail on a pipe of our own */
         abort();
-    *ret =
-        (struct launched){.pid = report.pid, .shepherd = shepherd, .pidfd = -1, .report = fds[0]};
+    *ret = (struct launched){.pid = report.pid, .shepherd = shepherd, .report = fds[0]};
     return 0;
 }
 
@@ -315,6 +304,6 @@ int launch_program(const struct launch *l, struct launched *ret, struct err *e) 
     int error = start_child(&a);
     if (error != 0)
         return attempt_error(&a, error, e);
-    *ret = (struct launched){.pid = a.pid, .pidfd = a.pidfd, .report = -1};
+    *ret = (struct launched){.pid = a.pid, .report = -1};
     return 0;
 }

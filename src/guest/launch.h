@@ -24,6 +24,7 @@ struct launch {
     const char *cwd; /* absolute */
     const struct user *user;
     const struct privileges *privileges;
+    uint64_t ignored; /* signals the guest ignores, 1 << number - 1: execve would pass that on */
     int stdio[3];
     bool terminal;                   /* stdio[0] becomes the controlling terminal */
     int leaf;                        /* -1: none */
@@ -34,7 +35,6 @@ struct launch {
 struct launched {
     pid_t pid;      /* of the leader */
     pid_t shepherd; /* 0: none */
-    int pidfd;      /* of the leader; -1 with a shepherd */
     int report;     /* pipe that tells the leader's wait status; -1 without a shepherd */
 };
 
@@ -42,7 +42,8 @@ struct launched {
 struct launch_end {
     int wait_status;
     bool is_reaped;
-    bool is_alone; /* known once it is reaped: nothing it started is left */
+    bool is_alone;          /* known once it is reaped: nothing it started is left */
+    uint64_t max_rss_bytes; /* known then too: of the largest process that was reaped so far */
 };
 
 /* Nothing is left running on failure. Errors: PROGRAM_NOT_FOUND, PROGRAM_NOT_EXECUTABLE, CWD_NOT_FOUND,

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
@@ -54,18 +55,37 @@ static int read_options(int argc, char **argv, struct options *o) {
     return 0;
 }
 
+/* The session is asked for while the child can still be asked about. */
+static bool reap_one(struct child_end *end) {
+    siginfo_t info = {.si_pid = 0};
+    struct rusage used;
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
+        return false;
+    *end = (struct child_end){.pid = info.si_pid, .session = getsid(info.si_pid)};
+    if (wait4(end->pid, &end->wait_status, 0, &used) < 0)
+        return false;
+    end->max_rss_bytes = (uint64_t)used.ru_maxrss * 1024;
+    return true;
+}
+
+static void reap_all(struct guest *g) {
+    struct child_end end;
+    while (reap_one(&end)) {
+        execs_on_child(&g->execs, &end);
+        children_on_end(&g->jobs.children, end.pid);
+    }
+    execs_check_ends(&g->execs);
+}
+
 static void on_signal(struct source *s, uint32_t events) {
     struct guest *g = container_of(s, struct guest, signals);
-    struct signalfd_siginfo info;
+    struct signalfd_siginfo infos[4]; /* each signal waits once, and there are three */
     (void)events;
-    while (read(s->fd, &info, sizeof info) == sizeof info)
-        if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
+    ssize_t n = read(s->fd, infos, sizeof infos);
+    for (ssize_t i = 0; i < n / (ssize_t)sizeof infos[0]; i++)
+        if (infos[i].ssi_signo == SIGTERM || infos[i].ssi_signo == SIGINT)
             guest_end(g, GRACE_DEFAULT_MS);
-    int status;
-    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-        execs_on_child(&g->execs, pid, status);
-        children_on_end(&g->jobs.children, pid);
-    }
+    reap_all(g);
 }
 
 static void on_lease(struct timer *t) {

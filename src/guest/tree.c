@@ -45,15 +45,22 @@ static int leaf_pids(int leaf, struct pids *ret) {
     AUTO_CLOSE int fd = openat(leaf, "cgroup.procs", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    FILE *f = fdopen(TAKE_FD(fd), "re");
-    if (!f)
-        return -ENOMEM;
-    int pid, r = 0;
-    while (r == 0 && fscanf(f, "%d", &pid) == 1)
-        if (pid > 0) /* 0: a process outside our pid namespace */
-            r = pids_add(ret, pid);
-    fclose(f);
-    return r;
+    char text[1024];
+    pid_t pid = 0;
+    ssize_t n;
+    while ((n = read(fd, text, sizeof text)) > 0) {
+        for (ssize_t i = 0; i < n; i++) {
+            if (text[i] != '\n') {
+                pid = pid * 10 + (text[i] - '0');
+                continue;
+            }
+            int r = pid > 0 ? pids_add(ret, pid) : 0; /* 0: a process outside our pid namespace */
+            if (r < 0)
+                return r;
+            pid = 0;
+        }
+    }
+    return n < 0 ? -errno : 0;
 }
 
 /* Parent of a process; the name in the middle of the line may hold anything, so read from its end. */
@@ -152,11 +159,15 @@ void tree_kill(const struct tree *t) {
 }
 
 /* A shepherd ends with the last process below it, so there is no need to look. */
-bool tree_is_empty(const struct tree *t) {
+bool tree_is_empty(struct tree *t) {
     AUTO_PIDS struct pids p = {0};
     if (t->leaf < 0)
         return t->shepherd == 0;
-    return leaf_pids(t->leaf, &p) >= 0 && p.n == 0;
+    if (t->is_empty)
+        return true;
+    bool is_empty = leaf_pids(t->leaf, &p) >= 0 && p.n == 0;
+    t->is_empty = is_empty && t->leader == 0;
+    return is_empty;
 }
 
 bool tree_was_out_of_memory(const struct tree *t) {

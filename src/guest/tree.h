@@ -18,6 +18,7 @@ struct tree {
     int leaf;       /* owned; -1: none */
     pid_t leader;   /* 0 once it is reaped: its number may be another's */
     pid_t shepherd; /* 0: none, or gone with all below it */
+    bool is_empty;  /* seen so after the leader's end: nobody is left who could start another */
 };
 
 void tree_done(struct tree *t);
@@ -25,6 +26,6 @@ void tree_done(struct tree *t);
 int tree_signal(const struct tree *t, int sig);
 /* SIGKILL to everyone by the quickest way there is; call again until tree_is_empty. */
 void tree_kill(const struct tree *t);
-bool tree_is_empty(const struct tree *t);
+bool tree_is_empty(struct tree *t);
 /* Whether the kernel killed a process of the leaf for want of memory. */
 bool tree_was_out_of_memory(const struct tree *t);

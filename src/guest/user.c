@@ -7,26 +7,46 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 
-/* NULL when it cannot be read; the text ends with NUL. */
-static char *read_file(const char *path, size_t *ret_n) {
+/* A file's text, which ends with NUL; `p` is NULL when it cannot be read. A small one needs no memory. */
+struct text {
+    char *p;
+    size_t n;
+    char small[4096];
+};
+
+static void text_done(struct text *t) {
+    if (t->p != t->small)
+        free(t->p);
+}
+#define AUTO_TEXT __attribute__((cleanup(text_done)))
+
+static void read_text(struct text *t, const char *path) {
     AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
-    *ret_n = 0;
+    t->p = NULL;
+    t->n = 0;
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-        return NULL;
-    size_t cap = (size_t)MIN(MAX(st.st_size, 4096), USER_FILE_MAX);
-    char *text = malloc(cap + 1);
-    if (!text)
-        return NULL;
-    while (*ret_n < cap) {
-        ssize_t n = read(fd, text + *ret_n, cap - *ret_n);
-        if (n <= 0)
-            break;
-        *ret_n += (size_t)n;
-    }
-    text[*ret_n] = '\0';
-    return text;
+        return;
+    bool is_small = st.st_size < (off_t)sizeof t->small;
+    size_t cap = is_small ? sizeof t->small - 1 : (size_t)MIN(st.st_size, USER_FILE_MAX);
+    t->p = is_small ? t->small : malloc(cap + 1);
+    ssize_t n = t->p ? 1 : 0;
+    for (; n > 0 && t->n < cap; t->n += (size_t)MAX(n, 0))
+        n = read(fd, t->p + t->n, cap - t->n);
+    if (t->p)
+        t->p[t->n] = '\0';
+}
+
+/* The same for as long as it is wanted; NULL when it cannot be read. */
+static char *read_file(const char *path, size_t *ret_n) {
+    AUTO_TEXT struct text t;
+    read_text(&t, path);
+    *ret_n = t.n;
+    char *copy = t.p == t.small ? strndup(t.p, t.n) : t.p;
+    t.p = NULL;
+    return copy;
 }
 
 /* The n-th field of a line, counted from 0. */
@@ -53,9 +73,9 @@ static void copy_field(char *out, size_t cap, struct str line, int n) {
 }
 
 static bool find_passwd(struct user *u, struct str name, bool by_uid, uint32_t uid) {
-    size_t n;
-    AUTO_FREE char *text = read_file("/etc/passwd", &n);
-    struct str rest = {text, n}, line;
+    AUTO_TEXT struct text text;
+    read_text(&text, "/etc/passwd");
+    struct str rest = {text.p, text.n}, line;
     while (str_split(&rest, '\n', &line)) {
         uint32_t line_uid, line_gid;
         if (!field_u32(line, 2, &line_uid) || !field_u32(line, 3, &line_gid))
@@ -73,9 +93,9 @@ static bool find_passwd(struct user *u, struct str name, bool by_uid, uint32_t u
 }
 
 static void find_groups(struct user *u) {
-    size_t n;
-    AUTO_FREE char *text = read_file("/etc/group", &n);
-    struct str rest = {text, n}, line, member;
+    AUTO_TEXT struct text text;
+    read_text(&text, "/etc/group");
+    struct str rest = {text.p, text.n}, line, member;
     while (u->n_groups < USER_GROUPS_MAX && str_split(&rest, '\n', &line)) {
         uint32_t gid;
         struct str members = field(line, 3);
@@ -90,7 +110,7 @@ static void find_groups(struct user *u) {
     }
 }
 
-int user_find(struct user *u, struct str name, struct err *e) {
+static int find(struct user *u, struct str name, struct err *e) {
     *u = (struct user){.uid = getuid(), .gid = getgid()};
     uint64_t number = u->uid;
     bool by_uid = name.n == 0 || str_to_u64(name, 0, UINT32_MAX - 1, &number) == 0;
@@ -103,6 +123,38 @@ int user_find(struct user *u, struct str name, struct err *e) {
     }
     if (u->name[0])
         find_groups(u);
+    return 0;
+}
+
+/* False for one that has just changed: the clock of its time stamp is coarse, and it may change again
+ * without showing it. */
+static bool look(const char *path, struct user_file *ret) {
+    struct stat st;
+    struct timespec now;
+    *ret = (struct user_file){0};
+    if (stat(path, &st) < 0)
+        return errno == ENOENT;
+    *ret = (struct user_file){st.st_dev, st.st_ino, (uint64_t)st.st_size, st.st_ctim.tv_sec,
+                              st.st_ctim.tv_nsec};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec > st.st_ctim.tv_sec + 1;
+}
+
+int user_find(struct user_cache *cache, struct user *u, struct str name, struct err *e) {
+    struct user_file files[2];
+    bool is_calm = look("/etc/passwd", &files[0]) & look("/etc/group", &files[1]);
+    if (is_calm && cache->is_known && str_is(name, str_of(cache->name)) &&
+        memcmp(files, cache->files, sizeof files) == 0) {
+        *u = cache->user;
+        return 0;
+    }
+    int r = find(u, name, e);
+    cache->is_known = r == 0 && is_calm && name.n < sizeof cache->name;
+    if (!cache->is_known)
+        return r;
+    snprintf(cache->name, sizeof cache->name, "%.*s", (int)name.n, name.n ? name.p : "");
+    memcpy(cache->files, files, sizeof files);
+    cache->user = *u;
     return 0;
 }
 

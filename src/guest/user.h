@@ -22,8 +22,22 @@ struct user {
     char shell[256];
 };
 
+/* A file as it was when it was read; all 0: it was not there. */
+struct user_file {
+    uint64_t device, inode, size;
+    int64_t changed_s, changed_ns;
+};
+
+/* The last one that was found, with what it was read from. It holds while neither file has changed. */
+struct user_cache {
+    char name[65];
+    bool is_known;
+    struct user_file files[2];
+    struct user user;
+};
+
 /* A name or a number; empty: whoever the guest itself is. USER_NOT_FOUND. */
-MUST_USE int user_find(struct user *u, struct str name, struct err *e);
+MUST_USE int user_find(struct user_cache *cache, struct user *u, struct str name, struct err *e);
 
 /* The names of a uid or gid, for listings; empty when there is none. `cache` holds one file at a time. */
 struct user_names {

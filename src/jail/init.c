@@ -73,10 +73,10 @@ static void put(const char *path, const char *text) {
 }
 
 static long drop_rights(long uid) {
-    long r = 0;
-    for (long cap = 0; cap <= 63; cap++) {
+    long r = 0, has;
+    for (long cap = 0; (has = sys2(SYS_prctl, PR_CAPBSET_READ, cap)) >= 0; cap++) {
         int wanted = uid == 0 && cap != CAP_SETPCAP;
-        if (!wanted && sys2(SYS_prctl, PR_CAPBSET_READ, cap) == 1)
+        if (!wanted && has == 1)
             r = sys2(SYS_prctl, PR_CAPBSET_DROP, cap);
         if (r < 0)
             return r;
@@ -124,7 +124,15 @@ static long exec_along_path(char **argv, char **env) {
     return worst;
 }
 
-__attribute__((noreturn)) static void run(long uid, const char *cwd, char **argv, char **env) {
+/* The new process shares our memory, and we wait, until it runs PROGRAM: a copy would cost more than all the
+ * rest of this program. */
+static int run(void *words) {
+    char **argv = words, **env = argv;
+    while (*env++ != NULL)
+        ;
+    long uid = number(argv[1]);
+    const char *cwd = argv[2];
+    argv += 3;
     put("/proc/self/oom_score_adj", "500");
     put("/proc/self/loginuid",
         uid == 0 ? "0" : "1000"); /* once set it stays: audit knows the range */
@@ -148,15 +156,17 @@ __attribute__((noreturn)) static void run(long uid, const char *cwd, char **argv
 int start(char **stack) {
     long argc = *(long *)stack;
     char **argv = stack + 1;
-    char **env = argv + argc + 1;
     if (argc < 4)
         leave(NOT_STARTED);
     sys5(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
-    long pid = sys5(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    static _Alignas(16) char its_stack[16384];
+    struct clone_args args = {.flags = CLONE_VM | CLONE_VFORK,
+                              .exit_signal = SIGCHLD,
+                              .stack = (uint64_t)(uintptr_t)its_stack,
+                              .stack_size = sizeof its_stack};
+    long pid = sys_clone_on_stack(&args, run, argv);
     if (pid < 0)
         leave(NOT_STARTED);
-    if (pid == 0)
-        run(number(argv[1]), argv[2], argv + 3, env);
     sys3(SYS_close_range, 0, ~0u, 0); /* a pipe must end when the program ends */
     for (;;) {
         int status = 0;

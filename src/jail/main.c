@@ -97,6 +97,7 @@ static void create(struct spawn *s, struct jail_options *o, struct spawn_reply *
 
 int main(int argc, char **argv) {
     struct jail_options o;
+    signal(SIGCHLD, SIG_DFL); /* what ended must stay until it is waited for */
     int r = jail_options_read(argc, argv, &o);
     if (r != 0)
         return r > 0 ? 0 : EXIT_JAIL_FAILED;
@@ -106,6 +107,7 @@ int main(int argc, char **argv) {
                                   .n_allowed = o.n_allowed,
                                   .net_once = true,
                                   .is_tied = true,
+                                  .only = o.req,
                                   .without = o.without};
     struct spawn *s = malloc(sizeof *s);
     const char *what = "memory";

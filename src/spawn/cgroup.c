@@ -36,13 +36,13 @@ static void remove_state_dir(int dir, const char *state) {
         unlinkat(top, "berm", AT_REMOVEDIR); /* not while others have theirs in it */
 }
 
-static bool has_option(const char *options, const char *name) {
-    size_t n = strlen(name);
-    for (const char *p = options; p != NULL; p = strchr(p, ',')) {
-        p += *p == ',';
-        if (strncmp(p, name, n) == 0 && (p[n] == ',' || p[n] == '\0'))
+static bool has_word(const char *text, char between, const char *word) {
+    size_t n = strlen(word);
+    for (const char *p = text; p != NULL; p = strchr(p, between)) {
+        p += *p == between;
+        if (strncmp(p, word, n) == 0 && (p[n] == between || p[n] == '\0'))
             return true;
-        p += *p != '\0' && *p != ',';
+        p += *p != '\0' && *p != between;
     }
     return false;
 }
@@ -51,8 +51,14 @@ static bool has_option(const char *options, const char *name) {
 static void enable_v2(struct cgroups *cg, const char *mount_point) {
     AUTO_CLOSE int top = open(mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     AUTO_CLOSE int berm = openat(cg->v2, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char offered[512] = "";
+    if (fd_read_text(top, "cgroup.controllers", offered, sizeof offered) < 0)
+        offered[0] = '\0';
+    offered[strcspn(offered, "\n")] = '\0';
     for (int i = CG_MEMORY; i <= CG_CPU && top >= 0 && berm >= 0; i++) {
         char word[16];
+        if (!has_word(offered, ' ', controller_names[i]))
+            continue; /* asking all the same takes a while */
         snprintf(word, sizeof word, "+%s", controller_names[i]);
         cg->v2_has[i] = fd_write_text(top, "cgroup.subtree_control", word) == 0 &&
                         fd_write_text(berm, "cgroup.subtree_control", word) == 0 &&
@@ -61,19 +67,21 @@ static void enable_v2(struct cgroups *cg, const char *mount_point) {
     cg->has_kill = faccessat(cg->v2, "cgroup.kill", W_OK, 0) == 0;
 }
 
-static void add_hierarchy(struct cgroups *cg, const char *point, const char *type,
-                          const char *options) {
-    if (strcmp(type, "cgroup2") == 0 && cg->v2 < 0) {
-        cg->v2 = open_state_dir(point, cg->state);
-        if (cg->v2 >= 0)
-            enable_v2(cg, point);
-    }
-    for (int i = 0; i < CG_V1_COUNT && strcmp(type, "cgroup") == 0; i++)
-        if (cg->v1[i] < 0 && has_option(options, controller_names[i]))
+static void add_v2(struct cgroups *cg, const char *point) {
+    cg->v2 = open_state_dir(point, cg->state);
+    if (cg->v2 >= 0)
+        enable_v2(cg, point);
+}
+
+static void add_v1(struct cgroups *cg, const char *point, const char *options, unsigned wanted) {
+    if (cg->v2 < 0)
+        wanted |= 1u << CG_FREEZER | 1u << CG_CPUACCT;
+    for (int i = 0; i < CG_V1_COUNT; i++)
+        if (cg->v1[i] < 0 && (wanted & 1u << i) && has_word(options, ',', controller_names[i]))
             cg->v1[i] = open_state_dir(point, cg->state);
 }
 
-int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2) {
+int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2, unsigned v1_wanted) {
     struct stat st;
     *cg = (struct cgroups){.v2 = -1, .v1 = {-1, -1, -1, -1, -1}};
     if (fstat(state_fd, &st) < 0)
@@ -84,10 +92,15 @@ int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2) {
     if (mounts == NULL)
         return -errno;
     char line[4096], point[1024], type[64], options[1024];
-    while (fgets(line, sizeof line, mounts) != NULL)
-        if (sscanf(line, "%*s %1023s %63s %1023s", point, type, options) == 3 &&
-            (use_v2 || strcmp(type, "cgroup2") != 0))
-            add_hierarchy(cg, point, type, options);
+    for (int version = 2; version >= 1; version--, rewind(mounts))
+        while (fgets(line, sizeof line, mounts) != NULL) {
+            if (sscanf(line, "%*s %1023s %63s %1023s", point, type, options) != 3)
+                continue;
+            if (version == 2 && strcmp(type, "cgroup2") == 0 && use_v2 && cg->v2 < 0)
+                add_v2(cg, point);
+            if (version == 1 && strcmp(type, "cgroup") == 0)
+                add_v1(cg, point, options, v1_wanted);
+        }
     fclose(mounts);
     return cg->v2 >= 0 || cg->v1[CG_FREEZER] >= 0 ? 0 : -ENOTSUP;
 }
@@ -190,6 +203,13 @@ static bool wants(const struct spawn_limits *l, enum cgroup_v1 which) {
         break;
     }
     return false;
+}
+
+unsigned cgroup_v1_for(const struct spawn_limits *limits) {
+    unsigned bits = 0;
+    for (int i = CG_MEMORY; i <= CG_CPU; i++)
+        bits |= wants(limits, i) ? 1u << i : 0;
+    return bits;
 }
 
 /* Root inside may start programs here (CLONE_INTO_CGROUP asks for write access to this file). */

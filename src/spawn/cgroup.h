@@ -36,10 +36,13 @@ struct cgroup_seat {
     unsigned n_tasks;
 };
 
-/* Finds the hierarchies and makes berm/<state>. Without use_v2 a v2 tree is passed over. */
-MUST_USE int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2);
+/* Finds the hierarchies and makes berm/<state>. Without use_v2 a v2 tree is passed over. `v1_wanted` has a bit
+ * (1 << CG_MEMORY…) for each controller to look for in v1; what stands in for a missing v2 is always. */
+MUST_USE int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2, unsigned v1_wanted);
 /* Removes berm/<state> where no sandbox lives on. */
 void cgroup_finish(struct cgroups *cg);
+/* Bits for v1_wanted: those that these limits need. */
+unsigned cgroup_v1_for(const struct spawn_limits *limits);
 uint32_t cgroup_features(const struct cgroups *cg);
 
 /* Makes <id> and PID 1's leaf. A failure leaves nothing behind. `owner` is the host uid of

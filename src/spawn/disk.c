@@ -135,7 +135,7 @@ static int open_loop(const struct spawn *s, int image) {
 }
 
 int disk_mount(struct spawn *s, int dir, uint64_t bytes, uint64_t inodes) {
-    if (!(s->features & SPAWN_HAS_LIMIT_DISK))
+    if (!(s->features & SPAWN_HAS_DISK_IMAGE))
         return -ENOTSUP;
     AUTO_CLOSE int image = fd_open_beneath(dir, DISK_IMAGE, O_RDWR, 0);
     if (image == -ENOENT)

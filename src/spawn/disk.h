@@ -1,4 +1,5 @@
-/* disk — a writable layer with a real end: a file system image on a loop device.
+/* disk — a writable layer with a real end where no quota gives one: a file system image on a loop
+ * device.
  *
  * Blocks and inodes run out with ENOSPC inside while the host's file system stays sparse. The empty
  * image of each size is made once, kept as a template and copied sparsely. */

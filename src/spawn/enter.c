@@ -16,6 +16,7 @@
 #include "spawn/caps.h"
 #include "spawn/enter_mounts.h"
 #include "spawn/seccomp.h"
+#include "spawn/spawn.h"
 #include "spawn/sys.h"
 
 /* v1 only; on v2 the clone itself placed us. It comes before the new cgroup namespace, whose
@@ -171,7 +172,8 @@ static int filter_calls(struct enter *e) {
  * open. */
 static int arrange_fds(struct enter *e) {
     enum { ABOVE = 16 };
-    long r = sys1(SYS_unshare, CLONE_FILES);
+    /* A copy of the descriptors, without those that are held for other sandboxes. */
+    long r = sys3(SYS_close_range, SPAWN_HELD_FD, ~0u, 2 /* CLOSE_RANGE_UNSHARE */);
     if (r < 0)
         return (int)r;
     int sources[5] = {e->stdio[0], e->stdio[1], e->stdio[2], e->control, e->guest};
@@ -202,14 +204,16 @@ static int wait_mounts(struct enter *e) {
 }
 
 /* The protections, in the order in which they go up. Each names itself in the reply when it fails,
- * and none is skipped: a sandbox that lacks one does not start. What can be done before the root is
- * there stands before it, because the parent builds the root meanwhile. */
+ * and none is skipped: a sandbox that lacks one does not start. What can be done before the ids are mapped
+ * or before the root is there stands before it, because the parent is at that meanwhile. */
 static const struct {
     enum spawn_step step;
     int (*apply)(struct enter *e);
 } steps[] = {
     {STEP_CLONE, tie_to_parent},
     {STEP_ATTACH_CGROUP, join_cgroup},
+    {STEP_RLIMIT, limit_resources},
+    {STEP_CAPS, bound_caps},
     {STEP_IDMAP, wait_mapped},
     {STEP_IDENTITY, become_inner_root},
     {STEP_IDENTITY, tie_to_parent},
@@ -218,8 +222,6 @@ static const struct {
     {STEP_DEV, enter_stage_dev},
     {STEP_NAMESPACE_LIMITS, limit_namespaces}, /* not earlier: a detached mount counts as one */
     {STEP_KEYRING, join_keyring},
-    {STEP_RLIMIT, limit_resources},
-    {STEP_CAPS, bound_caps},
     {STEP_OVERLAY, wait_mounts},
     {STEP_MOUNT, enter_attach_mounts},
     {STEP_ROOT, enter_switch_root},

@@ -29,7 +29,7 @@ struct enter {
     struct cgroup_seat seat;
     int parent;     /* pidfd of the process that makes the sandbox */
     int proc;       /* a full procfs, for a sandbox whose own shows processes only */
-    uint32_t masks; /* of enter_masks_needed */
+    uint32_t masks; /* of enter_masks_needed, or 0 */
     int guest;      /* PID 1's program */
     int control;    /* its descriptor 3, or -1 */
     int stdio[3];   /* or -1: the sandbox's /dev/null */

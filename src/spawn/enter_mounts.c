@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
-#include <sys/stat.h>
+#include <linux/stat.h>
 
 #include "spawn/sys.h"
 
@@ -51,13 +51,16 @@ static const struct {
 };
 _Static_assert(COUNT_OF(masks) <= 32, "a bit for each");
 
+static bool is_open_to_others(int dir, const char *path) {
+    struct statx st;
+    long r = sys5(SYS_statx, dir, (long)path, AT_SYMLINK_NOFOLLOW, STATX_MODE, (long)&st);
+    return r == 0 && (st.stx_mode & 0007) != 0;
+}
+
 uint32_t enter_masks_needed(int proc) {
     uint32_t bits = 0;
-    for (size_t i = 0; i < COUNT_OF(masks); i++) {
-        struct stat st;
-        if (fstatat(proc, masks[i].name, &st, AT_SYMLINK_NOFOLLOW) == 0 && (st.st_mode & 0007) != 0)
-            bits |= UINT32_C(1) << i;
-    }
+    for (size_t i = 0; i < COUNT_OF(masks); i++)
+        bits |= is_open_to_others(proc, masks[i].name) ? UINT32_C(1) << i : 0;
     return bits;
 }
 
@@ -76,10 +79,12 @@ static void join(char *out, size_t cap, const char *head, const char *tail) {
 
 static int mask_all(uint32_t needed) {
     for (size_t i = 0; i < COUNT_OF(masks); i++) {
-        if (!(needed & UINT32_C(1) << i))
-            continue;
         char path[64];
+        if (needed != 0 && !(needed & UINT32_C(1) << i))
+            continue;
         join(path, sizeof path, STAGE_PROC, masks[i].name);
+        if (needed == 0 && !is_open_to_others(AT_FDCWD, path))
+            continue;
         int r = bind(masks[i].with, path);
         if (r < 0)
             return r;

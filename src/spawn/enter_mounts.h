@@ -8,7 +8,8 @@
 
 #include "spawn/enter.h"
 
-/* Once, at start, in the parent: which masks this kernel's /proc needs. */
+/* Once, at start, in the parent: which masks this kernel's /proc needs. Not for a single sandbox, which
+ * finds out as it goes: struct enter has 0 then. */
 uint32_t enter_masks_needed(int proc);
 
 int enter_stage_proc(struct enter *e);

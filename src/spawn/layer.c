@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "spawn/disk.h"
+#include "spawn/quota.h"
 #include "spawn/sys.h"
 #include "spawn/userns.h"
 
@@ -46,6 +47,21 @@ static int memory_layer(const struct spawn_create *req) {
     return r < 0 ? r : sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 }
 
+/* A project where it answers ENOSPC as a full disk does, or where there are no images. */
+static bool prefers_quota(const struct spawn *s) {
+    return (s->features & SPAWN_HAS_DISK_QUOTA) != 0 &&
+           (s->quota == QUOTA_ENOSPC || !(s->features & SPAWN_HAS_DISK_IMAGE));
+}
+
+/* A limit is set once, while the layer is empty, and stays. */
+static int limit_dir(int dir, const struct spawn_limits *l) {
+    if (quota_is_set(dir))
+        return 0;
+    if (faccessat(dir, "upper", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return -EBUSY; /* what it holds would not count */
+    return quota_set(dir, l->disk_bytes, l->disk_inodes);
+}
+
 static int disk_layer(struct spawn *s, const struct spawn_create *req, bool *made) {
     /* Passable: as a lower of another range its owner is nobody there. The parent is closed to
      * others. */
@@ -56,9 +72,12 @@ static int disk_layer(struct spawn *s, const struct spawn_create *req, bool *mad
     if (dir < 0)
         return dir;
     bool has_image = faccessat(dir, DISK_IMAGE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-    if (req->limits.disk_bytes != 0 || has_image)
+    int r = 0;
+    if (!has_image && req->limits.disk_bytes != 0 && (prefers_quota(s) || quota_is_set(dir)))
+        r = limit_dir(dir, &req->limits);
+    else if (has_image || req->limits.disk_bytes != 0)
         return disk_mount(s, dir, req->limits.disk_bytes, req->limits.disk_inodes);
-    return sys_clone_tree(dir, "");
+    return r < 0 ? r : sys_clone_tree(dir, "");
 }
 
 int layer_open(struct spawn *s, const struct spawn_create *req, bool *made, uint32_t *ret_step) {

@@ -1,5 +1,5 @@
-/* layer — where a sandbox's writes go: a directory of the state file system, a tmpfs, or a disk
- * image.
+/* layer — where a sandbox's writes go: a directory of the state file system, with a quota or without,
+ * a tmpfs, or a disk image.
  *
  * A layer is one directory with `upper` and `work` for the root, and `t<n>-upper`, `t<n>-work`
  * for each tree that is mounted writable. Files in it carry the host ids of the sandbox's range,
@@ -27,6 +27,8 @@ MUST_USE int layer_remove(struct spawn *s, const char *id);
 /* A process of its own that empties the trash, now and whenever it is woken. It outlives us
  * until the trash is empty. */
 MUST_USE int layer_start_trash(struct spawn *s);
+/* It has ended, though nobody asked it to: spawn_chores starts another. */
+void layer_trash_ended(struct spawn *s);
 void layer_empty_trash(struct spawn *s);
 /* The deletion in this process, for a program that ends when it is done. */
 void layer_delete_now(struct spawn *s);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -20,6 +21,7 @@
 #include "spawn/spawn.h"
 
 #define DYING_POLL_MS 1
+#define CHORES_MS 10     /* without a request, before chores begin */
 #define LOCK_TURNS 10000 /* of 2 ms */
 #define RESERVE_DEFAULT_BYTES (UINT64_C(1) << 30)
 
@@ -32,8 +34,8 @@ static const char usage[] =
     "  --mount-root DIR  directories passed for mounting must lie beneath one of these\n"
     "  --net-ahead N     network namespaces kept ready (default 8, at most 64)\n"
     "  --reserve BYTES   free space of the state file system below which none begins (1 GiB)\n"
-    "  --without NAME    pretend the kernel lacks overlay-fd, cgroup-v2, landlock-scope\n"
-    "                    or limit-disk\n";
+    "  --without NAME    pretend the kernel lacks overlay-fd, cgroup-v2, landlock-scope,\n"
+    "                    limit-disk, disk-image or disk-quota\n";
 
 struct settings {
     struct spawn_options o;
@@ -132,9 +134,14 @@ static int loop(struct serve *v, int sock, int signals) {
     for (;;) {
         struct pollfd fds[] = {{.fd = v->sock >= 0 ? v->sock : sock, .events = POLLIN},
                                {.fd = signals, .events = POLLIN}};
-        int timeout = list_is_empty(&v->s->dying) ? -1 : DYING_POLL_MS;
-        if (poll(fds, COUNT_OF(fds), timeout) < 0 && errno != EINTR)
+        int timeout = !list_is_empty(&v->s->dying) ? DYING_POLL_MS
+                      : spawn_has_chores(v->s)     ? CHORES_MS
+                                                   : -1;
+        int n = poll(fds, COUNT_OF(fds), timeout);
+        if (n < 0 && errno != EINTR)
             return -errno;
+        if (n == 0 && list_is_empty(&v->s->dying))
+            spawn_chores(v->s);
         if (fds[1].revents & POLLIN) {
             struct signalfd_siginfo info;
             if (read(signals, &info, sizeof info) < 0 && errno != EAGAIN)
@@ -170,6 +177,15 @@ static int hold_state(int state_fd) {
     return 0; /* held until the process ends */
 }
 
+/* A descriptor is held for each sandbox. */
+static void raise_fd_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit); /* with fewer, some are not held */
+    }
+}
+
 int main(int argc, char **argv) {
     struct settings x = {.o = {.state_fd = -1,
                                .guest_fd = -1,
@@ -179,7 +195,14 @@ int main(int argc, char **argv) {
     x.o.allowed_fds = x.allowed;
     if (read_options(argc, argv, &x) < 0)
         return 2;
+    raise_fd_limit();
+    signal(SIGCHLD, SIG_DFL); /* what ended must stay until it is waited for */
     sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set,
+              SIGPIPE); /* a helper or an asker that is gone shows as an error; not ignored, because
+                                 sandboxes would inherit that */
+    sigprocmask(SIG_BLOCK, &set, NULL);
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, NULL);

@@ -44,7 +44,12 @@ static int keep(struct mounts *m, int fd) {
     return m->fds[m->n_fds++] = fd;
 }
 
+/* For each detached mount that is closed the kernel waits for every CPU, so they become one tree before: the
+ * layer, which was opened first, and the lowers. What is no mount, or is part of a sandbox by now, refuses to
+ * be moved; kernels before 6.15 refuse all of it. */
 void mounts_done(struct mounts *m) {
+    for (unsigned i = 1; i < m->n_fds; i++)
+        sys_attach(m->fds[i], m->fds[0], "");
     fd_close_all(m->fds, m->n_fds);
     *m = (struct mounts){.n_fds = 0};
 }
@@ -350,7 +355,8 @@ static int make_map(const struct spawn *s, const struct mounts_owner *owner, uin
 void mounts_map_ahead(const struct spawn *s, struct mounts_owner *owner) {
     owner->uid = s->dir_uid;
     owner->gid = s->dir_gid;
-    owner->map = s->has_dir ? make_map(s, owner, s->dir_uid, s->dir_gid) : -1;
+    AUTO_CLOSE int made = s->has_dir ? make_map(s, owner, s->dir_uid, s->dir_gid) : -1;
+    owner->map = made < 0 ? -1 : fcntl(made, F_DUPFD_CLOEXEC, SPAWN_HELD_FD);
 }
 
 /* The directory's owner outside is the sandbox's user inside; nobody else's files change hands. */

@@ -34,6 +34,8 @@ MUST_USE int mounts_build(struct spawn *s, const struct spawn_create *req,
 MUST_USE int mounts_binds(struct spawn *s, const struct spawn_mount *mounts, unsigned n,
                           const int *dirs, const struct mounts_owner *owner, struct mounts *m,
                           int *ret_binds, uint32_t *ret_step);
+/* Closes what building has left. The kernel waits for every CPU meanwhile, so not while somebody waits
+ * for us. */
 void mounts_done(struct mounts *m);
 
 /* Whether `dir` lies beneath one of the directories berm-spawn was started with. The caller

@@ -71,9 +71,15 @@ int net_pool_start(struct net_pool *p, unsigned ahead) {
     close(pair[1]);
     p->sock = pair[0];
     p->pid = pid;
-    char credits[NET_POOL_MAX] = {0};
-    ssize_t n = MIN(ahead, NET_POOL_MAX);
-    return write(p->sock, credits, (size_t)n) == n ? 0 : -EIO;
+    p->ahead = p->owed = MIN(ahead, NET_POOL_MAX);
+    net_pool_refill(p);
+    return p->owed == 0 ? 0 : -EIO;
+}
+
+void net_pool_refill(struct net_pool *p) {
+    static const char credits[NET_POOL_MAX];
+    if (p->owed > 0 && p->sock >= 0 && send(p->sock, credits, p->owed, MSG_NOSIGNAL) == p->owed)
+        p->owed = 0; /* a failure shows at the next take */
 }
 
 /* A namespace that is ready now, or -EAGAIN. */
@@ -88,10 +94,11 @@ static int take(struct net_pool *p) {
     if (n != 1 || n_fds != 1) { /* the maker ended: go on without it */
         close(p->sock);
         p->sock = -1;
+        p->owed = 0;
         return -EAGAIN;
     }
-    if (write(p->sock, "", 1) != 1) { /* asks for the next; a failure shows at the next take */
-    }
+    if (++p->owed > p->ahead / 2)
+        net_pool_refill(p);
     return ns;
 }
 

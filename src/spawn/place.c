@@ -1,10 +1,12 @@
 #include "spawn/place.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -18,6 +20,7 @@
 
 #define DESTROY_MAX_MS 10000
 #define DESTROY_MIN_LOOKS 2000
+#define PIDFD_GET_MNT_NS _IO(0xff, 3) /* newer than the oldest header set we build with */
 
 /* argv and env of PID 1 as exec wants them, pointing into the request. */
 struct strings {
@@ -65,7 +68,7 @@ struct restore {
 /* Comes once for each hierarchy that has the id. */
 static void restore_one(const char *id, void *arg) {
     struct restore *all = arg;
-    struct place p = {.pid = -1, .wait_status = -1, .owner.map = -1};
+    struct place p = {.pid = -1, .wait_status = -1, .mnt_ns = -1, .owner.map = -1};
     size_t n = strlen(id);
     uint32_t owner = 0;
     if (n >= sizeof p.id || find(&all->s->places, id))
@@ -167,6 +170,13 @@ static int start(struct spawn *s, const struct spawn_create *req, const struct c
     return pid;
 }
 
+/* Unmounting takes the kernel several waits for every CPU. The last to hold the namespace does it: PID 1 at
+ * its end, whose exit everybody waits for, or else we. Older kernels lack the call (6.11). */
+static int hold_mounts(int pidfd) {
+    AUTO_CLOSE int ns = ioctl(pidfd, PIDFD_GET_MNT_NS);
+    return ns < 0 ? -1 : fcntl(ns, F_DUPFD_CLOEXEC, SPAWN_HELD_FD);
+}
+
 static bool has_writable_mount(const struct spawn_create *req) {
     for (uint32_t i = 0; i < req->n_mounts; i++)
         if (req->mounts[i].flags & SPAWN_MOUNT_WRITABLE)
@@ -223,9 +233,12 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
                         .is_parked = (req->flags & SPAWN_CREATE_PARKED) != 0,
                         .owner = {req->profile, userns_base(req->slot), .map = -1},
                         .pid = r,
-                        .wait_status = -1};
+                        .wait_status = -1,
+                        .mnt_ns = -1};
     if (p->is_parked)
         mounts_map_ahead(s, &p->owner);
+    if (!s->is_tied) /* else nobody but us waits for its end */
+        p->mnt_ns = hold_mounts(*ret_pidfd);
     memcpy(p->id, req->id, sizeof p->id);
     list_push_back(&s->places, &p->node);
     reply->pid = r;
@@ -234,7 +247,9 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
 
 void place_create(struct spawn *s, const struct spawn_create *req, const int *fds, size_t n_fds,
                   struct spawn_reply *reply, int *ret_pidfd) {
-    mounts_done(&s->spent);
+    if (s->spent.n_fds > MOUNTS_SPENT_MAX)
+        mounts_done(&s->spent);
+    s->spent.made_layer = false;
     int r = create(s, req, fds, n_fds, reply, ret_pidfd);
     reply->error = -MIN(r, 0);
     if (r >= 0)
@@ -255,7 +270,7 @@ struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req) {
         p = calloc(1, sizeof *p);
         if (p == NULL)
             return NULL;
-        p->pid = p->wait_status = p->owner.map = -1;
+        p->pid = p->wait_status = p->mnt_ns = p->owner.map = -1;
         p->slot = SPAWN_SLOTS;
         memcpy(p->id, req->id, sizeof p->id);
     }
@@ -263,9 +278,11 @@ struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req) {
     p->flags = req->flags;
     p->since_ms = now_ms();
     list_push_back(&s->dying, &p->node);
+    fd_close_all(&p->mnt_ns, 1); /* then it is the dying that unmount, many at a time */
     cgroup_kill(&s->cg, p->id);
     if (p->pid > 0 && p->wait_status == -1)
         kill(p->pid, SIGKILL); /* ours and not reaped, so the number cannot be another's */
+    mounts_done(&s->spent);    /* while it dies: what it was built with must not outlast it */
     return p;
 }
 
@@ -298,6 +315,7 @@ bool place_finish(struct spawn *s, struct place *p, int *ret_error, uint32_t *re
 }
 
 void place_free(struct place *p) {
+    fd_close_all(&p->mnt_ns, 1);
     fd_close_all(&p->owner.map, 1);
     free(p);
 }
@@ -305,8 +323,10 @@ void place_free(struct place *p) {
 static void note_exit(struct list *places, pid_t pid, int status) {
     LIST_FOR_EACH(it, places) {
         struct place *p = container_of(it, struct place, node);
-        if (p->pid == pid)
-            p->wait_status = status;
+        if (p->pid != pid)
+            continue;
+        p->wait_status = status;
+        fd_close_all(&p->mnt_ns, 1);
     }
 }
 
@@ -316,6 +336,8 @@ void place_reap(struct spawn *s) {
         pid_t pid = waitpid(-1, &status, WNOHANG);
         if (pid <= 0)
             return;
+        if (pid == s->trash_pid)
+            layer_trash_ended(s);
         note_exit(&s->places, pid, status);
         note_exit(&s->dying, pid, status);
     }

@@ -24,7 +24,8 @@ struct place {
     uint32_t flags;            /* of that DESTROY */
     bool is_swept;             /* nobody waits for an answer */
     int64_t since_ms;          /* when the DESTROY came */
-    unsigned looks;            /* how often it was still not over */
+    int mnt_ns;     /* held so that PID 1's end need not wait until its mounts are gone; or -1 */
+    unsigned looks; /* how often it was still not over */
 };
 
 /* At the start: what lives already keeps its id and its range. */
@@ -32,7 +33,7 @@ MUST_USE int places_restore(struct spawn *s);
 
 /* Checks, builds, waits until PID 1's program runs. On success *ret_pidfd is the caller's. On
  * failure the reply's error, step and missing are set, and nothing is left. Does not close
- * `fds`. Call mounts_done(&s->spent) when the asker has been answered. */
+ * `fds`. Call spawn_chores when the asker has been answered and there is time. */
 void place_create(struct spawn *s, const struct spawn_create *req, const int *fds, size_t n_fds,
                   struct spawn_reply *reply, int *ret_pidfd);
 
@@ -40,7 +41,7 @@ void place_create(struct spawn *s, const struct spawn_create *req, const int *fd
 struct place *place_find(const struct spawn *s, const char *id);
 
 /* claim.c: name, limits and mounts for a parked one. The reply's error, step and missing are set. Does
- * not close `fds`; call mounts_done(&s->spent) when the asker has been answered. */
+ * not close `fds`, and leaves to mounts_done(&s->spent) what CREATE leaves to it. */
 void place_claim(struct spawn *s, const struct spawn_claim *req, const int *fds, size_t n_fds,
                  struct spawn_reply *reply);
 

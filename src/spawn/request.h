@@ -218,8 +218,10 @@ enum spawn_feature {
     SPAWN_HAS_LIMIT_MEMORY = 1 << 4,
     SPAWN_HAS_LIMIT_CPU = 1 << 5,
     SPAWN_HAS_LIMIT_PIDS = 1 << 6,
-    SPAWN_HAS_LIMIT_DISK = 1 << 7, /* disk images on loop devices */
+    SPAWN_HAS_LIMIT_DISK = 1 << 7, /* by one of the two below */
     SPAWN_HAS_TMPFS_IDMAP = 1 << 8,
+    SPAWN_HAS_DISK_IMAGE = 1 << 9,  /* disk images on loop devices */
+    SPAWN_HAS_DISK_QUOTA = 1 << 10, /* project quota of the state's file system */
 };
 
 struct spawn_usage {

@@ -6,7 +6,6 @@
 
 #include "base/fd.h"
 #include "spawn/check.h"
-#include "spawn/mounts.h"
 #include "spawn/place.h"
 #include "spawn/sweep.h"
 #include "spawn/sys.h"
@@ -208,9 +207,7 @@ int serve_one(struct serve *v) {
         fd_close_all(t.out_fds, t.reply.n_fds);
         t.reply.n_fds = 0;
     }
-    int r = t.later ? 0 : send_reply(v, &t.reply, t.out_fds);
-    mounts_done(&v->s->spent);
-    return r;
+    return t.later ? 0 : send_reply(v, &t.reply, t.out_fds);
 }
 
 void serve_dying(struct serve *v) {
@@ -230,6 +227,8 @@ void serve_dying(struct serve *v) {
             sweep_roots(v->s);
         if (!is_swept && send_reply(v, &reply, NULL) < 0)
             continue; /* the asker left; the work is done all the same */
+        if (list_is_empty(&v->s->dying))
+            spawn_chores(v->s);
     }
 }
 

@@ -14,11 +14,14 @@
 #include "base/macros.h"
 #include "spawn/cgroup.h"
 #include "spawn/net.h"
+#include "spawn/quota.h"
 #include "spawn/request.h"
 
 #define SPAWN_TREES_MAX 12
 #define SPAWN_ROOTS_MAX 8
 #define SPAWN_STACK_BYTES (64 * 1024)
+/* What is held for each sandbox has numbers from here on, above all that one request needs. */
+#define SPAWN_HELD_FD 1024
 
 /* A directory of the host that is part of root `host`. */
 struct spawn_tree {
@@ -29,6 +32,7 @@ struct spawn_tree {
 
 /* Every descriptor made while building a root; see mounts_done. */
 #define MOUNTS_FDS_MAX 256
+#define MOUNTS_SPENT_MAX 64 /* with more than these the next CREATE does not begin */
 struct mounts {
     int fds[MOUNTS_FDS_MAX];
     unsigned n_fds;
@@ -40,7 +44,7 @@ struct spawn {
     int host_ns; /* mount namespaces */
     int own_ns;
     int own_uts;   /* UTS namespace */
-    int proc;      /* a full procfs that is attached nowhere */
+    int proc;      /* a full procfs that is attached nowhere we live */
     int dev;       /* the host's /dev, for loop devices */
     int state;     /* the state directory, and below it: */
     int layers;    /*   layers/<id>/…   writable layers */
@@ -63,12 +67,14 @@ struct spawn {
     void *stack;            /* of the child between clone and exec; one at a time */
     uint64_t reserve_bytes; /* of the state file system, kept free for the host */
     uint32_t features;
+    enum quota_answer quota; /* of the state file system */
     int landlock_abi;
     int last_cap;
-    uint32_t masks;      /* of /proc: enter_masks_needed */
-    struct mounts spent; /* of the last CREATE: closing them takes a while, so after the reply */
+    uint32_t masks;      /* of /proc: enter_masks_needed; 0: each sandbox looks for itself */
+    struct mounts spent; /* of the last CREATEs: closing them takes a while: spawn_chores */
     bool is_tied;        /* sandboxes end with us */
     int trash_wake;      /* a byte here wakes the process that empties the trash; -1 if none */
+    pid_t trash_pid;     /* that process; 0 if none was started, -1 if it has ended */
 };
 
 struct spawn_options {
@@ -79,6 +85,8 @@ struct spawn_options {
     unsigned net_ahead;
     bool net_once; /* one network namespace and no pool */
     bool is_tied;  /* sandboxes end with this process */
+    /* For a process that makes one sandbox: only what that one needs. NULL: all that any may need. */
+    const struct spawn_create *only;
     uint64_t reserve_bytes;
     uint32_t without; /* features to pretend absent, for tests of the fallbacks */
 };
@@ -93,6 +101,11 @@ MUST_USE int spawn_start(struct spawn *s, const struct spawn_options *o, const c
 /* The last thing a process does: removes the cgroups of this state where nothing lives in them any
  * more and nobody else works on it. */
 void spawn_finish(struct spawn *s);
+
+/* What a CREATE leaves to be done when nobody waits for an answer: spent descriptors are closed, the pool of
+ * network namespaces is refilled. */
+bool spawn_has_chores(const struct spawn *s);
+void spawn_chores(struct spawn *s);
 
 /* Between these two calls the process sees the host's mounts, for cloning trees from
  * descriptors. */

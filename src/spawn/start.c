@@ -14,6 +14,8 @@
 #include "base/fd.h"
 #include "spawn/caps.h"
 #include "spawn/enter_mounts.h"
+#include "spawn/layer.h"
+#include "spawn/mounts.h"
 #include "spawn/place.h"
 #include "spawn/rootfs.h"
 #include "spawn/spawn.h"
@@ -27,10 +29,9 @@ uint32_t spawn_feature_named(const char *name) {
     static const struct {
         const char *name;
         uint32_t bit;
-    } rows[] = {{"overlay-fd", SPAWN_HAS_OVERLAY_FD},
-                {"cgroup-v2", SPAWN_HAS_CGROUP_V2},
-                {"landlock-scope", SPAWN_HAS_LANDLOCK_SCOPE},
-                {"limit-disk", SPAWN_HAS_LIMIT_DISK}};
+    } rows[] = {{"overlay-fd", SPAWN_HAS_OVERLAY_FD},         {"cgroup-v2", SPAWN_HAS_CGROUP_V2},
+                {"landlock-scope", SPAWN_HAS_LANDLOCK_SCOPE}, {"limit-disk", SPAWN_HAS_LIMIT_DISK},
+                {"disk-image", SPAWN_HAS_DISK_IMAGE},         {"disk-quota", SPAWN_HAS_DISK_QUOTA}};
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         if (strcmp(rows[i].name, name) == 0)
             return rows[i].bit;
@@ -124,7 +125,7 @@ static int make_cpu_files(int root) {
 }
 
 /* The root of our own mount namespace, and the template of every sandbox's. It is detached here. */
-static int make_root(void) {
+static int make_root(bool with_layers) {
     AUTO_CLOSE int fs = sys_fsopen("tmpfs");
     int r = fs;
     if (r >= 0)
@@ -152,7 +153,7 @@ static int make_root(void) {
     for (size_t i = 0; i < COUNT_OF(dirs); i++)
         if (mkdirat(root, dirs[i], 0755) < 0)
             return -errno;
-    for (int i = 0; i < SPAWN_LAYERS_MAX + 4; i++) {
+    for (int i = 0; i < SPAWN_LAYERS_MAX + 4 && with_layers; i++) {
         char name[16];
         snprintf(name, sizeof name, "layer/%d", i);
         if (mkdirat(root, name, 0755) < 0)
@@ -183,11 +184,11 @@ static int make_proc(bool bare) {
     return r < 0 ? r : sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 }
 
-static int leave_host(struct spawn *s) {
+static int leave_host(struct spawn *s, bool with_layers) {
     if (unshare(CLONE_NEWNS) < 0)
         return -errno;
     long r = sys5(SYS_mount, 0, (long)"/", 0, MS_REC | MS_PRIVATE, 0);
-    AUTO_CLOSE int root = r < 0 ? (int)r : make_root();
+    AUTO_CLOSE int root = r < 0 ? (int)r : make_root(with_layers);
     if (root < 0)
         return root;
     /* Any directory serves as the place to pivot from; this one exists on every Linux. */
@@ -212,25 +213,28 @@ static int leave_host(struct spawn *s) {
     return s->own_ns < 0 || s->own_uts < 0 ? -errno : 0;
 }
 
-static bool overlay_takes_fds(void) {
+static bool overlay_takes_fds(int dir) {
     AUTO_CLOSE int fs = sys_fsopen("overlay");
-    AUTO_CLOSE int dir = open("/layer", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return fs >= 0 && dir >= 0 && sys_fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, dir) == 0;
+    return fs >= 0 && sys_fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, dir) == 0;
 }
 
-static void probe(struct spawn *s, uint32_t without) {
+static int start_features(struct spawn *s, const struct spawn_options *o) {
     s->landlock_abi = landlock_abi();
     s->features = cgroup_features(&s->cg);
     if (s->landlock_abi >= 6)
         s->features |= SPAWN_HAS_LANDLOCK_SCOPE;
-    if (overlay_takes_fds())
+    if (overlay_takes_fds(o->state_fd))
         s->features |= SPAWN_HAS_OVERLAY_FD;
     if (faccessat(s->dev, "loop-control", R_OK | W_OK, 0) == 0)
-        s->features |= SPAWN_HAS_LIMIT_DISK;
-    s->features &= ~without;
-    s->masks = enter_masks_needed(s->proc);
+        s->features |= SPAWN_HAS_DISK_IMAGE;
+    if (s->quota != QUOTA_NONE)
+        s->features |= SPAWN_HAS_DISK_QUOTA;
+    s->features &= ~o->without;
+    if (s->features & (SPAWN_HAS_DISK_IMAGE | SPAWN_HAS_DISK_QUOTA))
+        s->features |= SPAWN_HAS_LIMIT_DISK & ~o->without;
     while (prctl(PR_CAPBSET_READ, s->last_cap + 1, 0, 0, 0) >= 0 && s->last_cap < 62)
         s->last_cap++;
+    return 0;
 }
 
 static int start_net(struct spawn *s, const struct spawn_options *o) {
@@ -259,10 +263,12 @@ static int start_cgroups(struct spawn *s, const struct spawn_options *o) {
             return -errno;
         nanosleep(&pause, NULL);
     }
-    return cgroup_start(&s->cg, o->state_fd, !(o->without & SPAWN_HAS_CGROUP_V2));
+    unsigned v1_wanted = o->only != NULL ? cgroup_v1_for(&o->only->limits) : ~0u;
+    return cgroup_start(&s->cg, o->state_fd, !(o->without & SPAWN_HAS_CGROUP_V2), v1_wanted);
 }
 
 static int start_state(struct spawn *s, const struct spawn_options *o) {
+    s->quota = quota_probe(o->state_fd);
     return open_state(s, o->state_fd);
 }
 
@@ -271,11 +277,23 @@ static int start_guest(struct spawn *s, const struct spawn_options *o) {
     return MIN(s->guest, 0);
 }
 
+/* The host's own /proc does for one sandbox, unless that is to be given a full one. */
+static bool is_proc_enough(const struct spawn_options *o) {
+    return o->only != NULL && !(o->only->flags & SPAWN_CREATE_STRICT_PROC);
+}
+
+static int start_proc(struct spawn *s, const struct spawn_options *o) {
+    s->proc =
+        is_proc_enough(o) ? open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC) : make_proc(false);
+    if (s->proc < 0)
+        return s->proc == -1 ? -errno : s->proc;
+    s->masks = o->only != NULL ? 0 : enter_masks_needed(s->proc);
+    return 0;
+}
+
 static int start_mounts(struct spawn *s, const struct spawn_options *o) {
     (void)o;
-    int r = leave_host(s);
-    s->proc = r < 0 ? r : make_proc(false);
-    return MIN(s->proc, 0);
+    return leave_host(s, !(s->features & SPAWN_HAS_OVERLAY_FD));
 }
 
 /* A service manager may have protected us from running out of memory. Sandboxes would inherit that, and
@@ -313,7 +331,9 @@ static const struct {
     {"the sandboxes that live already", start_places},
     {"the state directory", start_state},
     {"a sealed copy of PID 1's program", start_guest},
-    {"a mount namespace and a procfs of our own", start_mounts},
+    {"the kernel's features", start_features},
+    {"a procfs", start_proc},
+    {"a mount namespace of our own", start_mounts},
 };
 
 int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret_what) {
@@ -340,7 +360,6 @@ int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret
         if (r < 0)
             return r;
     }
-    probe(s, o->without);
     return 0;
 }
 
@@ -350,6 +369,17 @@ int spawn_enter_host(const struct spawn *s) {
 
 int spawn_leave_host(const struct spawn *s) {
     return setns(s->own_ns, CLONE_NEWNS) < 0 ? -errno : 0;
+}
+
+bool spawn_has_chores(const struct spawn *s) {
+    return s->spent.n_fds > 0 || s->net.owed > 0 || s->trash_pid < 0;
+}
+
+void spawn_chores(struct spawn *s) {
+    mounts_done(&s->spent);
+    net_pool_refill(&s->net);
+    if (s->trash_pid < 0 && layer_start_trash(s) < 0)
+        return; /* short of memory or processes: the next chores */
 }
 
 void spawn_finish(struct spawn *s) {

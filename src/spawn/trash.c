@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -17,6 +18,11 @@ int layer_remove(struct spawn *s, const char *id) {
     clock_gettime(CLOCK_REALTIME, &now);
     char name[SPAWN_ID_MAX + 48];
     snprintf(name, sizeof name, "%s.%lld.%09ld", id, (long long)now.tv_sec, now.tv_nsec);
+    if (s->features & SPAWN_HAS_DISK_QUOTA) {
+        AUTO_CLOSE int dir = fd_open_beneath(s->layers, id, O_RDONLY | O_DIRECTORY, 0);
+        if (dir >= 0)
+            quota_clear(dir);
+    }
     return renameat(s->layers, id, s->trash, name) < 0 ? -errno : 0;
 }
 
@@ -81,7 +87,10 @@ int layer_start_trash(struct spawn *s) {
         return -errno;
     }
     if (pid == 0) {
-        /* Holds these two and nothing else of ours, so that it keeps nothing alive. */
+        /* Holds these two and nothing else of ours, so that it keeps nothing alive. One that is started
+         * again finds us in the network of the last sandbox. */
+        if (s->trash_pid != 0)
+            unshare(CLONE_NEWNET);
         int high = fcntl(trash, F_DUPFD_CLOEXEC, 200);
         if (dup3(wake[0], 198, O_CLOEXEC) < 0 || dup3(high, 199, O_CLOEXEC) < 0)
             _exit(1);
@@ -96,12 +105,18 @@ int layer_start_trash(struct spawn *s) {
     }
     close(wake[0]);
     s->trash_wake = wake[1];
+    s->trash_pid = pid;
     return 0;
+}
+
+void layer_trash_ended(struct spawn *s) {
+    fd_close_all(&s->trash_wake, 1);
+    s->trash_pid = -1;
 }
 
 void layer_empty_trash(struct spawn *s) {
     if (s->trash_wake >= 0 && write(s->trash_wake, "", 1) < 0)
-        return; /* full: it has been woken often enough */
+        return; /* full: it has been woken often enough; gone: the next one begins with all there is */
 }
 
 void layer_delete_now(struct spawn *s) {

@@ -51,11 +51,10 @@ int userns_open(int proc, pid_t pid) {
     return fd < 0 ? -errno : fd;
 }
 
-/* Only its namespace matters; it waits to be killed, by us or by our end. */
-static int wait_for_the_end(void *parent) {
-    sys5(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    while (sys0(SYS_getppid) == *(const pid_t *)parent)
-        sys4(SYS_ppoll, 0, 0, 0, 0);
+/* Only its namespace matters, and that can be mapped and opened until the process is waited for: dead or
+ * alive it keeps its credentials. */
+static int end_at_once(void *arg) {
+    (void)arg;
     return 0;
 }
 
@@ -68,18 +67,16 @@ int userns_for_mount(int proc, const struct userns_part *parts, unsigned n) {
         snprintf(gids + g, sizeof gids - g, "%u %u %u\n", p->gid, p->outer, p->count);
     }
     _Alignas(16) uint8_t stack[2048]; /* with our memory it costs a fraction of a fork */
-    struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_VM,
+    struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_VM | CLONE_FILES,
                               .exit_signal = SIGCHLD,
                               .stack = (uint64_t)(uintptr_t)stack,
                               .stack_size = sizeof stack};
-    pid_t self = getpid();
-    long pid = sys_clone_on_stack(&args, wait_for_the_end, &self);
+    long pid = sys_clone_on_stack(&args, end_at_once, NULL);
     if (pid < 0)
         return (int)pid;
     int fd = userns_map(proc, (pid_t)pid, uids, gids);
     if (fd == 0)
         fd = userns_open(proc, (pid_t)pid);
-    kill((pid_t)pid, SIGKILL);
     while (waitpid((pid_t)pid, NULL, 0) < 0 && errno == EINTR)
         ;
     return fd;

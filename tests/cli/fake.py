@@ -160,10 +160,11 @@ class Fake(berm_pb2_grpc.ExecServiceServicer, berm_pb2_grpc.SandboxServiceServic
 
 class Road:
     """A socket whose connections reach another one, each for as many bytes as `budgets` gives next: of answers, or
-    of requests too with `both`."""
+    of requests too with `both`. At each cut `on_cut` is called first."""
 
-    def __init__(self, path, target, budgets=(), stall=False, both=False):
+    def __init__(self, path, target, budgets=(), stall=False, both=False, on_cut=lambda: None):
         self.path, self.target, self.budgets, self.stall, self.both = str(path), str(target), iter(budgets), stall, both
+        self.on_cut = on_cut
         self.connections = 0
         self.open()
 
@@ -186,13 +187,13 @@ class Road:
             except OSError:
                 return
             self.connections += 1
-            budget = [next(self.budgets, None)]
             there = socket.socket(socket.AF_UNIX)
             try:
                 there.connect(self.target)
             except OSError:
                 here.close()
                 continue
+            budget = [next(self.budgets, None)]
             for args in ((here, there, budget if self.both else [None]), (there, here, budget)):
                 threading.Thread(target=self._carry, args=args, daemon=True).start()
 
@@ -201,6 +202,7 @@ class Road:
             while data := source.recv(65536):
                 if budget[0] is not None and len(data) >= budget[0]:
                     sink.sendall(data[:budget[0]])
+                    self.on_cut()
                     if self.stall:
                         threading.Event().wait(60)
                     return

@@ -3,6 +3,8 @@
 import ctypes
 import os
 import pathlib
+import select
+import time
 
 from berm._gen.berm.v1 import berm_pb2
 
@@ -12,6 +14,7 @@ LIBRARY = ROOT / os.environ.get("LIBBERM", "build/clients/c/libberm.so")
 ON_MESSAGE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 SINK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
 SOURCE = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
+ON_DONE = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 ON_WAKE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
@@ -42,10 +45,11 @@ class BermError(Exception):
 lib = ctypes.CDLL(str(LIBRARY))
 pbc = ctypes.CDLL("libprotobuf-c.so.1")
 for function in ("berm_client_new", "berm_method_find", "berm_method_request", "berm_method_response", "berm_json",
-                 "berm_session_new"):
+                 "berm_session_new", "berm_async_new", "berm_async_call"):
     getattr(lib, function).restype = ctypes.c_void_p
 pbc.protobuf_c_message_unpack.restype = ctypes.c_void_p
 lib.berm_session_write.restype = ctypes.c_size_t
+lib.berm_async_dispatch.restype = ctypes.c_size_t
 pbc.protobuf_c_message_get_packed_size.restype = ctypes.c_size_t
 
 
@@ -226,3 +230,55 @@ class Session:
         if r < 0:
             raise BermError(error)
         return r
+
+
+class Async:
+    """Calls that do not wait; a call answers a Pending, and run() turns the loop until all have ended."""
+
+    def __init__(self, socket):
+        self.options = Options(socket=str(socket).encode())
+        self.pointer = ctypes.c_void_p(lib.berm_async_new(ctypes.byref(self.options)))
+        self.pending = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        lib.berm_async_free(self.pointer)
+
+    def call(self, method, request, on_message=None):
+        self.pending.append(Pending(self, method, request, on_message))
+        return self.pending[-1]
+
+    def dispatch(self):
+        return lib.berm_async_dispatch(self.pointer)
+
+    def run(self, seconds=60):
+        poll, deadline = select.poll(), time.monotonic() + seconds
+        poll.register(lib.berm_async_fd(self.pointer), select.POLLIN)
+        while self.dispatch() > 0:
+            assert time.monotonic() < deadline
+            poll.poll(1000)
+
+
+class Pending:
+    """`r` once it has ended, and `answer` or `error`."""
+
+    def __init__(self, loop, method, request, on_message):
+        self.r = self.answer = self.error = None
+        response = getattr(berm_pb2, method + "Response")
+        found = ctypes.c_void_p(lib.berm_method_find(method.encode()))
+        wanted = to_c(lib.berm_method_request(found), request)
+
+        def on_done(r, answer, error, _):
+            self.r = r
+            self.answer = from_c(answer, response) if answer else None
+            self.error = BermError(Error.from_address(error)) if error else None
+
+        self.callbacks = (ON_MESSAGE(lambda m, _: on_message(from_c(m, response)) or 0) if on_message else
+                          ctypes.cast(None, ON_MESSAGE), ON_DONE(on_done))
+        self.pointer = lib.berm_async_call(loop.pointer, found, wanted, *self.callbacks, None)
+        lib.berm_free(wanted)
+
+    def cancel(self):
+        lib.berm_pending_cancel(ctypes.c_void_p(self.pointer))

@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 
+import grpc
 import pytest
 
 from berm._gen.berm.v1 import berm_pb2 as pb
@@ -56,8 +57,28 @@ def test_completion_knows_every_command_and_option(berm):
     for shell in ("zsh", "fish"):
         text = berm("completion", shell).stdout.decode()
         assert all(f"--{option}" in text or f"-l {option}" in text for option in ("copy-here", "since-offset", "no-start"))
-        if shutil.which(shell):
-            subprocess.run([shell, "-n"], input=text, text=True, check=True)
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_in_other_shells(berm, shell, tmp_path):
+    """By the shell itself."""
+    if not shutil.which(shell):
+        pytest.skip(f"there is no {shell}")
+    (tmp_path / "script").write_bytes(berm("completion", shell).stdout)
+
+    def run(command):
+        return subprocess.run([shell, "-c", f"source {tmp_path}/script; {command}"], capture_output=True, text=True, check=True,
+                              env={**berm.environment, "HOME": str(tmp_path)}, timeout=60).stdout.split()
+
+    if shell == "zsh":
+        words = lambda *at: run("_berm_words " + " ".join(shlex.quote(w) for w in at))  # noqa: E731
+        assert words("2", "daemon", "sta") == ["start", "stop", "status"] and "--interactive" in words("4", "exec", "sb")
+        assert {n.split()[0] for n in NAMES} == set(words("1", "", "")) and "--state" in words("3", "daemon", "start")
+    else:
+        words = lambda line: [w for w in run(f"complete -C {shlex.quote(line)}")]  # noqa: E731
+        assert {n.split()[0] for n in NAMES} <= set(words("berm "))
+        assert "status" in words("berm daemon sta") and "--interactive" in words("berm exec sb --inter")
+        assert "--state" in words("berm daemon start --st") and "--state" not in words("berm start sb --st")
 
 
 def test_doctor(berm):
@@ -92,7 +113,8 @@ def test_doctor_names_what_is_missing(tmp_path):
     (["get"], "something is missing"), (["run"], "something is missing"), (["kill"], "something is missing"),
     (["create", "--memory", "many"], "--memory many: give bytes"), (["create", "--cpus", "x"], "--cpus x"),
     (["create", "--ttl", "1y"], "--ttl 1y: give a time"), (["create", "--label", "x"], "--label x: give KEY=VALUE"),
-    (["create", "--network", "all"], "give none, egress or open"), (["create", "--mount", "/x"], "SOURCE:TARGET"),
+    (["create", "--network", "all"], "give none, egress or open"), (["create", "--mount", ":/x"], "SOURCE:TARGET"),
+    (["create", "--mount", "/x:y"], "TARGET from / on"), (["create", "--tool", "git:credential"], "NAME:credentials"),
     (["create", "--image", "/", "--snapshot", "s"], "two roots"), (["create", "--allow", "h:0"], "port"),
     (["create", "--memory", "99999999999G"], "--memory"), (["rm"], "give sandboxes, or --label"),
     (["rm", "sb", "--label", "a=b"], "give sandboxes, or --label"), (["update", "sb"], "say what to change"),
@@ -222,6 +244,10 @@ def asked(fake, *arguments):
         snapshot=pb.SnapshotRoot(snapshot_id="sn-1"), layer=pb.WRITABLE_LAYER_MEMORY))),
     (["-v", "/a:b:/c", "--mount", "/d:/e:rw"], pb.SandboxSpec(mounts=[
         pb.Mount(source="/a:b", target="/c"), pb.Mount(source="/d", target="/e", writable=True)])),
+    (["-v", "/a", "--copy", "/b"], pb.SandboxSpec(mounts=[pb.Mount(source="/a", target="/workspace")],
+                                                  copies=[pb.Copy(source="/b", target="/workspace")])),
+    (["-v", "/a:rw", "--workspace", "/w"], pb.SandboxSpec(mounts=[
+        pb.Mount(source="/a", target="/w", writable=True)], workspace="/w")),
     (["--copy", "/a:/b"], pb.SandboxSpec(copies=[pb.Copy(source="/a", target="/b")])),
     (["--tool", "git", "--tool", "node:credentials"], pb.SandboxSpec(tools=[
         pb.Tool(name="git"), pb.Tool(name="node", credentials=True)])),
@@ -251,6 +277,23 @@ def test_options_of_exec(fake):
         labels=[pb.KeyValue(key="k", value="v")], keep_descendants=True)
 
 
+def test_no_grace_is_none(fake):
+    """0 would be the daemon's default."""
+    assert asked(fake, "exec", "-d", "--grace", "0", "sb-1", "x").spec.grace_ms == -1
+
+
+@pytest.mark.parametrize("code, hint", [
+    ("SANDBOX_NOT_FOUND", "berm ls"), ("SANDBOX_STOPPED", "berm start"), ("SANDBOX_PAUSED", "berm resume"),
+    ("SANDBOX_DELETED", "berm create"), ("LIMIT_REACHED", "berm info --limits"), ("PLACE_FAILED", "berm doctor"),
+    ("HOST_PATH_REFUSED", "mount_roots"), ("PROGRAM_NOT_FOUND", "$PATH"), ("CWD_NOT_FOUND", "mkdir"),
+    ("USER_NOT_FOUND", "/etc/passwd"), ("STORE_FULL", "berm rm"), ("UNSUPPORTED", "berm info")])
+def test_an_error_says_what_to_do_next(fake, code, hint):
+    fake.fail_next = [(grpc.StatusCode.FAILED_PRECONDITION, code, "never")]
+    done = Berm(fake.path)("exec", "-d", "sb-1", "--", "x", status=None)
+    first, second = done.stderr.decode().splitlines()
+    assert done.returncode in (125, 127) and first == f"berm: as told: {code} ({code})" and hint in second
+
+
 def test_a_pipe_blocks_and_a_detached_program_does_not(fake):
     berm = Berm(fake.path)
     fake.output[1] = bytes(10_000_000)
@@ -261,8 +304,8 @@ def test_a_pipe_blocks_and_a_detached_program_does_not(fake):
     attach = next(r for r in fake.asked if isinstance(r, pb.AttachExecRequest))
     assert start.spec.output_policy == pb.OUTPUT_POLICY_BLOCK and attach.reader_id
     offsets = [ack.stdout_offset for ack in fake.acks]
-    assert offsets == sorted(offsets) and len(offsets) == 3 and offsets[-1] == 10_000_000
-    assert [ack.release for ack in fake.acks] == [False, False, True]
+    assert offsets == sorted(offsets) and 3 <= len(offsets) < 20 and offsets[-1] == 10_000_000
+    assert [ack.release for ack in fake.acks] == [False] * (len(offsets) - 1) + [True]
     assert {ack.reader_id for ack in fake.acks} == {attach.reader_id}
     assert asked(fake, "exec", "-d", "sb-1", "x").spec.output_policy == pb.OUTPUT_POLICY_DROP_OLDEST
 
@@ -357,24 +400,67 @@ def test_json_is_indented_for_people_alone(berm):
     assert berm("info", "--json").stdout.count(b"\n") == 1
 
 
-# --- the library as its users get it ---
+# --- what is installed ---
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """`meson install` into a folder of its own, as `make install` does it; where /usr/local is in it."""
+    where = tmp_path_factory.mktemp("installed")
+    subprocess.run(["meson", "install", "-C", ROOT / "build", "--no-rebuild", "--quiet"], check=True, capture_output=True,
+                   env={**os.environ, "DESTDIR": str(where)}, timeout=120)
+    return where / "usr/local"
+
+
+def test_what_is_installed(installed):
+    found = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
+    programs = ["berm", "bermd", "berm-spawn", "berm-open", "berm-guest", "berm-jail"]
+    assert {f"bin/{name}" for name in programs} == {path for path in found if path.startswith("bin/")}
+    assert {"include/berm.h", "include/berm_errors.h", "include/berm/v1/berm.pb-c.h", "share/man/man1/berm.1",
+            "share/bash-completion/completions/berm.bash", "share/zsh/site-functions/_berm",
+            "share/fish/vendor_completions.d/berm.fish"} <= found
+    assert (installed / "share/man/man1/berm.1").read_bytes() == (ROOT / "docs/berm.1").read_bytes()
+    assert (installed / "share/zsh/site-functions/_berm").read_text().startswith("#compdef berm\n")
+    assert "meson install -C build" in subprocess.run(["make", "-n", "install"], cwd=ROOT, capture_output=True, text=True,
+                                                      check=True).stdout
+
+
+def test_what_is_installed_works(installed, tmp_path):
+    """From where it lies: bermd finds its helpers beside itself, berm finds bermd."""
+    berm = [installed / "bin/berm"]
+    environment = {**Berm(tmp_path / "own.sock").environment, "PATH": "/usr/bin:/bin"}
+    run = lambda *arguments: subprocess.run([*berm, *arguments], env=environment, capture_output=True, text=True, timeout=60)  # noqa: E731
+    done = run("daemon", "start", "--state", tmp_path / "state")
+    assert done.returncode == 0, done
+    try:
+        doctor = {line["name"]: line for line in json.loads(run("doctor", "--json").stdout)}
+        assert doctor["programs"]["ok"] and str(installed) in doctor["programs"]["found"]
+        if doctor["daemon"]["ok"]:
+            assert run("run", "--", "echo", "installed").stdout == "installed\n"
+    finally:
+        assert run("daemon", "stop").returncode == 0
+
 
 @pytest.mark.parametrize("static", [False, True])
-def test_the_installed_library(daemon, tmp_path, static):
-    """meson install, pkg-config, the example of the repository."""
-    build = ROOT / "build"
-    environment = {**os.environ, "DESTDIR": str(tmp_path)}
-    subprocess.run(["meson", "install", "-C", build, "--no-rebuild", "--quiet"], env=environment, check=True,
-                   capture_output=True, timeout=120)
-    [package] = tmp_path.rglob("berm.pc")
-    environment = {**os.environ, "PKG_CONFIG_PATH": str(package.parent), "PKG_CONFIG_SYSROOT_DIR": str(tmp_path)}
+@pytest.mark.parametrize("name", ["run", "follow"])
+def test_the_installed_library(daemon, tmp_path, installed, name, static):
+    """Its examples, built as their first lines say, by pkg-config."""
+    [package] = installed.rglob("berm.pc")
+    sysroot = installed.parents[1]
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(package.parent), "PKG_CONFIG_SYSROOT_DIR": str(sysroot)}
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "berm"] + ["--static"] * static, env=environment,
                            check=True, capture_output=True, text=True).stdout.split()
     flags = ["-l:libberm.a" if static and f == "-lberm" else f for f in flags]
-    example = tmp_path / "example"
-    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", ROOT / "clients/c/example.c", *flags, "-o", example], check=True)
+    source = ROOT / f"clients/c/examples/{name}.c"
+    assert f"cc {name}.c $(pkg-config --cflags --libs berm)" in source.read_text()
+    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", source, *flags, "-o", tmp_path / name], check=True)
+    if not can_sandbox(daemon):
+        pytest.skip("this machine lets no driver make sandboxes")
     environment = {**os.environ, "BERM_SOCKET": str(daemon.socket), "LD_LIBRARY_PATH": str(package.parent.parent)}
-    done = subprocess.run([example], env=environment, capture_output=True, text=True, timeout=60)
-    assert done.stdout.startswith("bermd 0."), done
-    if can_sandbox(daemon):
-        assert done.returncode == 0 and os.uname().release in done.stdout, done
+    done = subprocess.run([tmp_path / name], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done
+    lines = done.stdout.splitlines()
+    if name == "run":
+        assert lines[0].startswith("bermd 0.") and lines[1] == os.uname().release
+    else:
+        assert sorted(lines) == ["0: ended with 1", "0: one", "1: ended with 2", "1: two", "2: CANCELLED"]
+        assert lines[-1] == "2: CANCELLED"

@@ -12,7 +12,7 @@ from google.protobuf import json_format
 
 from berm._gen.berm.v1 import berm_pb2 as pb
 from fake import HARM, Road, harmful
-from libberm import BermError, Client, to_json
+from libberm import Async, BermError, Client, to_json
 
 UNAVAILABLE, NOT_FOUND = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.NOT_FOUND
 
@@ -66,6 +66,7 @@ def test_the_field_at_fault_is_named(daemon):
 
 
 def test_what_nothing_happened_is_tried_again(fake):
+    """covers: RETRY-1, RETRY-2"""
     fake.fail_next = [(UNAVAILABLE, "SHUTTING_DOWN", "later")] * 4
     with Client(fake.path) as client:
         client.call("Ping", pb.PingRequest())
@@ -73,6 +74,7 @@ def test_what_nothing_happened_is_tried_again(fake):
 
 
 def test_five_attempts_and_no_more(fake):
+    """covers: RETRY-1"""
     fake.fail_next = [(UNAVAILABLE, "SHUTTING_DOWN", "later")] * 9
     with Client(fake.path) as client, pytest.raises(BermError) as caught:
         client.call("Ping", pb.PingRequest())
@@ -82,6 +84,7 @@ def test_five_attempts_and_no_more(fake):
 @pytest.mark.parametrize("method, request_, attempts", [
     ("StartExec", pb.StartExecRequest(sandbox_id="sb-1"), 2), ("Ping", pb.PingRequest(), 1)])
 def test_what_may_have_happened_is_repeated_with_a_request_id_only(fake, method, request_, attempts):
+    """covers: RETRY-2"""
     fake.fail_next = [(grpc.StatusCode.INTERNAL, "INTERNAL", "check")]
     with Client(fake.path) as client:
         if attempts == 1:
@@ -93,6 +96,7 @@ def test_what_may_have_happened_is_repeated_with_a_request_id_only(fake, method,
 
 
 def test_never_is_never(fake):
+    """covers: RETRY-2"""
     fake.fail_next = [(NOT_FOUND, "EXEC_NOT_FOUND", "never")] * 2
     with Client(fake.path) as client, pytest.raises(BermError) as caught:
         client.call("StartExec", pb.StartExecRequest())
@@ -109,7 +113,7 @@ def test_a_reason_of_a_newer_daemon_is_told(fake):
 
 
 def test_a_lost_answer_never_starts_a_program_twice(fake, tmp_path):
-    """The road breaks at every byte of the answer in turn; one request id, one program."""
+    """covers: RETRY-3; the road breaks at every byte of the answer in turn; one request id, one program."""
     with Client(Road(tmp_path / "road", fake.path).path) as client:
         client.call("StartExec", pb.StartExecRequest())
     fake.asked.clear()
@@ -124,6 +128,7 @@ def test_a_lost_answer_never_starts_a_program_twice(fake, tmp_path):
 
 
 def test_a_request_id_of_the_caller_stays(fake):
+    """covers: RETRY-3"""
     with Client(fake.path) as client:
         client.call("StartExec", pb.StartExecRequest(request_id="mine"))
     assert fake.asked[0].request_id == "mine"
@@ -330,6 +335,62 @@ def test_every_event_once_however_the_road_breaks(fake, tmp_path, seed):
                      if m.HasField("event") else others.append(m.WhichOneof("item")))
     assert sequences == list(range(11, 2001))
     assert others == ["caught_up", "end"] and road.connections > 1
+
+
+# --- calls that do not wait ---
+
+def test_many_calls_at_once(daemon):
+    with Async(daemon.socket) as loop:
+        calls = [loop.call("Ping", pb.PingRequest(payload=b"%d" % i)) for i in range(40)]
+        assert all(call.r is None for call in calls)            # nothing is told before it is asked for
+        loop.run()
+        assert [call.answer.payload for call in calls] == [b"%d" % i for i in range(40)]
+        wrong = loop.call("GetSandbox", pb.GetSandboxRequest(sandbox_id="none"))
+        loop.run()
+        assert wrong.r < 0 and wrong.error.name == "SANDBOX_NOT_FOUND" and wrong.answer is None
+        assert loop.call("AttachExec", pb.AttachExecRequest()).pointer is None, "a stream wants someone to tell"
+        assert loop.call("Ping", pb.PingRequest(), lambda m: 0).pointer is None
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_streams_beside_each_other_go_on_over_a_road_that_breaks(fake, tmp_path, seed):
+    """covers: RETRY-4"""
+    dice = random.Random(seed)
+    fake.output = {1: dice.randbytes(300_000), 2: b""}
+    fake.events = 2000
+    road = Road(tmp_path / "road", fake.path, [dice.randrange(300, 40_000) for _ in range(12)])
+    outputs, sequences = [bytearray(), bytearray()], []
+    with Async(road.path) as loop:
+        for got in outputs:
+            loop.call("AttachExec", pb.AttachExecRequest(exec_id="ex-1"),
+                      lambda m, got=got: got.extend(m.output.data) if m.HasField("output") else None)
+        loop.call("WatchEvents", pb.WatchEventsRequest(after_sequence=0),
+                  lambda m: sequences.append(m.event.sequence) if m.HasField("event") else None)
+        loop.run()
+        assert [p.r for p in loop.pending] == [0, 0, 0]
+    assert all(bytes(got) == fake.output[1] for got in outputs) and sequences == list(range(1, 2001))
+    assert road.connections > 3
+
+
+def test_a_stream_is_left_in_every_way(fake):
+    """By the callback, from within it, from outside, and with the loop itself."""
+    fake.output[1] = bytes(1_000_000)
+    request = pb.AttachExecRequest(exec_id="ex-1")
+    with Async(fake.path) as loop:
+        seen = []
+        answered = loop.call("AttachExec", request, lambda m: seen.append(1) or len(seen) // 3)
+        loop.run()
+        assert answered.r == 1 and len(seen) == 3
+        inside = loop.call("AttachExec", request, lambda m: inside.cancel())
+        loop.run()
+        assert inside.error.name == "CANCELLED"
+        stuck = loop.call("RunExec", pb.RunExecRequest())        # never answered
+        outside = loop.call("AttachExec", request, lambda m: outside.cancel() or stuck.cancel())
+        loop.run()
+        assert outside.error.name == stuck.error.name == "CANCELLED"
+        left = [loop.call("AttachExec", request, lambda m: 0), loop.call("RunExec", pb.RunExecRequest())]
+    assert all(one.r is None for one in left)
+    fake.quiet.set()
 
 
 # --- the plain stream, and JSON ---

@@ -4,13 +4,14 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import time
 
 import pytest
 
-from conftest import until
+from conftest import BERM, until
 
 SECONDS = 60
 
@@ -171,6 +172,30 @@ def test_a_gibibyte_arrives_whole(berm, sandbox):
     process.stdout.close()
 
 
+KEYSTREAM = "openssl enc -aes-128-ctr -nosalt -K 00 -iv 00 < /dev/zero 2> /dev/null | head -c 1073741824"
+KEYSTREAM_SHA256 = "a110c53382d90198328a45c24dfc98a504911e2abf65c16d6c879ae958528cbd"
+
+
+@pytest.mark.parametrize("way", ["out", "in"])
+def test_a_gibibyte_without_a_byte_changed(berm, sandbox, way):
+    """Bytes that are all different, so that one lost, doubled or moved shows."""
+    here = f"{shlex.quote(str(BERM))} exec {sandbox} -- sh -c {shlex.quote(KEYSTREAM)} | sha256sum"
+    if way == "in":
+        here = f"{KEYSTREAM} | {shlex.quote(str(BERM))} exec -i {sandbox} -- sha256sum"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", here], env=berm.environment,
+                          capture_output=True, text=True, timeout=240)
+    assert done.stdout.split()[0] == KEYSTREAM_SHA256, done
+
+
+@pytest.mark.parametrize("options", [["--output-limit", "64K"], []])
+def test_a_program_that_may_keep_little_waits_and_goes_on(berm, sandbox, options):
+    """However little is kept, and whoever else has filled the sandbox's share of it."""
+    berm("update", sandbox, "--output", "128K")
+    berm("exec", sandbox, "--", "head", "-c", "120000", "/dev/zero")
+    done = berm("exec", *options, sandbox, "--", "head", "-c", "3000000", "/dev/zero")
+    assert done.stdout == bytes(3000000)
+
+
 def test_a_reader_that_leaves_ends_a_pipeline(berm, sandbox):
     process = berm.start("exec", sandbox, "--", "yes", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout.read(2) == b"y\n"
@@ -231,6 +256,9 @@ def test_detached_logs_attach_kill_ps(berm, sandbox):
     assert b"OFFSET_BEYOND_END" in done.stderr
     shown = json.loads(berm("get", started, "--json").stdout)
     assert shown["execId"] == started and shown["exit"] == {"code": 9}
+    assert int(shown["usage"]["memoryPeakBytes"]) > 0
+    used = next(l for l in berm("get", started).stdout.decode().splitlines() if l.startswith("used"))
+    assert re.search(r"memory [1-9]", used)
     assert started not in berm("ps", "-q").stdout.decode() and b"exited 9" in berm("ps", "-a").stdout
     done = berm("kill", started, status=125)
     assert b"EXEC_ENDED" in done.stderr
@@ -301,6 +329,41 @@ def test_output_survives_three_kills_of_the_daemon(mortal):
     process.stdout.close()
     assert process.wait(SECONDS) == 4
     assert got == b"".join(b"%d\n" % i for i in range(600))
+
+
+def test_run_survives_kills_of_the_daemon(mortal):
+    """covers: RETRY-3, RETRY-4; one sandbox, one program, each of its lines once, its status, and nothing left."""
+    berm = mortal.berm
+    script = "i=0; while [ $i -lt 400 ]; do echo $i; i=$((i+1)); sleep 0.005; done; exit 6"
+    process = berm.start("run", "--", "sh", "-c", script, stdout=subprocess.PIPE)
+    got = b""
+    for _ in range(3):
+        got += process.stdout.readline()
+        mortal.kill()
+        mortal.start()
+    got += process.stdout.read()
+    process.stdout.close()
+    assert process.wait(SECONDS) == 6
+    assert got == b"".join(b"%d\n" % i for i in range(400))
+    until(lambda: berm("ls", "-q").stdout == b"")
+    kinds = [json.loads(line)["kind"] for line in berm("events", "--json").stdout.splitlines()]
+    assert kinds.count("EVENT_KIND_EXEC_START") == 1
+    assert len(json.loads(berm("ls", "--all", "--json").stdout)["sandboxes"]) == 1
+
+
+def test_run_begins_once_whenever_the_daemon_is_killed(mortal):
+    """covers: RETRY-3; the kill comes at any moment of create, start or remove."""
+    berm = mortal.berm
+    for n in range(6):
+        process = berm.start("run", "--", "sh", "-c", f"echo {n}", stdout=subprocess.PIPE)
+        time.sleep(0.004 * n)
+        mortal.kill()
+        mortal.start()
+        assert process.stdout.read() == b"%d\n" % n and process.wait(SECONDS) == 0
+        process.stdout.close()
+    until(lambda: berm("ls", "-q").stdout == b"")
+    starts = [line for line in berm("events", "--json").stdout.splitlines() if b"EXEC_START" in line]
+    assert len(starts) == 6
 
 
 def test_input_survives_a_kill_of_the_daemon(mortal):

@@ -124,6 +124,24 @@ def test_each_steady_state_is_found_again(daemon, client, box, state):
         assert client.output_of(box, "cat file") == "kept\n"
 
 
+def test_programs_frozen_across_a_restart(daemon, client, box):
+    """A stop ends them truly, a resume lets them go on. covers: SBX-8, STORE-3"""
+    other = client.create().sandbox_id
+    held = {b: client.sh(b, "echo up; read line; echo got-$line; exit 4", stdin_mode=PIPE).exec_id for b in (box, other)}
+    for b, e in held.items():
+        up(client, e)
+        client.pause(b)
+    again(daemon)
+    with refused("SANDBOX_PAUSED"):
+        client.ask("SignalExec", exec_id=held[box], signal_number=15)
+    assert client.stop(box).state == STOPPED
+    assert client.get_exec(held[box]).exit.WhichOneof("how") in ("signal", "lost")
+    client.resume(other)
+    client.ask("WriteStdin", exec_id=held[other], data=b"on\n")
+    got = client.read(held[other])
+    assert got.stdout == b"up\ngot-on\n" and got.ended.exit.code == 4
+
+
 def test_states_on_their_way_are_finished(daemon, client):
     """covers: STORE-1, STORE-3, SBX-7"""
     stop, delete = client.create().sandbox_id, client.create().sandbox_id

@@ -1,8 +1,14 @@
 """What a sandbox uses, watched."""
 
+import json
+
 import pytest
 
-from control import pb, refused
+from control import EXITED, eventually, pb, refused
+from test_exec import PIPE, up
+
+MIB = 1 << 20
+TOUCH = "dd bs=64M count=1 if=/dev/zero of=/dev/null 2>&1"   # its buffer is written to
 
 
 def samples(client, box, **fields):
@@ -43,3 +49,52 @@ def test_usage_of_nothing(client, box):
         next(iter(samples(client, "nobody")))
     with refused("SANDBOX_STALE"):
         next(iter(samples(client, box, incarnation=7)))
+
+
+def test_memory_of_a_program(client, box):
+    """covers: EXEC-12"""
+    large = client.run(box, "sh", "-c", TOUCH).exec
+    assert 64 * MIB <= large.usage.memory_peak_bytes < 128 * MIB
+    small = client.run(box, "true").exec
+    assert 0 < small.usage.memory_peak_bytes < 32 * MIB
+    assert client.get_exec(large.exec_id).usage == large.usage
+    with refused("PROGRAM_NOT_FOUND") as none:
+        client.run(box, "no-such-program")
+    assert client.get_exec(none.metadata["exec_id"]).usage.memory_peak_bytes == 0
+
+
+def end_without_a_daemon(daemon, client, box, script):
+    """A program that ended while no daemon looked; its id, and the file with its status."""
+    held = client.sh(box, f"echo up; read line; {script}; exit 9", stdin_mode=PIPE).exec_id
+    up(client, held)
+    client.ask("WriteStdin", exec_id=held, data=b"\n")
+    daemon.kill()
+    found = eventually(lambda: [p for p in (daemon.state / "sandboxes" / box).rglob("*")
+                                if p.is_file() and b'"exited"' in p.read_bytes()], "its status on disk")
+    return held, found[0]
+
+
+@pytest.mark.parametrize("guest", ["lives", "is gone"])
+def test_memory_of_a_program_outlives_the_daemon(daemon, client, box, guest):
+    """covers: EXEC-12, STORE-4"""
+    held, status = end_without_a_daemon(daemon, client, box, TOUCH)
+    if guest == "is gone":
+        daemon.kill_guest(box)
+        eventually(lambda: not daemon.pids(box), "the sandbox's end")
+    daemon.start()
+    eventually(lambda: client.get_exec(held).state == EXITED, "its exit")
+    assert 64 * MIB <= client.get_exec(held).usage.memory_peak_bytes < 128 * MIB
+
+
+@pytest.mark.parametrize("claim, shown", [(7 * MIB, 7 * MIB), (None, 0), (-1, 0), (1 << 53, 0), (1 << 62, 0), ("much", 0)])
+def test_what_a_guest_claims_of_memory(daemon, client, box, claim, shown):
+    """covers: EXEC-12"""
+    held, status = end_without_a_daemon(daemon, client, box, "true")
+    daemon.kill_guest(box)
+    eventually(lambda: not daemon.pids(box), "the sandbox's end")
+    state = json.loads(status.read_text())
+    assert state.pop("max_rss_bytes") > 0
+    status.write_text(json.dumps(state | ({} if claim is None else {"max_rss_bytes": claim})) + "\n")
+    daemon.start()
+    after = client.get_exec(held)
+    assert after.exit.code == 9 and after.usage.memory_peak_bytes == shown

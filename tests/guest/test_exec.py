@@ -603,6 +603,35 @@ def test_what_cannot_start_in_a_leaf(run, leaf):
     assert run(["no-such-program"], leaf=leaf).state["exit"]["not_started"]["data"]["code"] == "PROGRAM_NOT_FOUND"
 
 
+MIB = 1 << 20
+TOUCH = "b = b'x' * (64 << 20)"
+LEFT = (f"import os, time; r, w = os.pipe()\nif os.fork() == 0: {TOUCH}; os.write(w, b'1'); time.sleep(1000)\n"
+        "os.read(r, 1); os._exit(0)")      # the one with the memory is never waited for by its parent
+WAITED = f"import os\nif os.fork() == 0: {TOUCH}; os._exit(0)\nos.wait()"
+
+
+@pytest.mark.parametrize("within", ["shepherd", "leaf"])
+@pytest.mark.parametrize("code, least, most", [(TOUCH, 64, 128), (LEFT, 64, 128), (WAITED, 64, 128), ("pass", 1, 32)],
+                         ids=["itself", "left", "waited", "little"])
+def test_the_largest_process_is_told(run, request, within, code, least, most):
+    place = {"leaf": request.getfixturevalue("leaf")} if within == "leaf" else {}
+    x = run(["python3", "-c", code], **place)
+    assert "max_rss_bytes" not in x.state
+    end = x.wait()
+    assert end["exit"] == {"code": 0}
+    assert least * MIB <= end["max_rss_bytes"] < most * MIB
+    assert x.status()["max_rss_bytes"] == end["max_rss_bytes"]
+
+
+def test_each_program_has_its_own_largest(run, leaf):
+    large, small = run(["python3", "-c", TOUCH], leaf=leaf), run(["true"])
+    assert large.wait()["max_rss_bytes"] >= 64 * MIB > small.wait()["max_rss_bytes"]
+
+
+def test_what_never_ran_had_no_memory(run):
+    assert run(["no-such-program"]).state["max_rss_bytes"] == 0
+
+
 def test_the_child_joins_cgroups_by_writing(run, leaf):
     procs = os.open("cgroup.procs", os.O_WRONLY, dir_fd=leaf)
     x = run("cat /proc/self/cgroup", cgroups=[procs])

@@ -174,3 +174,29 @@ def test_the_root_profile(sandbox):
     assert uid == "0" and may == "may"
     assert not int(caps, 16) & 1 << 8           # SETPCAP is the guest's alone
     assert write(sandbox.link, "/etc/new", b"x")["info"]["uid"] == 0
+
+
+@pytest.mark.parametrize("sandbox", [2], indirect=True)
+def test_a_user_that_changes_is_looked_up_again(sandbox):
+    def uid(name):
+        x = sandbox.run("id -u", user=name)
+        x.wait()
+        return x.output().strip()
+
+    def change(script):
+        assert sandbox.run(script).wait()["exit"] == {"code": 0}
+
+    age = "[ $(($(date +%s) - $(stat -c %Z /etc/passwd))) -ge 3 ]"      # a file this old may be remembered
+    assert uid("user") == b"1000"
+    change(f"until {age}; do sleep 0.1; done")
+    assert uid("user") == b"1000" == uid("user")
+    change("sed -i s/:1000:/:1001:/ /etc/passwd")                       # another file of the same size
+    assert uid("user") == b"1001"
+    change(f"until {age}; do sleep 0.1; done")
+    assert uid("user") == b"1001" == uid("user") and uid("root") == b"0" and uid("user") == b"1001"
+    change("printf 2 | dd of=/etc/passwd bs=1 seek=$(($(grep -bo 1001 /etc/passwd | head -n 1 | cut -d: -f1) + 3)) "
+           "conv=notrunc")                                              # the same file
+    assert uid("user") == b"1002"
+    change("sed -i /^user:/d /etc/passwd")
+    x = sandbox.run("id -u", user="user")
+    assert x.state["exit"]["not_started"]["data"]["code"] == "USER_NOT_FOUND"

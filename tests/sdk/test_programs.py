@@ -56,6 +56,48 @@ async def test_output_beyond_its_limit(box):
     assert ended.exit.how == "output_limit"
 
 
+async def test_a_program_that_waits_for_its_reader(box):
+    """64 KiB are kept; 3 MB arrive whole, however slow the reader, and nothing before it came."""
+    # covers: OUT-8
+    job = await box.exec("seq 400000; echo end >&2", output_limit=64 * 1024, output_policy="block")
+    assert (job.info.output_policy, job.info.output_limit) == ("block", 64 * 1024)
+    await asyncio.sleep(0.3)
+    assert (await job.refresh()).state == "running"                     # it waits
+    seen = {"stdout": b"", "stderr": b""}
+    async for chunk in job:
+        assert chunk.offset == len(seen[chunk.stream]) and not chunk.missing
+        seen[chunk.stream] += chunk
+    assert seen == {"stdout": b"".join(b"%d\n" % i for i in range(1, 400001)), "stderr": b"end\n"}
+    assert (await job.wait(60)).ok
+
+
+async def test_a_reader_that_comes_back_finds_what_it_did_not_take(box):
+    # covers: OUT-8
+    job = await box.exec("seq 400000", output_limit=64 * 1024, output_policy="block")
+    seen = b""
+    for _ in range(3):
+        chunks = job.output(since=len(seen))
+        async for chunk in chunks:
+            seen += chunk
+            if len(seen) % 3 == 0:
+                break
+        await chunks.aclose()
+    async for chunk in job.output(since=len(seen)):
+        assert chunk.offset == len(seen)
+        seen += chunk
+    assert seen == b"".join(b"%d\n" % i for i in range(1, 400001))
+
+
+async def test_what_a_program_used(box):
+    done = await box.run("head -c 30000 /dev/zero; head -c 200 /dev/zero >&2; cat >/dev/null; "
+                         "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done", input=b"x" * 5000)
+    usage = done.usage
+    assert (usage.stdin_bytes, usage.stdout_bytes, usage.stderr_bytes) == (5000, 30000, 200)
+    assert 0 < usage.cpu_user_us + usage.cpu_system_us and usage.cpu_user_us <= 16 * usage.wall_us
+    job = await box.get_exec(done.exec_id)
+    assert job.info.usage == usage                                      # and it is kept
+
+
 async def test_more_input_than_one_call_takes(box):
     data = b"0123456789abcdef" * 150_000   # 2.4 MB
     assert (await box.run(["sha256sum"], input=data)).stdout == (

@@ -129,17 +129,25 @@ async def test_events(box, client):
 
 
 async def test_usage(box, client):
-    try:
-        usage = await box.usage()
-    except berm.UnimplementedError:
-        pytest.skip("this daemon does not measure sandboxes yet")
-    assert usage.memory_bytes > 0 and usage.pids >= 1
-    samples = []
+    before = await box.usage()
+    assert before.memory_bytes > 0 and before.pids >= 1 and before.running_execs == 0
+    assert before.limits.memory_bytes == box.info.limits.memory_bytes
+    async with box.exec("head -c 100000 /dev/zero; while :; do :; done") as job:
+        samples = []
+        async for sample in box.watch_usage(0.1):
+            samples.append(sample)
+            if sample.output_bytes == 100000 and sample.cpu_us > before.cpu_us + 100_000:
+                break
+        last = samples[-1]
+        assert last.running_execs == 1 and last.pids > before.pids
+        assert all(a.time < b.time and a.cpu_us <= b.cpu_us for a, b in zip(samples, samples[1:]))
+        await job.kill()
     async for sample in box.watch_usage(0.1):
-        samples.append(sample)
-        if len(samples) == 3:
+        if sample.running_execs == 0:
             break
-    assert samples[0].time < samples[2].time
+    await box.stop(grace=0)
+    with pytest.raises(berm.SandboxStoppedError):
+        await box.usage()
 
 
 async def test_the_daemon(client):

@@ -2,6 +2,7 @@
 """Real programs in real sandboxes, through berm-jail."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -207,7 +208,10 @@ def mounts_show_nothing_of_the_host():
         fields = line.split()
         check(STATE not in line, line)
         check(fields[4] != "/" or fields[-2:][0] == "berm", line)
-    check("/stage" not in text and "/layer" not in text, text)
+    # Kernels before 6.13 show an overlay's layers by the names they had for its making: numbers, the same in
+    # every sandbox.
+    named = re.sub(r"\b(lowerdir|upperdir|workdir)=(:?(/empty|/layer/\d+(/(t-[a-z_]+-)?(upper|work))?))+", "", text)
+    check("/stage" not in named and "/layer" not in named, text)
 
 
 if __name__ == "__main__":

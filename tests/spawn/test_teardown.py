@@ -206,6 +206,35 @@ def modes_and_owners_do_not_keep_files():
     check(os.path.exists("/etc/passwd"), "links are not followed")
 
 
+def deletion(spawn):
+    """The process that empties the trash: the one of berm-spawn's children that has it open."""
+    def is_it(pid):
+        try:
+            return any(os.readlink(fd) == f"{STATE}/trash" for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir())
+        except OSError:
+            return False
+    return [int(pid) for pid in children(spawn.process.pid) if is_it(pid)]
+
+
+@test
+def deletion_that_was_killed_begins_again():
+    before = host()
+    with Spawn(STATE) as spawn:
+        same(spawn.run("first", ["true"], slot=1)[0], 0, "a sandbox")
+        for turn in range(3):
+            helpers = deletion(spawn)
+            same(len(helpers), 1, "one process deletes")
+            os.kill(helpers[0], signal.SIGKILL)
+            if turn > 0:    # at once, and with something to delete; the first time nobody asks for anything
+                status, _ = spawn.run(f"cut-{turn}", ["sh", "-c", "echo hi > f"], slot=turn, layer=client.LAYER_DISK)
+                same(status, 0, "berm-spawn goes on")
+            check(settled(lambda: len(deletion(spawn)) == 1 and deletion(spawn) != helpers, True), "another one")
+            same(settled(lambda: os.listdir(f"{STATE}/trash"), []), [], "trash")
+        check(os.readlink(f"/proc/{deletion(spawn)[0]}/ns/net") != os.readlink(f"/proc/{spawn.process.pid}/ns/net"),
+              "it does not keep the network of the last sandbox")
+    as_before(before)
+
+
 @test
 def destroy_is_idempotent_and_knows_strangers():
     with Spawn(STATE) as spawn:

@@ -21,7 +21,8 @@
  *            ever happens twice. A daemon that goes away is waited for (reconnect_ms).
  * Streams:   deliver each byte and each event once and in order, whatever happens to the connection or
  *            the daemon in between; the caller does not notice.
- * Threads:   a client belongs to one thread at a time; threads that call at once take a client each.
+ * Threads:   a client belongs to one thread at a time; threads that call at once take a client each. Programs
+ *            with an event loop make calls that do not wait (berm_async_call).
  * Callbacks: may make other calls on the same client, but not free it. */
 #pragma once
 
@@ -136,6 +137,43 @@ int berm_unary(struct berm_client *c, const struct berm_method *m, const void *r
 typedef int (*berm_on_message)(const void *message, void *user);
 int berm_stream(struct berm_client *c, const struct berm_method *m, const void *request,
                 berm_on_message on_message, void *user, struct berm_error *e);
+
+/* --- calls that do not wait --- */
+
+/* For programs with an event loop of their own. Each open call has a thread of the library's, which takes none of
+ * the program's signals; retries and resumes are those of the calls that wait. Everything is told from within
+ * berm_async_dispatch, in the thread that calls it:
+ *
+ *     struct berm_async *a = berm_async_new(NULL);
+ *     berm_async_call(a, berm_method_find("Ping"), &ping, NULL, on_done, NULL);
+ *     struct pollfd p = {berm_async_fd(a), POLLIN, 0};
+ *     while (berm_async_dispatch(a) > 0)
+ *         poll(&p, 1, -1);
+ *     berm_async_free(a); */
+struct berm_async;
+
+/* The options' strings stay the caller's until berm_async_free. NULL when memory or descriptors are short. */
+struct berm_async *berm_async_new(const struct berm_options *options);
+/* Ends what is open without a further word; programs go on. Not from within a callback. */
+void berm_async_free(struct berm_async *a);
+/* Readable when berm_async_dispatch has something to tell. */
+int berm_async_fd(const struct berm_async *a);
+/* Tells what is due, and answers how many calls are open. */
+size_t berm_async_dispatch(struct berm_async *a);
+
+/* A call that is open, until its berm_on_done returns. */
+struct berm_pending;
+/* The end of a call, told once: r is 0, what on_message answered, or -code, and then *e says why. The answer of a
+ * call that has one is lent. Here new calls may be made. */
+typedef void (*berm_on_done)(int r, void *answer, const struct berm_error *e, void *user);
+/* Begins a call with one request, which is copied, and with one answer (on_message NULL) or many. AttachExec,
+ * WatchEvents and WatchFiles go on after a break, as their own functions do. NULL and errno when no thread can be
+ * had (EAGAIN), or when the method is not of that kind (EINVAL). */
+struct berm_pending *berm_async_call(struct berm_async *a, const struct berm_method *m,
+                                     const void *request, berm_on_message on_message,
+                                     berm_on_done on_done, void *user);
+/* It ends with BERM_CANCELLED, unless its answer has come already. From any thread, and from callbacks. */
+void berm_pending_cancel(struct berm_pending *p);
 
 /* --- sandboxes --- */
 

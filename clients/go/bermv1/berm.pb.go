@@ -7609,7 +7609,9 @@ type ExecUsage struct {
 	CpuSystemUs uint64 `protobuf:"varint,2,opt,name=cpu_system_us,json=cpuSystemUs,proto3" json:"cpu_system_us,omitempty"`
 	// From start to end, or until now; time frozen counts.
 	WallUs uint64 `protobuf:"varint,3,opt,name=wall_us,json=wallUs,proto3" json:"wall_us,omitempty"`
-	// Most memory at any moment.
+	// Most memory at any moment: of all its processes together where the program's own cgroup counts
+	// memory (cgroup v2), also while it runs. Elsewhere (cgroup v1) of its largest single process, pages
+	// it shares with others included, and 0 until it has ended.
 	MemoryPeakBytes uint64 `protobuf:"varint,4,opt,name=memory_peak_bytes,json=memoryPeakBytes,proto3" json:"memory_peak_bytes,omitempty"`
 	// Bytes of standard input it was given.
 	StdinBytes uint64 `protobuf:"varint,5,opt,name=stdin_bytes,json=stdinBytes,proto3" json:"stdin_bytes,omitempty"`

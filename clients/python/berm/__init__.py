@@ -12,11 +12,13 @@ from berm._async.client import AsyncClient
 from berm._async.exec import AsyncExec, AsyncStdin
 from berm._async.files import AsyncFiles
 from berm._async.sandbox import AsyncSandbox
+from berm._async.session import AsyncSession
 from berm._status import DisconnectedError, ProgramFailedError, UnreachableError
 from berm._sync.client import Client
 from berm._sync.exec import Exec, Stdin
 from berm._sync.files import Files
 from berm._sync.sandbox import Sandbox
+from berm._sync.session import Session
 from berm.errors import *  # noqa: F403
 from berm.types import *  # noqa: F403
 
@@ -27,6 +29,7 @@ __all__ = [
     "AsyncExec",
     "AsyncFiles",
     "AsyncSandbox",
+    "AsyncSession",
     "AsyncStdin",
     "Client",
     "DisconnectedError",
@@ -34,6 +37,7 @@ __all__ = [
     "Files",
     "ProgramFailedError",
     "Sandbox",
+    "Session",
     "Stdin",
     "UnreachableError",
     *errors.__all__,

@@ -13,8 +13,6 @@ from berm._gen.berm.v1 import berm_pb2 as pb
 Path = str | bytes | os.PathLike[str]
 
 
-
-
 def word(enum: Any, prefix: str, number: int) -> str:
     """SANDBOX_STATE_READY as "ready"; UNSPECIFIED as ""; an unknown number as itself (SKEW-5)."""
     try:
@@ -190,6 +188,8 @@ def exec_of(message: pb.Exec) -> types.ExecInfo:
         user=message.spec.user,
         labels=mapping(message.spec.labels),
         terminal=message.spec.HasField("terminal"),
+        output_policy=word(pb.OutputPolicy, "OUTPUT_POLICY_", message.spec.output_policy),
+        output_limit=message.spec.output_limit_bytes,
         created=when(message.created_unix_ms),
         stdin_offset=message.input.next_offset,
         stdin_closed=message.input.closed,

@@ -44,7 +44,9 @@ WATCH_EVENTS = Method("SandboxService/WatchEvents", pb.WatchEventsRequest, pb.Wa
 
 START_EXEC = Method("ExecService/StartExec", pb.StartExecRequest, pb.StartExecResponse)
 RUN_EXEC = Method("ExecService/RunExec", pb.RunExecRequest, pb.RunExecResponse)
+INTERACT = Method("ExecService/Interact", pb.InteractRequest, pb.InteractResponse)
 ATTACH_EXEC = Method("ExecService/AttachExec", pb.AttachExecRequest, pb.AttachExecResponse)
+ACK_OUTPUT = Method("ExecService/AckOutput", pb.AckOutputRequest, pb.AckOutputResponse)
 WRITE_STDIN = Method("ExecService/WriteStdin", pb.WriteStdinRequest, pb.WriteStdinResponse)
 CLOSE_STDIN = Method("ExecService/CloseStdin", pb.CloseStdinRequest, pb.CloseStdinResponse)
 SIGNAL_EXEC = Method("ExecService/SignalExec", pb.SignalExecRequest, pb.SignalExecResponse)

@@ -25,6 +25,8 @@ Channel = Any  # gRPC comes without types
 Call = Any
 Cancelled = asyncio.CancelledError
 Lock = asyncio.Lock
+Event = asyncio.Event
+Queue = asyncio.Queue
 closing = contextlib.aclosing
 sleep = asyncio.sleep
 
@@ -80,6 +82,34 @@ def stream(
         response_deserializer=method.response.FromString,
     )
     return call(request, timeout=timeout, metadata=metadata)
+
+
+def interact(
+    channel: Channel, method: Method[Req, Res], requests: Queue[Any], timeout: float | None, metadata: Metadata
+) -> Call:
+    """Requests are taken from the queue as they come, until a None."""
+    call = channel.stream_stream(
+        method.path,
+        request_serializer=method.request.SerializeToString,
+        response_deserializer=method.response.FromString,
+    )
+    return call(_until_none(requests), timeout=timeout, metadata=metadata)
+
+
+async def _until_none(requests: Queue[Any]) -> Stream[Any]:
+    while (request := await requests.get()) is not None:
+        yield request
+
+
+class Runner:
+    """Something that runs beside its maker, until it ends or is stopped."""
+
+    def __init__(self, function: Callable[[], Coroutine[Any, Any, None]]):
+        self._task = asyncio.ensure_future(function())
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
 
 
 class Silence:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -23,6 +24,8 @@ Channel = Any  # gRPC comes without types
 Call = Any
 Cancelled = grpc.FutureCancelledError
 Lock = threading.Lock
+Event = threading.Event
+Queue = queue.Queue
 closing = contextlib.closing
 sleep = time.sleep
 
@@ -78,6 +81,29 @@ def stream(
         response_deserializer=method.response.FromString,
     )
     return call(request, timeout=timeout, metadata=metadata)
+
+
+def interact(
+    channel: Channel, method: Method[Req, Res], requests: Queue[Any], timeout: float | None, metadata: Metadata
+) -> Call:
+    """Requests are taken from the queue as they come, until a None."""
+    call = channel.stream_stream(
+        method.path,
+        request_serializer=method.request.SerializeToString,
+        response_deserializer=method.response.FromString,
+    )
+    return call(iter(requests.get, None), timeout=timeout, metadata=metadata)
+
+
+class Runner:
+    """Something that runs beside its maker, until it ends. It cannot be stopped from outside: it is told, and may
+    find out later."""
+
+    def __init__(self, function: Callable[[], None]):
+        threading.Thread(target=function, name="berm-session", daemon=True).start()
+
+    def stop(self) -> None:
+        pass
 
 
 class Silence:

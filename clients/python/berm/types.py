@@ -164,6 +164,8 @@ class ExecInfo:
     user: str
     labels: Mapping[str, str]
     terminal: bool
+    output_policy: str  #: "drop_oldest", "block" or "kill": what happens at the limit
+    output_limit: int  #: bytes of output that are kept
     created: datetime
     stdin_offset: int  #: bytes of input taken so far
     stdin_closed: bool

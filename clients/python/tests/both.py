@@ -6,7 +6,7 @@ import inspect
 
 import berm
 
-OURS = (berm.Client, berm.Sandbox, berm.Exec, berm.Files, berm.Stdin)
+OURS = (berm.Client, berm.Sandbox, berm.Exec, berm.Files, berm.Session, berm.Stdin)
 
 
 class Both:

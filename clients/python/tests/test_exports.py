@@ -27,7 +27,7 @@ def test_an_unknown_reason_is_a_berm_error_that_keeps_its_name():
     assert berm.BermError(reason="NO_SUCH_REASON").reason == "NO_SUCH_REASON"
 
 
-CLIENT = ["Client", "Exec", "Files", "Sandbox", "Stdin"]
+CLIENT = ["Client", "Exec", "Files", "Sandbox", "Session", "Stdin"]
 LOCAL = ["DisconnectedError", "ProgramFailedError", "UnreachableError"]
 VALUES = [
     "Chunk", "Completed", "Copy", "DaemonInfo", "Egress", "Event", "ExecInfo", "ExecUsage", "Exit", "FileChange",
@@ -78,8 +78,8 @@ def test_every_method_of_the_contract_is_called_right():
     assert not rows
 
 
-# Snapshots come with the daemon that makes them; input is written call by call, so that it can be repeated.
-MISSING = ["SnapshotSandbox", "ForkSandbox", "ListSnapshots", "DeleteSnapshot", "Interact", "AckOutput"]
+# They come with the daemon that makes snapshots.
+MISSING = ["SnapshotSandbox", "ForkSandbox", "ListSnapshots", "DeleteSnapshot"]
 
 
 def test_services():

@@ -180,7 +180,12 @@ class AsyncClient:
             span.end(failure)
 
     async def follow(
-        self, method: Method[Req, Res], request: Callable[[], Req], *, deadline: float | None = None
+        self,
+        method: Method[Req, Res],
+        request: Callable[[], Req],
+        *,
+        deadline: float | None = None,
+        opens: Callable[..., runtime.Call] = runtime.stream,
     ) -> runtime.Stream[Res]:
         """The messages of a stream, until it ends by itself. When it breaks it is opened again with what
         `request` says then, so its caller moves a cursor along with each message (RETRY-4)."""
@@ -190,7 +195,8 @@ class AsyncClient:
         try:
             while True:
                 try:
-                    async with runtime.closing(self._messages(method, request(), retries, span)) as messages:
+                    opened = self._messages(method, request(), retries, span, opens)
+                    async with runtime.closing(opened) as messages:
                         async for message in messages:
                             yield message
                     return
@@ -205,10 +211,15 @@ class AsyncClient:
             span.end(failure)
 
     async def _messages(
-        self, method: Method[Req, Res], request: Req, retries: Retries, span: Span
+        self,
+        method: Method[Req, Res],
+        request: Req,
+        retries: Retries,
+        span: Span,
+        opens: Callable[..., runtime.Call],
     ) -> runtime.Stream[Res]:
         """As many messages of a stream as one connection brings."""
-        call = runtime.stream(self._open(), method, request, retries.time_left(), self._metadata(span))
+        call = opens(self._open(), method, request, retries.time_left(), self._metadata(span))
         silence = runtime.Silence(call, self._silence)
         try:
             async for message in call:

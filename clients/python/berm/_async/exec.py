@@ -12,10 +12,12 @@ from berm import _methods as methods
 from berm import _runtime_async as runtime
 from berm import errors, types
 from berm._async.client import AsyncClient
+from berm._async.session import AsyncSession
 from berm._gen.berm.v1 import berm_pb2 as pb
 from berm._status import ProgramFailedError
 
 _PIECE = 1024 * 1024  # of input in one call
+_ACK = 4 * 1024 * 1024  # the most bytes of output between two acknowledgements
 # Then there is no program left to end.
 _GONE = (errors.ExecNotFoundError, errors.SandboxDeletedError, errors.SandboxFailedError, errors.SandboxStoppedError)
 _STREAMS = {"stdout": pb.OUTPUT_STREAM_STDOUT, "stderr": pb.OUTPUT_STREAM_STDERR}
@@ -60,6 +62,7 @@ class AsyncExec:
         self._client = client
         self._info = info
         self._sequence = sequence
+        self._reader = methods.new_request_id()
         self.stdin = AsyncStdin(client, info.id, info.stdin_offset)
 
     @property
@@ -96,13 +99,14 @@ class AsyncExec:
     ) -> runtime.Stream[types.Chunk]:
         """Output from byte offsets on, or from `tail` bytes before the present end. Each chunk is bytes
         that know their stream and offset. Follows the program to its end, or stops at the present end of
-        the output with follow=False. Leaving the loop never ends the program."""
-        at = {pb.OUTPUT_STREAM_STDOUT: since, pb.OUTPUT_STREAM_STDERR: since_stderr}
-        if tail is not None:
-            answer = await self._client.call(methods.GET_EXEC, pb.GetExecRequest(exec_id=self.id))
-            for state in answer.exec.output:
-                at[state.stream] = max(state.first_offset, state.end_offset - tail)
+        the output with follow=False. Leaving the loop never ends the program.
+
+        Under output_policy="block" the program waits for whoever reads all of it here: a chunk counts as read
+        when the next one is asked for."""
+        at = await self._begin_at(since, since_stderr, tail)
         missing = dict.fromkeys(at, 0)
+        holds = self._info.output_policy == "block" and follow and not streams
+        stride, acked = max(1, min(_ACK, self._info.output_limit // 4)), 0
 
         def request() -> pb.AttachExecRequest:
             return pb.AttachExecRequest(
@@ -112,6 +116,7 @@ class AsyncExec:
                 streams=[_STREAMS[name] for name in streams],
                 until_now=not follow,
                 fail_on_gap=fail_on_gap,
+                reader_id=self._reader if holds else "",
             )
 
         async with runtime.closing(self._client.follow(methods.ATTACH_EXEC, request)) as messages:
@@ -123,11 +128,48 @@ class AsyncExec:
                     gap, missing[chunk.stream] = missing.get(chunk.stream, 0), 0
                     name = convert.word(pb.OutputStream, "OUTPUT_STREAM_", chunk.stream)
                     yield types.Chunk.of(chunk.data, name, chunk.offset, gap)
+                    if holds and sum(at.values()) - acked >= stride:
+                        acked = sum(at.values())
+                        await self._acknowledge(at)
+                elif kind in ("attached", "heartbeat") and holds and sum(at.values()) > acked:
+                    acked = sum(at.values())  # the program may wait for just this
+                    await self._acknowledge(at)
                 elif kind == "gap":
                     at[message.gap.stream] = message.gap.next_offset
                     missing[message.gap.stream] = message.gap.next_offset - message.gap.offset
                 elif kind == "exited":
                     self._info = convert.exec_of(message.exited)
+        if holds:
+            await self._acknowledge(at, release=True)
+
+    async def _begin_at(self, since: int, since_stderr: int, tail: int | None) -> dict[int, int]:
+        """The first byte of each stream that is wanted."""
+        at: dict[int, int] = {pb.OUTPUT_STREAM_STDOUT: since, pb.OUTPUT_STREAM_STDERR: since_stderr}
+        if tail is not None:
+            answer = await self._client.call(methods.GET_EXEC, pb.GetExecRequest(exec_id=self.id))
+            for state in answer.exec.output:
+                at[state.stream] = max(state.first_offset, state.end_offset - tail)
+        return at
+
+    async def _acknowledge(self, at: dict[int, int], *, release: bool = False) -> None:
+        """What lies before these bytes need not be kept for us."""
+        request = pb.AckOutputRequest(
+            exec_id=self.id,
+            reader_id=self._reader,
+            stdout_offset=at[pb.OUTPUT_STREAM_STDOUT],
+            stderr_offset=at[pb.OUTPUT_STREAM_STDERR],
+            release=release,
+        )
+        await self._client.call(methods.ACK_OUTPUT, request)
+
+    @runtime.opening
+    async def interact(self, since: int = 0, *, tail: int | None = None) -> AsyncSession:
+        """A conversation in one stream: output from a byte offset on, or from `tail` bytes before its present
+        end, input and the terminal's size. One program may have several, one after the other or at once."""
+        return AsyncSession(self._client, self.id, await self._begin_at(since, 0, tail), self._heard)
+
+    def _heard(self, info: types.ExecInfo) -> None:
+        self._info = info
 
     async def wait(self, timeout: float | None = None, *, check: bool = False) -> types.Exit:
         """How it ended, once it has; DeadlineExceededError when it has not within `timeout` seconds, which

@@ -181,7 +181,12 @@ class Client:
             span.end(failure)
 
     def follow(
-        self, method: Method[Req, Res], request: Callable[[], Req], *, deadline: float | None = None
+        self,
+        method: Method[Req, Res],
+        request: Callable[[], Req],
+        *,
+        deadline: float | None = None,
+        opens: Callable[..., runtime.Call] = runtime.stream,
     ) -> runtime.Stream[Res]:
         """The messages of a stream, until it ends by itself. When it breaks it is opened again with what
         `request` says then, so its caller moves a cursor along with each message (RETRY-4)."""
@@ -191,7 +196,8 @@ class Client:
         try:
             while True:
                 try:
-                    with runtime.closing(self._messages(method, request(), retries, span)) as messages:
+                    opened = self._messages(method, request(), retries, span, opens)
+                    with runtime.closing(opened) as messages:
                         for message in messages:
                             yield message
                     return
@@ -206,10 +212,15 @@ class Client:
             span.end(failure)
 
     def _messages(
-        self, method: Method[Req, Res], request: Req, retries: Retries, span: Span
+        self,
+        method: Method[Req, Res],
+        request: Req,
+        retries: Retries,
+        span: Span,
+        opens: Callable[..., runtime.Call],
     ) -> runtime.Stream[Res]:
         """As many messages of a stream as one connection brings."""
-        call = runtime.stream(self._open(), method, request, retries.time_left(), self._metadata(span))
+        call = opens(self._open(), method, request, retries.time_left(), self._metadata(span))
         silence = runtime.Silence(call, self._silence)
         try:
             for message in call:

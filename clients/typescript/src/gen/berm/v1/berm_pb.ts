@@ -3482,7 +3482,9 @@ export type ExecUsage = Message<"berm.v1.ExecUsage"> & {
   wallUs: bigint;
 
   /**
-   * Most memory at any moment.
+   * Most memory at any moment: of all its processes together where the program's own cgroup counts
+   * memory (cgroup v2), also while it runs. Elsewhere (cgroup v1) of its largest single process, pages
+   * it shares with others included, and 0 until it has ended.
    *
    * @generated from field: uint64 memory_peak_bytes = 4;
    */

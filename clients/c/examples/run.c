@@ -1,6 +1,6 @@
-/* example — a sandbox, a program in it, its output, and the end of both.
+/* run — a sandbox, a program in it, its output, and the end of both.
  *
- *     cc example.c $(pkg-config --cflags --libs berm) -o example && ./example */
+ *     cc run.c $(pkg-config --cflags --libs berm) -o run && ./run */
 #include <berm.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,214 @@
+# Derived from berm/_async/session.py by scripts/gen-python-sync.py; do not edit.
+"""A conversation with a program in one stream: its output here, input and terminal size there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from berm import _convert as convert
+from berm import _methods as methods
+from berm import _runtime_sync as runtime
+from berm import errors, types
+from berm._sync.client import Client
+from berm._gen.berm.v1 import berm_pb2 as pb
+from berm._methods import Method
+
+_INPUT = 64 * 1024  # bytes that may wait for the program, and the most in one message
+_CHUNKS = 16  # that may wait for the reader; then the daemon waits
+
+
+class _LeftError(Exception):
+    """The caller went away while the daemon did not answer."""
+
+
+class Session:
+    """A program and its terminal, or its plain input and output.
+
+    Iterating gives output as it comes, until the program's end. Leaving the `with` block leaves the program
+    running; `interact` on a handle to it comes back. Nothing is lost or doubled either way when the connection
+    breaks or the daemon restarts: input is kept here until the program was given it."""
+
+    def __init__(self, client: Client, exec_id: str, at: dict[int, int], on_info: Callable[[types.ExecInfo], None]):
+        self._client = client
+        self._exec_id = exec_id
+        self._at = at  # the first byte of each stream that the caller does not have
+        self._on_info = on_info
+        self._lock = runtime.Lock()
+        self._room = runtime.Event()
+        self._heard: runtime.Queue[Any] = runtime.Queue(_CHUNKS)
+        self._pipe: runtime.Queue[Any] = runtime.Queue(0)  # what the newest connection is to be told
+        self._talk: runtime.Queue[Any] | None = None  # the same, once the daemon listens
+        self._knows_base = False
+        self._base = 0  # where in the input the next line's first byte stands
+        self._input = bytearray()  # not yet taken by the program
+        self._input_ended = False
+        self._size: pb.TerminalSize | None = None
+        self._call: runtime.Call = None
+        self._failure: Exception | None = None
+        self._over = False
+        self._left = False
+        self._runner = runtime.Runner(self._run)
+
+    @property
+    def exec_id(self) -> str:
+        """What finds the program again."""
+        return self._exec_id
+
+    # --- what the caller does ---
+
+    def write(self, data: bytes | str) -> None:
+        """Gives bytes to the program, each exactly once. Waits while 64 KiB are not taken yet."""
+        left = data.encode() if isinstance(data, str) else bytes(data)
+        while left:
+            self._wait_for_room()
+            with self._lock:
+                piece, left = left[:_INPUT], left[_INPUT:]
+                self._say(input=pb.StdinChunk(offset=self._base + len(self._input), data=piece))
+                self._input += piece
+
+    def _wait_for_room(self) -> None:
+        while not self._over and len(self._input) >= _INPUT:
+            self._room.clear()
+            if not self._over and len(self._input) >= _INPUT:  # it may have come before the clear
+                self._room.wait()
+        if self._failure is not None:
+            raise self._failure
+        if self._over:
+            raise errors.ExecEndedError("the program has ended", metadata={"exec_id": self._exec_id})
+
+    def end_input(self) -> None:
+        """No further input; with a terminal it is the end-of-file character."""
+        with self._lock:
+            self._input_ended = True
+            self._say(input_end=pb.StdinEnd(offset=self._base + len(self._input)))
+
+    def resize(self, cols: int, rows: int) -> None:
+        """The terminal's size, from now on and after each reconnect."""
+        with self._lock:
+            self._size = pb.TerminalSize(cols=cols, rows=rows)
+            self._say(resize=self._size)
+
+    def __iter__(self) -> runtime.Stream[types.Chunk]:
+        return self.output()
+
+    def output(self) -> runtime.Stream[types.Chunk]:
+        """What the program writes, until its end. What one loop left the next one gets."""
+        while (heard := self._heard.get()) is not None:
+            yield heard
+        self._heard.put_nowait(None)  # for the next who asks
+        if self._failure is not None:
+            raise self._failure
+
+    def leave(self) -> None:
+        """Ends the conversation; the program goes on."""
+        self._left = self._over = True
+        self._room.set()
+        if self._call is not None:
+            self._call.cancel()
+        while not self._heard.empty():
+            self._heard.get_nowait()
+        self._runner.stop()
+        self._pipe.put_nowait(None)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.leave()
+
+    # --- what runs beside it ---
+
+    def _say(self, **part: Any) -> None:
+        """To the daemon that listens. One that comes later hears everything that still counts (_attached)."""
+        if self._talk is not None:
+            self._talk.put_nowait(pb.InteractRequest(**part))
+
+    def _run(self) -> None:
+        """Follows the program to its end, connection after connection."""
+        try:
+            conversation = self._client.follow(methods.INTERACT, self._begin, opens=self._open)
+            with runtime.closing(conversation) as messages:
+                for message in messages:
+                    self._hear(message)
+                    if self._left:
+                        break
+        except _LeftError:
+            pass
+        except Exception as failure:  # nobody else would hear of it
+            self._failure = failure
+        self._over = True
+        self._room.set()
+        self._pipe.put_nowait(None)
+        if not self._left:
+            self._heard.put(None)
+
+    def _begin(self) -> pb.InteractRequest:
+        """The first message of a connection, which is told nothing more until the daemon has answered."""
+        self._pipe.put_nowait(None)  # the last connection's reader ends
+        self._pipe = runtime.Queue(0)
+        return pb.InteractRequest(
+            attach=pb.AttachExecRequest(
+                exec_id=self._exec_id,
+                stdout_offset=self._at[pb.OUTPUT_STREAM_STDOUT],
+                stderr_offset=self._at[pb.OUTPUT_STREAM_STDERR],
+            )
+        )
+
+    def _open(
+        self,
+        channel: runtime.Channel,
+        method: Method[Any, Any],
+        first: pb.InteractRequest,
+        timeout: float | None,
+        metadata: runtime.Metadata,
+    ) -> runtime.Call:
+        if self._left:
+            raise _LeftError
+        self._pipe.put_nowait(first)
+        self._call = runtime.interact(channel, method, self._pipe, timeout, metadata)
+        return self._call
+
+    def _hear(self, message: pb.InteractResponse) -> None:
+        kind = message.WhichOneof("event")
+        if kind == "attached":
+            self._attached(message.attached)
+        elif kind == "input_accepted":
+            with self._lock:
+                self._accepted(message.input_accepted.next_offset)
+        elif kind == "output":
+            chunk = message.output
+            self._at[chunk.stream], missing = chunk.offset + len(chunk.data), chunk.offset - self._at[chunk.stream]
+            name = convert.word(pb.OutputStream, "OUTPUT_STREAM_", chunk.stream)
+            self._heard.put(types.Chunk.of(chunk.data, name, chunk.offset, missing))
+        elif kind == "exited":
+            self._on_info(convert.exec_of(message.exited))
+
+    def _attached(self, record: pb.Exec) -> None:
+        """The daemon says how much input the program has; the rest is given again from there."""
+        with self._lock:
+            if not self._knows_base:
+                self._base, self._knows_base = record.input.next_offset, True
+            self._accepted(record.input.next_offset)
+            self._talk = self._pipe
+            if self._size is not None:
+                self._say(resize=self._size)
+            for at in range(0, len(self._input), _INPUT):
+                self._say(input=pb.StdinChunk(offset=self._base + at, data=bytes(self._input[at : at + _INPUT])))
+            if self._input_ended and not record.input.closed:
+                self._say(input_end=pb.StdinEnd(offset=self._base + len(self._input)))
+
+    def _accepted(self, next_offset: int) -> None:
+        taken = max(0, next_offset - self._base)
+        del self._input[:taken]
+        self._base += taken
+        self._room.set()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._exec_id}>"
