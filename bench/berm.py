@@ -61,7 +61,8 @@ class Spawn(Stopwatch):
 class Bermd:
     """A bermd with a state of its own, which can be started again and again."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, parked=0):
+        self.parked = parked        # sandboxes that it makes ahead
         self.state, self.socket, self.log = folder / "state", folder / "bermd.sock", folder / "bermd.log"
         self.process = None
         self.serial = 0
@@ -73,7 +74,8 @@ class Bermd:
             begin = time.monotonic()
             self.process = subprocess.Popen(
                 [OUT / "bermd", "--state", self.state, "--socket", self.socket,
-                 "--set", f"limits.guest.lease={GUEST_LEASE_MS}", *options],
+                 "--set", f"limits.guest.lease={GUEST_LEASE_MS}",
+                 "--set", f"limits.sandboxes.parked={self.parked}", *options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         while time.monotonic() < begin + 120 and self.process.poll() is None:
             with socket.socket(socket.AF_UNIX) as s, contextlib.suppress(OSError):

@@ -5,8 +5,8 @@
  * network, the daemon's own limits. Its guest runs and has said hello; no program or file of anybody's has
  * been in it. Its id is none that a sandbox can have. It is used once, or not at all.
  * Making:  one at a time, and only while the driver has nothing else to do; ever more rarely while it fails.
- * Restart: no record names a parked place, so what a crash leaves is swept. At a clean end they are cleared
- *          away before the registry reports.
+ * Restart: no record names a parked place, so what a crash leaves is swept; its guest ends by itself soon.
+ *          At a clean end they are cleared away before the registry reports.
  * Bounds:  sandboxes.parked of them. */
 #pragma once
 

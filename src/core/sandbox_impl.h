@@ -103,7 +103,13 @@ static inline bool sandbox_is(const struct sandbox *sb, int state) {
 
 void sandbox_failpoint(const struct sandbox *sb, enum sandbox_step step);
 
-/* sandbox.c: rebuilt from its row; NULL on a damaged record or no memory. */
+/* sandbox.c: in the registry from here on, which owns the record with it; an empty place is one of its own.
+ * NULL: no memory. */
+struct sandbox *sandbox_new(struct registry *r, Berm__V1__Sandbox *record, uint64_t number,
+                            uint64_t slot, struct str place);
+/* The error of a change that the store does not take. */
+int sandbox_no_entry(struct err *e);
+/* rebuilt from its row; NULL on a damaged record or no memory. */
 struct sandbox *sandbox_restore(struct registry *r, const struct db_sandbox *row);
 void sandbox_free(struct sandbox *sb);
 /* Why a state is entered. */

@@ -94,7 +94,9 @@ static int method_configure(struct request *r, struct err *e) {
     struct str id, hostname = {0}, workspace = {0}, user = {0};
     const struct json *env;
     size_t env_bytes = 0;
+    int64_t lease_ms = -1;
     if (params_id(r->params, "sandbox_id", &id, e) < 0 ||
+        params_int(r->params, "lease_ms", 0, PARAMS_OFFSET_MAX, &lease_ms, e) < 0 ||
         params_str(r->params, "hostname", 63, &hostname, e) < 0 ||
         params_str(r->params, "workspace", WORKSPACE_MAX, &workspace, e) < 0 ||
         params_str(r->params, "user", 64, &user, e) < 0 ||
@@ -117,6 +119,8 @@ static int method_configure(struct request *r, struct err *e) {
     }
     settings_free(&g->settings);
     g->settings = s;
+    if (lease_ms >= 0)
+        g->lease_ms = (uint64_t)lease_ms;
     if (s.workspace)
         make_workspace(s.workspace);
     if (hostname.n > 0) /* the place has a name already where the guest may not give one */

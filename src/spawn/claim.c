@@ -81,7 +81,8 @@ static int claim(struct spawn *s, const struct spawn_claim *req, const int *fds,
 
 void place_claim(struct spawn *s, const struct spawn_claim *req, const int *fds, size_t n_fds,
                  struct spawn_reply *reply) {
-    mounts_done(&s->spent);
+    if (s->spent.n_fds > MOUNTS_SPENT_MAX)
+        mounts_done(&s->spent);
     reply->error = -claim(s, req, fds, n_fds, reply);
     if (reply->error == 0)
         reply->step = STEP_NONE;

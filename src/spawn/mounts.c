@@ -355,7 +355,8 @@ static int make_map(const struct spawn *s, const struct mounts_owner *owner, uin
 void mounts_map_ahead(const struct spawn *s, struct mounts_owner *owner) {
     owner->uid = s->dir_uid;
     owner->gid = s->dir_gid;
-    owner->map = s->has_dir ? make_map(s, owner, s->dir_uid, s->dir_gid) : -1;
+    AUTO_CLOSE int made = s->has_dir ? make_map(s, owner, s->dir_uid, s->dir_gid) : -1;
+    owner->map = made < 0 ? -1 : fcntl(made, F_DUPFD_CLOEXEC, SPAWN_HELD_FD);
 }
 
 /* The directory's owner outside is the sandbox's user inside; nobody else's files change hands. */

@@ -41,7 +41,7 @@ void place_create(struct spawn *s, const struct spawn_create *req, const int *fd
 struct place *place_find(const struct spawn *s, const char *id);
 
 /* claim.c: name, limits and mounts for a parked one. The reply's error, step and missing are set. Does
- * not close `fds`; call mounts_done(&s->spent) when the asker has been answered. */
+ * not close `fds`, and leaves to mounts_done(&s->spent) what CREATE leaves to it. */
 void place_claim(struct spawn *s, const struct spawn_claim *req, const int *fds, size_t n_fds,
                  struct spawn_reply *reply);
 

@@ -36,9 +36,10 @@ STARTING, RUNNING, EXITED, LOST = range(1, 5)
 STDOUT, STDERR = 1, 2
 STUBS = (berm_pb2_grpc.SandboxServiceStub, berm_pb2_grpc.ExecServiceStub, berm_pb2_grpc.FileServiceStub,
          berm_pb2_grpc.SystemServiceStub)
-# Each client has connections of its own and comes back at once when a daemon does.
+# Each client has connections of its own and comes back at once when a daemon does. The least backoff is the time
+# that one attempt has: on a busy machine a daemon may need a while for its first words.
 CHANNEL = [("grpc.use_local_subchannel_pool", 1), ("grpc.initial_reconnect_backoff_ms", 50),
-           ("grpc.min_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 100),
+           ("grpc.min_reconnect_backoff_ms", 5000), ("grpc.max_reconnect_backoff_ms", 100),
            ("grpc.max_receive_message_length", 8 << 20)]
 
 
