@@ -325,6 +325,10 @@ static int stream_send(struct stream *s, struct call *k, uint8_t **body, enum st
             return -(int)e->code;
         call_send(k, *body, n);
         break;
+    case SEND_PACKED:
+        call_send(k, (const uint8_t *)s->packed.p, s->packed.n);
+        s->on_sent(s);
+        break;
     case SEND_END:
         call_end(k);
         break;
@@ -359,10 +363,12 @@ static int stream_messages(struct berm_client *c, struct stream *s, struct call 
         }
         if (r < 0)
             return failed_wait(c, r, e);
-        if (unpack(s->method->response, bytes, n, &m, e) < 0)
-            return -(int)BERM_MALFORMED;
-        *next = s->on_message(s, m);
-        berm_free(m);
+        if (!s->on_packed || !s->on_packed(s, bytes, n, next)) {
+            if (unpack(s->method->response, bytes, n, &m, e) < 0)
+                return -(int)BERM_MALFORMED;
+            *next = s->on_message(s, m);
+            berm_free(m);
+        }
         until_us = clock_us() + (uint64_t)c->silence_ms * 1000;
     }
     return 0;

@@ -27,7 +27,8 @@ enum stream_next {
 
 enum send_next {
     SEND_MORE,
-    SEND_WAIT, /* for an answer, or the waker */
+    SEND_PACKED, /* `packed` is it, prefix and all; it stays as it is until on_send comes again */
+    SEND_WAIT,   /* for an answer, or the waker */
     SEND_END,
     SEND_FAIL, /* nothing can be sent; the stream is over */
 };
@@ -37,10 +38,16 @@ struct stream {
     const struct berm_method *method;
     const ProtobufCMessage *request; /* as it is when the stream is asked for anew */
     enum stream_next (*on_message)(struct stream *s, const ProtobufCMessage *m);
+    /* A message before it is unpacked; true: that is not needed, and *ret_next is what on_message would have
+     * answered. May be NULL. */
+    bool (*on_packed)(struct stream *s, const uint8_t *bytes, size_t n, enum stream_next *ret_next);
     /* An attempt begins: what was sent before counts no more. May be NULL. */
     void (*on_begin)(struct stream *s);
     /* The next request, borrowed until it is asked for again; NULL: the first is the only one. */
     enum send_next (*on_send)(struct stream *s, const ProtobufCMessage **ret_message);
+    struct str packed;
+    /* What was packed is on its way: the time to prepare the next. */
+    void (*on_sent)(struct stream *s);
     bool resumes;
     bool is_quiet;       /* the daemon sends no heartbeats here */
     bool has_request_id; /* what may have happened can be asked for again */

@@ -7,10 +7,13 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "clients/c/outbox.h"
 #include "wire/grpc.h"
 
+#define FRAME_HEAD_BYTES ((size_t)9)
 #define OUT_BYTES ((size_t)64 * 1024)
-#define IN_BYTES ((size_t)64 * 1024)
+#define SOCKET_BYTES (512 * 1024)
+#define IN_BYTES ((size_t)128 * 1024)
 #define CONN_WINDOW_BYTES ((int32_t)16 << 20)
 #define DETAILS_BYTES ((size_t)16 * 1024) /* twice what a daemon sends, in base64 */
 #define PING_US ((uint64_t)20 * 1000000)  /* of silence */
@@ -20,7 +23,7 @@ struct conn {
     nghttp2_session *session;
     int fd;
     unsigned refs;
-    struct buf out;
+    struct outbox out;
     uint64_t heard_us; /* when something came last, or when we began to listen */
     bool pinged;       /* since then */
     bool leaving;      /* the daemon takes no new call here */
@@ -136,33 +139,43 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
     return 0;
 }
 
-/* Takes in what lies in the socket, without waiting. */
-static void receive(struct conn *c) {
+/* Takes in what lies in the socket, without waiting. False: nothing did. */
+static bool receive(struct conn *c) {
     uint8_t bytes[IN_BYTES];
     ssize_t n = recv(c->fd, bytes, sizeof bytes, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (n <= 0 || nghttp2_session_mem_recv(c->session, bytes, (size_t)n) < 0) {
+        return false;
+    if (n <= 0 || nghttp2_session_mem_recv(c->session, bytes, (size_t)n) < 0)
         c->lost = true;
-        return;
-    }
     c->heard_us = clock_us();
     c->pinged = false;
+    return true;
 }
 
 /* --- sending --- */
+
+/* As much as the daemon takes in one frame; nghttp2's own measure is 16 KiB. */
+static ssize_t on_frame_length(nghttp2_session *session, uint8_t type, int32_t id,
+                               int32_t session_window, int32_t stream_window, uint32_t max_frame,
+                               void *user) {
+    (void)session;
+    (void)type;
+    (void)id;
+    (void)user;
+    return (ssize_t)MIN((uint32_t)MIN(session_window, stream_window), max_frame);
+}
 
 static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, size_t cap,
                             uint32_t *flags, nghttp2_data_source *source, void *user) {
     (void)session;
     (void)id;
+    (void)out;
     (void)user;
     struct call *k = source->ptr;
     size_t n = MIN(cap, k->body_left);
-    memcpy(out, k->body, n);
-    k->body += n;
-    k->body_left -= n;
-    if (k->body_left == 0 && !k->open)
+    if (n > 0)
+        *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+    if (k->body_left == n && !k->open)
         *flags |= NGHTTP2_DATA_FLAG_EOF;
     else if (n == 0) {
         k->deferred = true;
@@ -171,26 +184,42 @@ static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, 
     return (ssize_t)n;
 }
 
+/* The frame's head joins what goes out; its body is sent from where it lies. */
+static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
+                        size_t n, nghttp2_data_source *source, void *user) {
+    (void)session;
+    (void)frame;
+    struct conn *c = user;
+    struct call *k = source->ptr;
+    if (c->out.owed)
+        return NGHTTP2_ERR_WOULDBLOCK;
+    if (buf_append(&c->out.bytes, head, FRAME_HEAD_BYTES) < 0)
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
+    outbox_lend(&c->out, k->body, n, &k->n_lent);
+    k->body += n;
+    k->body_left -= n;
+    return 0;
+}
+
 static void flush(struct conn *c) {
     while (!c->deaf) {
-        while (buf_len(&c->out) < OUT_BYTES) {
+        while (buf_len(&c->out.bytes) < OUT_BYTES) {
             const uint8_t *chunk;
             ssize_t n = nghttp2_session_mem_send(c->session, &chunk);
-            if (n < 0 || (n > 0 && buf_append(&c->out, chunk, (size_t)n) < 0))
+            if (n < 0 || (n > 0 && buf_append(&c->out.bytes, chunk, (size_t)n) < 0))
                 c->lost = true;
             if (n <= 0 || c->lost)
                 break;
         }
-        if (buf_len(&c->out) == 0 || c->lost)
+        if (outbox_is_empty(&c->out) || c->lost)
             return;
-        ssize_t n = send(c->fd, buf_data(&c->out), buf_len(&c->out), MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN)
+        ssize_t n = outbox_send(&c->out, c->fd);
+        if (n == -EAGAIN)
             return;
-        if (n < 0)
+        if (n < 0 && n != -EINTR) {
             c->deaf = true;
-        buf_consume(&c->out, n < 0 ? buf_len(&c->out) : (size_t)n);
+            outbox_clear(&c->out);
+        }
     }
 }
 
@@ -216,9 +245,9 @@ int wait_until(uint64_t until_us, const struct waker *w) {
     return 0;
 }
 
-/* Waits for something to happen on the connection and takes it in. until_us 0 = for ever. */
+/* Waits for something to happen on the connection and takes it in. What could be sent has been: whoever
+ * sends here, and so ends what was waited for, would sleep all the same. until_us 0 = for ever. */
 static int conn_step(struct conn *c, uint64_t until_us, const struct waker *w) {
-    flush(c);
     if (!nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session))
         c->lost = true; /* the daemon broke HTTP/2 and was told so, or its last call has ended */
     if (c->lost)
@@ -235,9 +264,11 @@ static int conn_step(struct conn *c, uint64_t until_us, const struct waker *w) {
         nghttp2_submit_ping(c->session, NGHTTP2_FLAG_NONE, NULL);
         flush(c);
     }
+    if ((!w || w->fd < 0) && receive(c)) /* a large answer comes faster than it is taken in */
+        return 0;
     uint64_t wake_us = c->heard_us + (c->pinged ? LOST_US : PING_US);
     struct pollfd p[] = {
-        {.fd = c->fd, .events = (short)(POLLIN | (buf_len(&c->out) > 0 ? POLLOUT : 0))},
+        {.fd = c->fd, .events = (short)(POLLIN | (outbox_is_empty(&c->out) ? 0 : POLLOUT))},
         {.fd = w ? w->fd : -1, .events = POLLIN},
     };
     if (poll(p, COUNT_OF(p), ms_until(until_us != 0 ? MIN(until_us, wake_us) : wake_us)) <= 0)
@@ -263,6 +294,8 @@ static int session_new(struct conn *c) {
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
+    nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks, on_frame_length);
+    nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_body);
     int r = nghttp2_session_client_new2(&c->session, callbacks, c, option);
     nghttp2_session_callbacks_del(callbacks);
     nghttp2_option_del(option);
@@ -288,9 +321,11 @@ int conn_open(struct conn **ret_conn, const struct target *target) {
         return -ENOMEM;
     }
     c->fd = fd;
+    int room = SOCKET_BYTES; /* what the kernel refuses is only speed */
+    (void)!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
     c->refs = 1;
     c->heard_us = clock_us();
-    buf_init(&c->out, OUT_BYTES + CALL_MESSAGE_BYTES);
+    buf_init(&c->out.bytes, OUT_BYTES + CALL_MESSAGE_BYTES);
     snprintf(c->authority, sizeof c->authority, "%s", target->is_tcp ? target->name : "localhost");
     snprintf(c->bearer, sizeof c->bearer, "%s", target->bearer);
     snprintf(c->trace, sizeof c->trace, "%s", target->trace);
@@ -312,7 +347,7 @@ void conn_unref(struct conn *c) {
         return;
     flush(c); /* a last reset, if one waits */
     nghttp2_session_del(c->session);
-    buf_done(&c->out);
+    buf_done(&c->out.bytes);
     close(c->fd);
     free(c);
 }
@@ -395,6 +430,7 @@ void call_send(struct call *k, const uint8_t *body, size_t n) {
     k->body_left = n;
     k->waits = false;
     resume(k);
+    flush(k->conn);
 }
 
 void call_end(struct call *k) {
@@ -443,6 +479,8 @@ void call_done(struct call *k) {
         nghttp2_submit_rst_stream(k->conn->session, NGHTTP2_FLAG_NONE, k->id, NGHTTP2_CANCEL);
         flush(k->conn);
     }
+    if (k->n_lent > 0 && outbox_keep(&k->conn->out) < 0)
+        k->conn->lost = true;
     buf_done(&k->in);
     buf_done(&k->details);
     conn_unref(k->conn);

@@ -6,6 +6,9 @@
 #include "clients/c/client.h"
 #include "clients/c/error.h"
 #include "clients/c/methods.h"
+#include "wire/pb.h"
+
+enum { CHUNK_OFFSET = 1, CHUNK_DATA = 2 }; /* the fields of a FileChunk */
 
 struct download {
     struct stream stream;
@@ -36,6 +39,17 @@ static int download_run(struct berm_client *c, struct download *d, void *ret_end
         *(void **)ret_end = TAKE(d->end);
     berm_free(d->end);
     return r < 0 ? r : d->result;
+}
+
+/* Bytes are taken where they lie in their message: nearly all messages are nothing else, and a copy of each is
+ * much of what they cost. False: what this is is left to be unpacked. */
+static bool ends_with(const uint8_t *bytes, size_t n, uint32_t field, struct pb_field *ret_field) {
+    const uint8_t *at = bytes, *end = bytes + n;
+    do
+        if (!pb_next_field(&at, end, ret_field))
+            return false;
+    while (!ret_field->is_bytes);
+    return at == end && ret_field->id == field;
 }
 
 /* --- a file --- */
@@ -89,6 +103,32 @@ static enum stream_next on_chunk(struct read *r, const Berm__V1__FileChunk *chun
     return data.len > 0 ? give(&r->down, &data) : STREAM_MORE;
 }
 
+static bool find_chunk(const uint8_t *at, const uint8_t *end, Berm__V1__FileChunk *ret_chunk) {
+    struct pb_field f;
+    while (at < end) {
+        if (!pb_next_field(&at, end, &f))
+            return false;
+        if (f.id == CHUNK_OFFSET && !f.is_bytes)
+            ret_chunk->offset = f.number;
+        else if (f.id == CHUNK_DATA && f.is_bytes)
+            ret_chunk->data = (ProtobufCBinaryData){f.n, (uint8_t *)f.bytes};
+        else
+            return false;
+    }
+    return true;
+}
+
+static bool on_read_packed(struct stream *s, const uint8_t *bytes, size_t n,
+                           enum stream_next *ret_next) {
+    Berm__V1__FileChunk chunk = BERM__V1__FILE_CHUNK__INIT;
+    struct pb_field f;
+    if (!ends_with(bytes, n, BERM__V1__READ_FILE_RESPONSE__PART_CHUNK, &f) ||
+        !find_chunk(f.bytes, f.bytes + f.n, &chunk))
+        return false;
+    *ret_next = on_chunk(container_of(s, struct read, down.stream), &chunk);
+    return true;
+}
+
 static enum stream_next on_read_message(struct stream *s, const ProtobufCMessage *message) {
     struct read *r = container_of(s, struct read, down.stream);
     const Berm__V1__ReadFileResponse *m = (const Berm__V1__ReadFileResponse *)message;
@@ -111,6 +151,7 @@ int berm_file_read(struct berm_client *c, const Berm__V1__ReadFileRequest *reque
         .down = {.stream = {.method = method_of(METHOD_ID_ReadFile),
                             .on_begin = on_read_begin,
                             .on_message = on_read_message,
+                            .on_packed = on_read_packed,
                             .resumes = true},
                  .sink = sink,
                  .user = user,
@@ -151,6 +192,16 @@ static enum stream_next on_tree_message(struct stream *s, const ProtobufCMessage
     }
 }
 
+static bool on_tree_packed(struct stream *s, const uint8_t *bytes, size_t n,
+                           enum stream_next *ret_next) {
+    struct pb_field f;
+    if (!ends_with(bytes, n, BERM__V1__DOWNLOAD_TREE_RESPONSE__PART_DATA, &f))
+        return false;
+    *ret_next = give(container_of(s, struct download, stream),
+                     &(ProtobufCBinaryData){f.n, (uint8_t *)f.bytes});
+    return true;
+}
+
 int berm_tree_download(struct berm_client *c, const Berm__V1__DownloadTreeRequest *request,
                        berm_sink sink, void *user, Berm__V1__DownloadTreeEnd **ret_end,
                        struct berm_error *e) {
@@ -159,6 +210,7 @@ int berm_tree_download(struct berm_client *c, const Berm__V1__DownloadTreeReques
                    .request = &request->base,
                    .on_begin = on_tree_begin,
                    .on_message = on_tree_message,
+                   .on_packed = on_tree_packed,
                    .resumes = true},
         .sink = sink,
         .user = user,

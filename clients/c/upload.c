@@ -6,19 +6,23 @@
 #include "clients/c/client.h"
 #include "clients/c/error.h"
 #include "clients/c/methods.h"
+#include "wire/grpc.h"
 
 #define CHUNK_BYTES ((size_t)256 * 1024)
+#define HEAD_ROOM ((size_t)16) /* of gRPC's prefix, the field's tag and its length */
 
 struct upload {
     struct stream stream;
-    ProtobufCMessage *next;    /* a request with bytes */
-    ProtobufCBinaryData *data; /* … these */
+    uint32_t field; /* of the request that has the bytes */
     berm_source source;
     void *user;
     uint64_t offset;
     int failure; /* errno of the source; 0 = none */
     bool is_repeat;
-    uint8_t *chunk;
+    uint8_t *chunk;     /* HEAD_ROOM, then the bytes */
+    uint8_t *ahead;     /* the same, for what is sent after it */
+    bool has_ahead;     /* … which has been read: */
+    ssize_t ahead_read; /* what the source answered */
     void *response;
 };
 
@@ -26,22 +30,54 @@ static void on_begin(struct stream *s) {
     struct upload *u = container_of(s, struct upload, stream);
     u->is_repeat = u->is_repeat || u->offset > 0;
     u->offset = 0;
+    u->has_ahead = false;
     berm_free(TAKE(u->response));
+}
+
+/* Prefix, tag and length, right in front of the bytes. Returns where they begin. */
+static uint8_t *put_head(const struct upload *u, size_t n) {
+    uint8_t head[HEAD_ROOM];
+    size_t at = GRPC_PREFIX_BYTES;
+    head[at++] = (uint8_t)(u->field << 3 | 2);
+    for (size_t left = n; at == GRPC_PREFIX_BYTES + 1 || left > 0; left >>= 7)
+        head[at++] = (uint8_t)((left & 0x7f) | (left > 0x7f ? 0x80 : 0));
+    grpc_put_prefix(head, false, at - GRPC_PREFIX_BYTES + n);
+    return memcpy(u->chunk + HEAD_ROOM - at, head, at);
+}
+
+/* The bytes are read to where they are sent from: a copy less of each. */
+static ssize_t read_ahead(struct upload *u) {
+    u->has_ahead = true;
+    u->ahead_read = u->source(u->user, u->offset, u->ahead + HEAD_ROOM, CHUNK_BYTES);
+    if (u->ahead_read > 0)
+        u->offset += (uint64_t)u->ahead_read;
+    return u->ahead_read;
 }
 
 static enum send_next on_send(struct stream *s, const ProtobufCMessage **ret_message) {
     struct upload *u = container_of(s, struct upload, stream);
-    ssize_t n = u->source(u->user, u->offset, u->chunk, CHUNK_BYTES);
+    (void)ret_message;
+    ssize_t n = u->has_ahead ? u->ahead_read : read_ahead(u);
     if (n < 0) {
         u->failure = (int)-n;
         return SEND_FAIL;
     }
     if (n == 0)
         return SEND_END;
-    u->offset += (uint64_t)n;
-    *u->data = (ProtobufCBinaryData){.data = u->chunk, .len = (size_t)n};
-    *ret_message = u->next;
-    return SEND_MORE;
+    u->has_ahead = false;
+    uint8_t *read = u->ahead;
+    u->ahead = u->chunk;
+    u->chunk = read;
+    const uint8_t *from = put_head(u, (size_t)n);
+    s->packed = (struct str){(const char *)from, (size_t)(u->chunk + HEAD_ROOM + n - from)};
+    return SEND_PACKED;
+}
+
+/* While the daemon writes. A source that did not fill a chunk might let us wait, with a part unsent. */
+static void on_sent(struct stream *s) {
+    struct upload *u = container_of(s, struct upload, stream);
+    if (u->ahead_read == (ssize_t)CHUNK_BYTES)
+        read_ahead(u);
 }
 
 static enum stream_next on_message(struct stream *s, const ProtobufCMessage *message) {
@@ -55,12 +91,15 @@ static int upload_run(struct berm_client *c, struct upload *u, void *ret_respons
                       struct berm_error *e) {
     u->stream.on_begin = on_begin;
     u->stream.on_send = on_send;
+    u->stream.on_sent = on_sent;
     u->stream.on_message = on_message;
     u->stream.resumes = u->stream.is_quiet = u->stream.has_request_id = true;
-    u->chunk = malloc(CHUNK_BYTES);
-    int r = u->chunk ? client_stream(c, &u->stream, e)
-                     : error_set(e, BERM_LIMIT_REACHED, "out of memory");
+    u->chunk = malloc(HEAD_ROOM + CHUNK_BYTES);
+    u->ahead = malloc(HEAD_ROOM + CHUNK_BYTES);
+    int r = u->chunk && u->ahead ? client_stream(c, &u->stream, e)
+                                 : error_set(e, BERM_LIMIT_REACHED, "out of memory");
     free(u->chunk);
+    free(u->ahead);
     if (r == 0 && u->failure == ESPIPE && u->is_repeat)
         r = error_set(e, BERM_DISCONNECTED,
                       "the connection was lost, and what was sent cannot be read again");
@@ -81,11 +120,9 @@ int berm_file_write(struct berm_client *c, const Berm__V1__WriteFileHeader *head
     char id[33];
     Berm__V1__WriteFileHeader copy = *header;
     Berm__V1__WriteFileRequest first = BERM__V1__WRITE_FILE_REQUEST__INIT;
-    Berm__V1__WriteFileRequest next = BERM__V1__WRITE_FILE_REQUEST__INIT;
     struct upload u = {
         .stream = {.method = method_of(METHOD_ID_WriteFile), .request = &first.base},
-        .next = &next.base,
-        .data = &next.data,
+        .field = BERM__V1__WRITE_FILE_REQUEST__PART_DATA,
         .source = source,
         .user = user,
     };
@@ -94,7 +131,6 @@ int berm_file_write(struct berm_client *c, const Berm__V1__WriteFileHeader *head
         copy.request_id = id;
     first.part_case = BERM__V1__WRITE_FILE_REQUEST__PART_HEADER;
     first.header = &copy;
-    next.part_case = BERM__V1__WRITE_FILE_REQUEST__PART_DATA;
     return upload_run(c, &u, ret_response, e);
 }
 
@@ -104,11 +140,9 @@ int berm_tree_upload(struct berm_client *c, const Berm__V1__UploadTreeHeader *he
     char id[33];
     Berm__V1__UploadTreeHeader copy = *header;
     Berm__V1__UploadTreeRequest first = BERM__V1__UPLOAD_TREE_REQUEST__INIT;
-    Berm__V1__UploadTreeRequest next = BERM__V1__UPLOAD_TREE_REQUEST__INIT;
     struct upload u = {
         .stream = {.method = method_of(METHOD_ID_UploadTree), .request = &first.base},
-        .next = &next.base,
-        .data = &next.data,
+        .field = BERM__V1__UPLOAD_TREE_REQUEST__PART_DATA,
         .source = source,
         .user = user,
     };
@@ -117,7 +151,6 @@ int berm_tree_upload(struct berm_client *c, const Berm__V1__UploadTreeHeader *he
         copy.request_id = id;
     first.part_case = BERM__V1__UPLOAD_TREE_REQUEST__PART_HEADER;
     first.header = &copy;
-    next.part_case = BERM__V1__UPLOAD_TREE_REQUEST__PART_DATA;
     return upload_run(c, &u, ret_response, e);
 }
 

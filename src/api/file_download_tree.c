@@ -172,12 +172,14 @@ static void on_answer(void *user, const struct guest_answer *a) {
         fail(p, &e);
         return;
     }
+    if (p->is_open) {
+        if (p->pipe && file_pipe_answer(p->pipe, a, &e) < 0)
+            fail(p, &e);
+        return;
+    }
     p->pipe = file_pipe_open(p->file, a, O_RDONLY, on_ready, p);
     if (!p->pipe || file_call_handle(p->file) == 0) {
-        if (a->n_fds == 0)
-            err_set(&e, ERR_UNSUPPORTED, "trees need a guest that can pass descriptors");
-        else
-            answer_broken(&e, "pipe");
+        answer_broken(&e, "pipe");
         fail(p, &e);
         return;
     }

@@ -157,7 +157,7 @@ static void opened(struct upload *u, const struct guest_answer *a) {
 
 static void on_answer(void *user, const struct guest_answer *a) {
     struct upload *u = user;
-    if (a->e) {
+    if (a->e && (u->step == UPLOAD_OPENING || !u->kind->hears_failures)) {
         struct err e = file_target_error("header.", u->sandbox_id, a->e);
         upload_fail(u, &e);
     } else if (u->step == UPLOAD_OPENING) {

@@ -31,7 +31,8 @@ struct upload_kind {
     int (*finish)(struct upload *u, struct err *e);
     /* Lets go of what it has besides. */
     void (*end)(struct upload *u);
-    bool leaves_parts; /* what was moved before a failure stays, and is recorded */
+    bool hears_failures; /* on_answer gets those too */
+    bool leaves_parts;   /* what was moved before a failure stays, and is recorded */
 };
 
 enum upload_step {

@@ -53,8 +53,6 @@ static int opened(struct upload *u, const struct guest_answer *a, struct err *e)
     struct planting *t = of(u);
     bool is_gzip = header_of(u)->compression == BERM__V1__TREE_COMPRESSION__TREE_COMPRESSION_GZIP;
     t->pipe = file_pipe_open(u->file, a, O_WRONLY, on_ready, u);
-    if (!t->pipe && a->n_fds == 0)
-        return err_set(e, ERR_UNSUPPORTED, "trees need a guest that can pass descriptors");
     if (!t->pipe)
         return answer_broken(e, "pipe");
     if (is_gzip &&
@@ -151,15 +149,16 @@ static int finish(struct upload *u, struct err *e) {
     struct planting *t = of(u);
     if (t->gzip && t->pipe && !t->at_end)
         return err_set(e, ERR_TREE_INVALID, "the compressed stream ends too early");
-    file_pipe_close(TAKE(t->pipe));
+    t->pipe = file_pipe_end(t->pipe);
     if (t->is_over)
         conclude(u);
     return 0;
 }
 
 static void on_answer(struct upload *u, const struct guest_answer *a) {
-    (void)u;
-    (void)a; /* nothing was asked */
+    struct err e;
+    if (of(u)->pipe && file_pipe_answer(of(u)->pipe, a, &e) < 0)
+        upload_fail(u, &e);
 }
 
 static void end(struct upload *u) {
@@ -182,6 +181,7 @@ static const struct upload_kind kind = {
     .on_notice = on_notice,
     .finish = finish,
     .end = end,
+    .hears_failures = true,
     .leaves_parts = true,
 };
 

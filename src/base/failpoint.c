@@ -15,7 +15,8 @@ static const char *const names[] = {
 static struct {
     int id;
     unsigned left;
-} armed = {-1, 0};
+    _Bool file_chunks;
+} armed = {-1, 0, 0};
 
 const char *failpoint_name(enum failpoint_id id) {
     return names[id];
@@ -23,6 +24,7 @@ const char *failpoint_name(enum failpoint_id id) {
 
 _Bool failpoint_setup(void) {
     const char *text = getenv("BERM_FAILPOINT");
+    armed.file_chunks = getenv("BERM_FILE_CHUNKS") != NULL;
     if (!text || !*text)
         return 1;
     size_t n = strcspn(text, ":");
@@ -33,6 +35,10 @@ _Bool failpoint_setup(void) {
             return armed.left > 0;
         }
     return 0;
+}
+
+_Bool failpoint_file_chunks(void) {
+    return armed.file_chunks;
 }
 
 void failpoint(enum failpoint_id id) {

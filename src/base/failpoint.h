@@ -14,4 +14,6 @@ enum failpoint_id {
 /* Reads the environment; call it once, before threads. Answers false when it names no failpoint. */
 _Bool failpoint_setup(void);
 void failpoint(enum failpoint_id id);
+/* BERM_FILE_CHUNKS=1: contents of files travel in chunks, as from guests that can pass no descriptor. */
+_Bool failpoint_file_chunks(void);
 const char *failpoint_name(enum failpoint_id id);

@@ -1,6 +1,7 @@
 #include "bermd/daemon.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <time.h>
@@ -325,10 +326,18 @@ static void hold_standard_fds(void) {
             _exit(EXIT_BROKEN);
 }
 
+/* Buffers of large messages go back to the system with their call. malloc would by itself keep them in its heap
+ * once the first was freed, and the heap grows with the pieces of it that lie between others. */
+static void give_memory_back(void) {
+    mallopt(M_MMAP_THRESHOLD, 128 * 1024 + 1); /* a stream's block stays below */
+    mallopt(M_TRIM_THRESHOLD, 512 * 1024);
+}
+
 int daemon_main(int argc, char **argv, const struct api_methods *extra) {
     struct daemon d = {0};
     struct err e;
     hold_standard_fds();
+    give_memory_back();
     int status = options_parse(&d.options, argc, argv);
     if (status >= 0)
         return status;

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/failpoint.h"
+
 #define VERSION_SPOKEN 1
 #define PAGES_MAX 16
 #define EXECS_MAX 4096
@@ -124,6 +126,8 @@ void guest_hello_begin(struct guest_hello *h, struct guest_link *l,
     if (spec->run_id)
         json_put_str(o, "run_id", str_of(spec->run_id));
     json_put_i64(o, "lease_ms", spec->lease_ms);
+    if (failpoint_file_chunks())
+        json_put_bool(o, "file_chunks", true);
     if (spec->sandbox_id)
         json_put_str(o, "sandbox_id", str_of(spec->sandbox_id));
     if (spec->incarnation > 0)

@@ -151,6 +151,7 @@ static void on_link_ready(struct guest_link *l) {
     p->n_ready++;
     list_push_back(&p->ready, &it->in_pool);
     log_text(LOG_DEBUG, "parked", "%s", it->id);
+    p->pause_us = REST_US; /* whatever failed before, this one was made */
     rest(p, p->pause_us);
 }
 

@@ -134,7 +134,7 @@ static struct archive *archive_new(struct guest *g, struct job *j, int pipe, int
         free(a);
         return NULL;
     }
-    if (g->link.stdio) {
+    if (!link_passes_files(&g->link)) {
         fcntl(pipe, F_SETFL, O_NONBLOCK);
         a->pipe_fd = pipe;
     }
@@ -159,9 +159,10 @@ static void on_begun(struct guest *g, struct job *j, struct str members, const i
     }
     h->archive = a;
     a->handle = h->id;
+    bool passes = link_passes_files(&g->link);
     int n = snprintf(text, sizeof text, "\"handle\":%llu,\"fds\":%d", (unsigned long long)h->id,
-                     !g->link.stdio);
-    guest_answer(g, j->generation, j->id, (struct str){text, (size_t)n}, fds, !g->link.stdio);
+                     passes);
+    guest_answer(g, j->generation, j->id, (struct str){text, (size_t)n}, fds, passes);
 }
 
 static int begin(struct request *r, work_fn *work, struct err *e) {

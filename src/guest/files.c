@@ -36,7 +36,7 @@ static int work_read(struct work *w, struct err *e) {
 static void answer_with_handle(struct guest *g, struct job *j, const struct handle *h,
                                struct str members) {
     char head[64];
-    int copy = g->link.stdio ? -1 : fcntl(h->fd, F_DUPFD_CLOEXEC, 3);
+    int copy = link_passes_files(&g->link) ? fcntl(h->fd, F_DUPFD_CLOEXEC, 3) : -1;
     int n = snprintf(head, sizeof head, "\"handle\":%llu,\"fds\":%d%s", (unsigned long long)h->id,
                      copy >= 0, members.n ? "," : "");
     char *text = arena_alloc(&g->arena, (size_t)n + members.n);

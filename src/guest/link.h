@@ -30,6 +30,8 @@ struct link {
     struct source in;
     struct source out; /* stdout where it is not stdin's twin */
     bool stdio;
+    bool
+        file_chunks; /* by hello: contents of files travel in chunks, as where descriptors cannot */
     bool connected;
     bool failed;     /* goes once what is queued is sent */
     bool stalled;    /* messages wait in rx until the peer has read answers */
@@ -46,6 +48,11 @@ struct link {
     size_t n_tx_fds;
     struct timer linger; /* a failed connection whose peer does not read */
 };
+
+/* Whether contents of files travel as descriptors. */
+static inline bool link_passes_files(const struct link *l) {
+    return !l->stdio && !l->file_chunks;
+}
 
 void link_init(struct link *l, struct loop *loop, const struct link_events *events);
 void link_done(struct link *l);

@@ -18,8 +18,10 @@ static int method_hello(struct request *r, struct err *e) {
     struct guest *g = r->guest;
     const struct json *versions;
     int64_t lease_ms = -1;
+    bool file_chunks = false;
     if (params_node(r->params, "versions", JSON_ARRAY, &versions, e) < 0 ||
-        params_int(r->params, "lease_ms", 0, PARAMS_OFFSET_MAX, &lease_ms, e) < 0)
+        params_int(r->params, "lease_ms", 0, PARAMS_OFFSET_MAX, &lease_ms, e) < 0 ||
+        params_bool(r->params, "file_chunks", &file_chunks, e) < 0)
         return -(int)e->code;
     if (!versions || lease_ms < 0)
         return params_missing(versions ? "lease_ms" : "versions", e);
@@ -37,6 +39,7 @@ static int method_hello(struct request *r, struct err *e) {
                                                "edit",     "search", "watch", "trees"};
     g->lease_ms = (uint64_t)lease_ms;
     g->link.hello_done = true;
+    g->link.file_chunks = file_chunks;
     timer_stop(&g->lease);
     json_put_u64(r->out, "version", GUEST_VERSION_SPOKEN);
     json_put_str(r->out, "guest", STR(BERM_VERSION));

@@ -7,6 +7,8 @@
 
 #define MAX_HEADERS_PER_BLOCK 128
 #define FRAME_HEAD_BYTES ((size_t)9)
+/* A chunk of a file fits whole: it then lies in one piece, and one piece is one write. */
+#define MAX_FRAME_BYTES (512u << 10)
 #define FIRST_UNKNOWN_TYPE 0x0a /* behind CONTINUATION, the last type of RFC 9113 */
 /* Work-free frames a peer may send on credit, and what earns the credit back. An honest client sends
  * at most a window update or two for each data frame it gets, and a ping now and then. */
@@ -328,6 +330,7 @@ static int session_open(struct h2 *h, const struct h2_limits *limits) {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, limits->max_streams},
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, limits->stream_window_bytes},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, limits->max_header_bytes},
+        {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, MAX_FRAME_BYTES},
     };
     if (nghttp2_submit_settings(h->session, NGHTTP2_FLAG_NONE, settings, COUNT_OF(settings)) != 0 ||
         nghttp2_session_set_local_window_size(h->session, NGHTTP2_FLAG_NONE, 0,

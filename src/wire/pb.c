@@ -282,3 +282,25 @@ int pb_decode_in_place(const ProtobufCMessageDescriptor *type, const uint8_t *by
     *ret_message = m;
     return 0;
 }
+
+bool pb_next_field(const uint8_t **at, const uint8_t *end, struct pb_field *ret_field) {
+    struct cursor c = {*at, end};
+    struct pb_field f = {0};
+    uint64_t tag, n;
+    if (!read_varint32(&c, &tag) || tag >> 3 == 0 || tag >> 3 > MAX_FIELD_NUMBER)
+        return false;
+    f.id = (uint32_t)(tag >> 3);
+    f.is_bytes = (tag & 7) == WIRE_BYTES;
+    if (f.is_bytes) {
+        if (!read_varint32(&c, &n) || n > (size_t)(c.end - c.at))
+            return false;
+        f.bytes = c.at;
+        f.n = (size_t)n;
+        c.at += n;
+    } else if ((tag & 7) != WIRE_VARINT || !read_varint(&c, &f.number)) {
+        return false;
+    }
+    *at = c.at;
+    *ret_field = f;
+    return true;
+}

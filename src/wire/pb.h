@@ -7,6 +7,7 @@
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -21,3 +22,15 @@ MUST_USE int pb_decode(const ProtobufCMessageDescriptor *type, const uint8_t *by
 MUST_USE int pb_decode_in_place(const ProtobufCMessageDescriptor *type, const uint8_t *bytes,
                                 size_t n, struct arena *arena, ProtobufCMessage **ret_message,
                                 struct err *e);
+
+/* One field as it lies in a message: its number, and its bytes or its varint. */
+struct pb_field {
+    uint32_t id;
+    bool is_bytes;
+    uint64_t number;
+    const uint8_t *bytes;
+    size_t n;
+};
+
+/* Reads the field at *at and moves past it. False: the message is broken there, or it is of another sort. */
+MUST_USE bool pb_next_field(const uint8_t **at, const uint8_t *end, struct pb_field *ret_field);
