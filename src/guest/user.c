@@ -142,6 +142,8 @@ static bool look(const char *path, struct user_file *ret) {
 
 int user_find(struct user_cache *cache, struct user *u, struct str name, struct err *e) {
     struct user_file files[2];
+    if (name.n == 0)
+        name = STR(""); /* not NULL, which memcmp may not see */
     bool is_calm = look("/etc/passwd", &files[0]) & look("/etc/group", &files[1]);
     if (is_calm && cache->is_known && str_is(name, str_of(cache->name)) &&
         memcmp(files, cache->files, sizeof files) == 0) {
@@ -152,7 +154,7 @@ int user_find(struct user_cache *cache, struct user *u, struct str name, struct 
     cache->is_known = r == 0 && is_calm && name.n < sizeof cache->name;
     if (!cache->is_known)
         return r;
-    snprintf(cache->name, sizeof cache->name, "%.*s", (int)name.n, name.n ? name.p : "");
+    snprintf(cache->name, sizeof cache->name, "%.*s", (int)name.n, name.p);
     memcpy(cache->files, files, sizeof files);
     cache->user = *u;
     return 0;
