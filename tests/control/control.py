@@ -27,6 +27,7 @@ from berm._gen.berm.v1 import berm_pb2 as pb, berm_pb2_grpc
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BERMD = ROOT / os.environ.get("BERMD", "build/bin/bermd")
 PATIENCE = int(os.environ.get("BERM_TEST_PATIENCE", "60"))  # before a test says that something never came
+SLOW = max(1, PATIENCE // 60)   # the least backoff is also how long a connection may take
 WAIT_MS = 60000   # the largest wait_ms: only ever waited for in a failure
 OTHER_UIDS = (61234, 61235)
 MARK = "BERM_TEST_DAEMON"   # in the environment of a daemon: whose it is
@@ -38,7 +39,7 @@ STUBS = (berm_pb2_grpc.SandboxServiceStub, berm_pb2_grpc.ExecServiceStub, berm_p
          berm_pb2_grpc.SystemServiceStub)
 # Each client has connections of its own and comes back at once when a daemon does.
 CHANNEL = [("grpc.use_local_subchannel_pool", 1), ("grpc.initial_reconnect_backoff_ms", 50),
-           ("grpc.min_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 100),
+           ("grpc.min_reconnect_backoff_ms", 50 * SLOW), ("grpc.max_reconnect_backoff_ms", 100 * SLOW),
            ("grpc.max_receive_message_length", 8 << 20)]
 
 
