@@ -61,10 +61,10 @@ vm: ## what depends on the kernel, on Debian's own with unified cgroups and with
 	@scripts/setup test vm
 	@scripts/build gcc
 	@tests/vm/run --state ext4 $(VM_TEST) $(addprefix --only spawn-,filter requests walls programs limits)
-	@tests/vm/run --state ext4 $(VM_TEST) --only escape
 	@tests/vm/run --state ext4-quota $(VM_TEST) --only spawn-quota --only spawn-limits
 	@tests/vm/run --state xfs-quota $(VM_TEST) --only spawn-quota --only spawn-limits
 	@tests/vm/run --state ext4 $(VM_TEST) --only control-restart
+	@tests/vm/run --state ext4 $(VM_TEST) --only escape
 
 fuzz: ## every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/setup test
