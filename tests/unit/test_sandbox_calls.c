@@ -84,6 +84,7 @@ static void world_begin(void) {
     uv_timer_start(&w.tick, on_tick, 1, 1);
     deadlines_init(&w.deadlines, &w.loop);
     limits_init(&w.limits);
+    w.limits.of[LIMIT_SANDBOXES_PARKED] = 0; /* this driver could make none */
     struct registry_spec spec = {.loop = &w.loop,
                                  .deadlines = &w.deadlines,
                                  .limits = &w.limits,
