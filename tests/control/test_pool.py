@@ -1,12 +1,11 @@
 """Sandboxes that were made ahead: nobody can tell, nothing of them stays, and a crash finds them gone."""
 
 import os
-import pathlib
 import signal
 
 import pytest
 
-from control import DELETED, FAILED, READY, STOPPED, WAIT_MS, at_once, eventually, pb
+from control import DELETED, READY, STOPPED, at_once, eventually, pb, refused
 
 SIZE = 2
 LOOK = """hostname; id -u; id -g; pwd; stat -c '%u %g %a' . /home/user /tmp; ls -A /workspace /home/user /tmp
@@ -202,7 +201,6 @@ def test_a_path_that_goes_away_is_refused_as_ever(pool):
 
 
 def test_ids_of_places_are_no_sandboxes_to_take(pool):
-    from control import refused
     client = pool.client()
     with refused("INVALID_ARGUMENT", "sandbox_id"):
         client.create(sorted(pool.parked())[0])
