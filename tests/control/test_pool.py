@@ -5,13 +5,13 @@ import signal
 
 import pytest
 
-from control import DELETED, READY, STOPPED, at_once, eventually, pb, refused
+from control import DELETED, READY, STOPPED, at_once, eventually, pb, pids_in_cgroup, refused
 
 SIZE = 2
 LOOK = """hostname; id -u; id -g; pwd; stat -c '%u %g %a' . /home/user /tmp; ls -A /workspace /home/user /tmp
 env | sort | grep -v -e ^HOSTNAME= -e ^_=; cut -d' ' -f4- /proc/self/mountinfo | sed 's/ - .*//' | sort
 cat /proc/self/uid_map | tr -s ' ' | cut -d' ' -f2,4; cat /proc/self/cgroup | sort; cat /etc/passwd /etc/hosts
-grep -e ^Cap -e ^Seccomp -e ^NoNew /proc/self/status; ulimit -a; ls /proc | grep -c '^[0-9]'"""
+grep -e ^Cap -e ^Seccomp -e ^NoNew /proc/self/status; ulimit -a; set -- /proc/[0-9]*; echo $#"""
 
 
 @pytest.fixture
@@ -215,3 +215,11 @@ def test_delete_and_stop_while_it_is_claimed(pool):
         assert state in (DELETED, STOPPED)
         if state == STOPPED:
             assert client.start(box).state == READY and client.output_of(box, "hostname") == f"{box}\n"
+
+
+def test_parked_guests_end_without_a_daemon(pool):
+    """Nobody will claim them; no next daemon is needed to be rid of them."""
+    assert set(pids_in_cgroup(pool.cgroup_name))
+    pool.kill()
+    eventually(lambda: not set(pids_in_cgroup(pool.cgroup_name)), "the end of the parked guests")
+    pool.start()
