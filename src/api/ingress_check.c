@@ -120,9 +120,6 @@ static int check_tool(const Berm__V1__SandboxSpec *s, size_t i, struct err *e) {
     field_of(field, "tools", i, "name");
     if (!t)
         return err_unsupported(e, field, "there is no tool \"%.80s\"", s->tools[i]->name);
-    if (!tool_is_on_host(t))
-        return err_unsupported(e, field, "the host has no %s in /usr/bin or /usr/local/bin",
-                               t->name);
     for (size_t k = 0; k < i; k++)
         if (strcmp(s->tools[k]->name, t->name) == 0)
             return err_field(e, field, "%s: %s is given twice", field, t->name);

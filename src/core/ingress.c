@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/programs.h"
 #include "base/str.h"
 #include "core/registry_impl.h"
 
@@ -22,59 +23,133 @@ int ingress_uid(struct registry *r, const char *owner, uint32_t *ret_uid, struct
     return 0;
 }
 
-static bool add(struct ingress *in, const char *source, bool is_copy, bool writable, size_t index) {
+/* --- the list --- */
+
+static bool add(struct ingress *in, const struct ingress_item *model) {
     struct ingress_item *item = &in->items[in->n_items];
-    *item = (struct ingress_item){.source = strdup(source),
-                                  .is_copy = is_copy,
-                                  .writable = writable,
-                                  .index = (unsigned)index,
-                                  .fd = -1};
-    in->n_items += item->source != NULL;
-    return item->source != NULL;
+    *item = *model;
+    item->source = strdup(model->source);
+    item->target = model->target ? strdup(model->target) : NULL;
+    in->n_items++;
+    return item->source && (item->target || !model->target);
+}
+
+/* NULL where nothing is to be searched for: it is seen as it is. */
+static const struct tool *missing_tool(const Berm__V1__Tool *t) {
+    const struct tool *tool = tool_named(t->name);
+    return tool && !tool_is_on_host(tool) ? tool : NULL;
 }
 
 static bool take(struct ingress *in, const Berm__V1__SandboxSpec *spec, size_t n_copies) {
     bool ok = true;
-    in->items = calloc(spec->n_mounts + n_copies, sizeof *in->items);
+    in->items = calloc(spec->n_mounts + n_copies + in->n_tools * TOOL_TREES_MAX, sizeof *in->items);
     for (size_t i = 0; in->items && ok && i < spec->n_mounts; i++)
-        ok = add(in, spec->mounts[i]->source, false, spec->mounts[i]->writable, i);
+        ok = add(in, &(struct ingress_item){.source = spec->mounts[i]->source,
+                                            .target = spec->mounts[i]->target,
+                                            .writable = spec->mounts[i]->writable,
+                                            .index = (unsigned)i,
+                                            .fd = -1});
     for (size_t i = 0; in->items && ok && i < n_copies; i++)
-        ok = add(in, spec->copies[i]->source, true, false, i);
+        ok = add(in, &(struct ingress_item){.kind = INGRESS_COPY,
+                                            .source = spec->copies[i]->source,
+                                            .index = (unsigned)i,
+                                            .fd = -1});
     return in->items && ok;
 }
 
+/* --- one after the other --- */
+
+static void fail(struct ingress *in, const struct err *why, const char *list, size_t index,
+                 const char *member) {
+    struct err e = *why;
+    snprintf(e.field, sizeof e.field, "spec.%s[%zu].%s", list, index, member);
+    (void)err_wrap(&e, "%s", e.field);
+    in->on_done(in, &e);
+}
+
+static void ask_next(struct ingress *in);
+
+static bool has_target(const struct ingress *in, const char *target) {
+    for (size_t i = 0; i < in->n_items; i++)
+        if (in->items[i].kind == INGRESS_TOOL && strcmp(in->items[i].target, target) == 0)
+            return true;
+    return false;
+}
+
+/* Tools that live together are shown once. */
+static bool take_trees(struct ingress *in) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < TOOL_TREES_MAX; i++) {
+        struct tool_tree *t = &in->search.trees[i];
+        if (t->fd >= 0 && !has_target(in, t->path))
+            ok = add(in, &(struct ingress_item){.kind = INGRESS_TOOL,
+                                                .source = t->path,
+                                                .target = t->path,
+                                                .is_foreign = t->is_foreign,
+                                                .is_bin = i == 0,
+                                                .index = (unsigned)in->tool,
+                                                .fd = TAKE_FD(t->fd)});
+    }
+    return ok;
+}
+
+static size_t count_mounts(const struct ingress *in) {
+    size_t n = 0;
+    for (size_t i = 0; i < in->n_items; i++)
+        n += in->items[i].kind != INGRESS_COPY;
+    return n;
+}
+
+static void on_searched(struct tool_search *s, const struct err *failed) {
+    struct ingress *in = container_of(s, struct ingress, search);
+    struct err e = failed ? *failed : (struct err){0};
+    if (!failed && !take_trees(in))
+        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+    else if (!failed && count_mounts(in) > PLACE_MOUNTS_MAX)
+        err_limit(&e, ERR_INVALID_ARGUMENT, LIMIT_MOUNTS_COUNT, PLACE_MOUNTS_MAX,
+                  "with those of its tools there are more than %d mounts", PLACE_MOUNTS_MAX);
+    tool_search_end(s);
+    if (e.code != ERR_NONE) {
+        fail(in, &e, "tools", in->tool, "name");
+        return;
+    }
+    in->tool++;
+    ask_next(in);
+}
+
 static void ask_next(struct ingress *in) {
-    const struct ingress_item *item = &in->items[in->at];
     struct opener *o = in->registry->spec.opener;
-    if (item->is_copy)
+    const struct ingress_item *item = &in->items[in->at];
+    bool is_listed = in->at < in->n_items && item->kind != INGRESS_TOOL;
+    while (in->tool < in->n_tools && !in->tools[in->tool])
+        in->tool++;
+    if (is_listed && item->kind == INGRESS_COPY)
         opener_source(o, &in->ask, in->uid, item->source);
-    else
+    else if (is_listed)
         opener_directory(o, &in->ask, in->uid, item->source, item->writable);
+    else if (in->tool < in->n_tools)
+        tool_search_begin(&in->search, o, in->uid, in->tools[in->tool], on_searched);
+    else
+        in->on_done(in, NULL);
 }
 
 static void on_opened(struct open_ask *a, const struct open_result *result) {
     struct ingress *in = container_of(a, struct ingress, ask);
     struct ingress_item *item = &in->items[in->at];
     struct err e;
-    bool lacks_fd = !result->e && !item->is_copy && *result->fd < 0;
+    bool is_copy = item->kind == INGRESS_COPY;
+    bool lacks_fd = !result->e && !is_copy && *result->fd < 0;
     if (lacks_fd)
         err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-open answered without a descriptor");
     if (result->e || lacks_fd) {
-        if (result->e)
-            e = *result->e;
-        snprintf(e.field, sizeof e.field, "spec.%s[%u].source", item->is_copy ? "copies" : "mounts",
-                 item->index);
-        (void)err_wrap(&e, "%s", e.field);
-        in->on_done(in, &e);
+        fail(in, result->e ? result->e : &e, is_copy ? "copies" : "mounts", item->index, "source");
         return;
     }
-    if (!item->is_copy)
+    if (!is_copy)
         item->fd = TAKE_FD(*result->fd);
     item->is_foreign = result->is_foreign;
-    if (++in->at < in->n_items)
-        ask_next(in);
-    else
-        in->on_done(in, NULL);
+    in->at++;
+    ask_next(in);
 }
 
 /* Credentials come from the caller's home, as copies do. */
@@ -89,36 +164,101 @@ static int check_tools(struct registry *r, const char *owner, const Berm__V1__Sa
     return 0;
 }
 
+/* Tools that have to be searched for. UNSUPPORTED when there is nowhere to, or nothing to do it with. */
+static int list_tools(struct ingress *in, const Berm__V1__SandboxSpec *spec, const char *owner,
+                      struct err *e) {
+    struct err why;
+    bool is_any = false;
+    for (size_t i = 0; i < MIN(spec->n_tools, (size_t)TOOLS_MAX); i++) {
+        const struct tool *t = missing_tool(spec->tools[i]);
+        bool may = !t || ingress_uid(in->registry, owner, &in->uid, &why) == 0;
+        if (t && (!may || !t->homes[0].trees[0])) {
+            tool_not_found(t, may ? NULL : why.text, e);
+            snprintf(e->field, sizeof e->field, "spec.tools[%zu].name", i);
+            return err_wrap(e, "%s", e->field);
+        }
+        in->tools[in->n_tools++] = t;
+        is_any = is_any || t;
+    }
+    return is_any ? 1 : 0;
+}
+
+/* 1: there is something to open. */
+static int begin(struct ingress *in, const char *owner, const Berm__V1__SandboxSpec *spec,
+                 size_t n_copies, struct err *e) {
+    size_t n = spec->n_mounts + n_copies;
+    int any_tool = list_tools(in, spec, owner, e);
+    if (any_tool < 0 || (n == 0 && any_tool == 0))
+        return any_tool;
+    if (n > 0 && ingress_uid(in->registry, owner, &in->uid, e) < 0) {
+        snprintf(e->field, sizeof e->field, "spec.%s[0].source",
+                 spec->n_mounts > 0 ? "mounts" : "copies");
+        return err_wrap(e, "%s", e->field);
+    }
+    return take(in, spec, n_copies) ? 1 : err_set(e, ERR_LIMIT_REACHED, "out of memory");
+}
+
 int ingress_begin(struct ingress *in, struct registry *r, const char *owner,
                   const Berm__V1__SandboxSpec *spec, bool with_copies,
                   void (*on_done)(struct ingress *in, const struct err *e), struct err *e) {
-    size_t n_copies = with_copies ? spec->n_copies : 0;
     if (with_copies && check_tools(r, owner, spec, e) < 0)
         return -(int)e->code;
-    if (spec->n_mounts + n_copies == 0)
-        return 0;
     *in = (struct ingress){.registry = r, .on_done = on_done};
     open_ask_init(&in->ask, on_opened);
-    if (ingress_uid(r, owner, &in->uid, e) < 0) {
-        const char *field = spec->n_mounts > 0 ? "spec.mounts[0].source" : "spec.copies[0].source";
-        in->registry = NULL;
-        snprintf(e->field, sizeof e->field, "%s", field);
-        return err_wrap(e, "%s", field);
-    }
-    if (!take(in, spec, n_copies)) {
+    int n = begin(in, owner, spec, with_copies ? spec->n_copies : 0, e);
+    if (n <= 0)
         ingress_end(in);
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
-    }
-    ask_next(in);
-    return 1;
+    else
+        ask_next(in);
+    return n;
+}
+
+/* --- what was found --- */
+
+size_t ingress_mounts(const struct ingress *in, struct place_mount ret_mounts[PLACE_MOUNTS_MAX]) {
+    static const enum ingress_kind order[] = {INGRESS_TOOL, INGRESS_MOUNT};
+    size_t n = 0;
+    for (size_t k = 0; k < COUNT_OF(order); k++)
+        for (size_t i = 0; i < in->n_items && n < PLACE_MOUNTS_MAX; i++) {
+            const struct ingress_item *m = &in->items[i];
+            if (m->kind == order[k])
+                ret_mounts[n++] =
+                    (struct place_mount){m->fd, m->target, m->writable, m->is_foreign};
+        }
+    return n;
+}
+
+char *ingress_path(const struct ingress *in) {
+    size_t room = sizeof DEFAULT_PATH;
+    bool is_any = false;
+    for (size_t i = 0; i < in->n_items; i++)
+        if (in->items[i].is_bin) {
+            is_any = true;
+            room += strlen(in->items[i].target) + 1;
+        }
+    char *path = is_any ? malloc(room) : NULL;
+    size_t n = path ? (size_t)snprintf(path, room, "%s", DEFAULT_PATH) : 0;
+    for (size_t i = 0; path && i < in->n_items; i++)
+        if (in->items[i].is_bin)
+            n += (size_t)snprintf(path + n, room - n, ":%s", in->items[i].target);
+    return path;
+}
+
+size_t ingress_mounts_max(const Berm__V1__SandboxSpec *spec) {
+    size_t n = spec->n_mounts;
+    for (size_t i = 0; i < spec->n_tools; i++)
+        n += missing_tool(spec->tools[i]) ? TOOL_TREES_MAX : 0;
+    return n;
 }
 
 void ingress_end(struct ingress *in) {
     if (!in->registry)
         return;
     open_ask_cancel(&in->ask);
+    tool_search_end(&in->search);
     for (size_t i = 0; i < in->n_items; i++) {
         free(in->items[i].source);
+        free(in->items[i].target);
         if (in->items[i].fd >= 0)
             close(in->items[i].fd);
     }

@@ -82,6 +82,7 @@ static void take_reply(struct opener *o, struct open_reply *reply, int *fd) {
         if (a->seq != reply->seq)
             continue;
         reply->text[sizeof reply->text - 1] = '\0';
+        reply->path[sizeof reply->path - 1] = reply->real[sizeof reply->real - 1] = '\0';
         if (reply->code != 0)
             err_set(&e,
                     err_face((enum err_code)reply->code) ? (enum err_code)reply->code
@@ -90,7 +91,9 @@ static void take_reply(struct opener *o, struct open_reply *reply, int *fd) {
         answer(a, &(struct open_result){.e = reply->code != 0 ? &e : NULL,
                                         .fd = fd,
                                         .is_file = reply->is_file != 0,
-                                        .is_foreign = reply->is_foreign != 0});
+                                        .is_foreign = reply->is_foreign != 0,
+                                        .path = reply->path,
+                                        .real = reply->real});
         return;
     }
 }
@@ -181,6 +184,11 @@ void opener_directory(struct opener *o, struct open_ask *a, uint32_t uid, const 
 
 void opener_source(struct opener *o, struct open_ask *a, uint32_t uid, const char *path) {
     if (begin(o, a, OPEN_SOURCE, sizeof(struct open_head), uid, path))
+        watch(o);
+}
+
+void opener_program(struct opener *o, struct open_ask *a, uint32_t uid, const char *path) {
+    if (begin(o, a, OPEN_PROGRAM, sizeof(struct open_head), uid, path))
         watch(o);
 }
 

@@ -22,6 +22,8 @@ struct open_result {
     int *fd;             /* of opener_directory, borrowed: kept ones are set to -1 */
     bool is_file;        /* of opener_source; else it is a directory */
     bool is_foreign;     /* of opener_directory: it is not the user's own */
+    const char *path;    /* of opener_directory: with the home in full; "" when it is too long */
+    const char *real;    /* of opener_directory, opener_program: without symlinks; as above */
 };
 
 struct open_ask {
@@ -42,11 +44,13 @@ void open_ask_init(struct open_ask *a,
 /* Safe at any time once it is initialised; what was asked goes on. */
 void open_ask_cancel(struct open_ask *a);
 
-/* A directory to mount. */
+/* A directory to mount. Here and below "~/…" is in the user's home. */
 void opener_directory(struct opener *o, struct open_ask *a, uint32_t uid, const char *path,
                       bool writable);
-/* Whether a file or directory may be copied. "~/…" is below the user's home. */
+/* Whether a file or directory may be copied. */
 void opener_source(struct opener *o, struct open_ask *a, uint32_t uid, const char *path);
+/* Where a program that the user may run really lies. */
+void opener_program(struct opener *o, struct open_ask *a, uint32_t uid, const char *path);
 /* The same as an archive into the pipe, which stays the caller's; spec.name is for a file's one member. Done when
  * everything is in the pipe. */
 struct open_pack_spec {

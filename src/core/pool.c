@@ -75,7 +75,7 @@ static bool mounts_fit(const Berm__V1__SandboxSpec *spec) {
     for (size_t i = 0; i < spec->n_mounts; i++)
         if (spec->mounts[i]->writable)
             return false;
-    return spec->n_mounts <= PLACE_CLAIM_MOUNTS_MAX;
+    return ingress_mounts_max(spec) <= PLACE_CLAIM_MOUNTS_MAX;
 }
 
 static bool fits(const struct registry *r, const Berm__V1__SandboxSpec *spec) {

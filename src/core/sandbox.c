@@ -285,6 +285,7 @@ void sandbox_free(struct sandbox *sb) {
     sandbox_measures_end(sb);
     sandbox_disconnect(sb);
     ingress_end(&sb->ingress);
+    free(sb->tool_path);
     if (sb->place)
         place_close(sb->place);
     if (sb->place && sb->claiming) /* nobody will know of it */

@@ -46,6 +46,7 @@ struct sandbox {
     char asked_under[132];  /* its request id */
     struct place *place;
     struct ingress ingress;  /* while its mounts are being opened */
+    char *tool_path;         /* PATH of its programs where tools were found elsewhere; or NULL */
     struct copying *copying; /* while it is at it; see copies.h */
     bool copied;
     enum sandbox_presence presence;

@@ -79,6 +79,8 @@ void sandbox_configure(struct sandbox *sb) {
         json_put_str(o, "workspace", str_of(spec->workspace));
     json_put_str(o, "user", str_of(sandbox_user(sb)));
     json_put_i64(o, "lease_ms", sb->registry->spec.limits->of[LIMIT_GUEST_LEASE]);
+    if (sb->tool_path)
+        json_put_str(o, "path", str_of(sb->tool_path));
     exec_put_env(o, spec->n_env, spec->env);
     guest_wait_init(&sb->configure_wait, on_configured);
     guest_link_send(sb->link, NULL, 0, &sb->configure_wait);

@@ -66,7 +66,7 @@ void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct place_limits *ret_
 
 /* --- making --- */
 
-/* The mounts' descriptors are the ingress's; they come first among its items, in the spec's order. */
+/* The mounts' descriptors and targets are the ingress's. */
 static struct place_spec spec_of(const struct sandbox *sb,
                                  struct place_mount mounts[PLACE_MOUNTS_MAX]) {
     const Berm__V1__SandboxSpec *spec = sb->record->spec;
@@ -83,12 +83,7 @@ static struct place_spec spec_of(const struct sandbox *sb,
         .image_fd = -1,
         .mounts = mounts,
     };
-    for (; place.n_mounts < MIN(spec->n_mounts, (size_t)PLACE_MOUNTS_MAX); place.n_mounts++) {
-        const Berm__V1__Mount *m = spec->mounts[place.n_mounts];
-        const struct ingress_item *item = &sb->ingress.items[place.n_mounts];
-        mounts[place.n_mounts] =
-            (struct place_mount){item->fd, m->target, m->writable, item->is_foreign};
-    }
+    place.n_mounts = ingress_mounts(&sb->ingress, mounts);
     sandbox_limits(spec, &place.limits);
     return place;
 }
@@ -144,6 +139,8 @@ void sandbox_claims(struct sandbox *sb, const struct parked *p) {
 static void have_place(struct sandbox *sb) {
     struct place_mount mounts[PLACE_MOUNTS_MAX];
     struct place_spec spec = spec_of(sb, mounts);
+    free(sb->tool_path);
+    sb->tool_path = ingress_path(&sb->ingress);
     if (sb->presence == PRESENCE_PARKED)
         claim_place(sb, &spec);
     else
@@ -241,7 +238,10 @@ void sandbox_adopt(struct sandbox *sb) {
         sandbox_unclaim(sb);
         return;
     }
-    sb->place = place_adopt(d, sb->place_id, &place_events, sb, &e);
+    /* Nobody knows any more where the tools of one were that has not been told. */
+    bool lacks_path = sandbox_is(sb, SB_PENDING) && sb->record->spec->n_tools > 0;
+    if (!lacks_path)
+        sb->place = place_adopt(d, sb->place_id, &place_events, sb, &e);
     if (!sb->place) {
         clear(sb, false);
         return;

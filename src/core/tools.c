@@ -8,9 +8,20 @@
 #include "base/macros.h"
 
 static const struct tool tools[] = {
-#define TOOL(name, need, ...) {#name, need, {__VA_ARGS__}},
+#define HOME(bin, other) \
+    {                    \
+        { bin, other }   \
+    }
+#define HOMES(...) \
+    { __VA_ARGS__ }
+#define FILES(...) \
+    { __VA_ARGS__ }
+#define TOOL(name, need, homes, files) {#name, need, homes, files},
 #include "core/tools.def"
 #undef TOOL
+#undef FILES
+#undef HOMES
+#undef HOME
 };
 _Static_assert(COUNT_OF(tools) <= TOOLS_MAX, "TOOLS_MAX");
 

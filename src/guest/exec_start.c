@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 
 #include "base/fd.h"
+#include "base/programs.h"
 #include "guest/guest.h"
 #include "guest/launch.h"
 #include "guest/params.h"
@@ -17,7 +18,6 @@
 #define ARGS_MAX_BYTES 131072
 #define ARGV_MAX 4096
 #define ENV_MAX 512
-#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 enum role { ROLE_STDOUT, ROLE_STDERR, ROLE_STATUS, ROLE_CGROUP, ROLE_LEAF, ROLE_COUNT };
 
@@ -90,7 +90,8 @@ static int take_env(struct request *r, struct spec *s, struct err *e) {
     if (!env)
         return err_set(e, ERR_LIMIT_REACHED, "no memory for env");
     size_t n = 0;
-    int bad = put_env(a, env, &n, STR("PATH"), STR(DEFAULT_PATH));
+    const char *path = r->guest->settings.path;
+    int bad = put_env(a, env, &n, STR("PATH"), path ? str_of(path) : STR(DEFAULT_PATH));
     bad |= put_env(a, env, &n, STR("HOME"), s->user.home[0] ? str_of(s->user.home) : STR("/"));
     if (s->user.name[0]) {
         bad |= put_env(a, env, &n, STR("USER"), str_of(s->user.name));

@@ -23,6 +23,7 @@ struct settings {
     bool configured;
     char *workspace; /* NULL: / */
     char *user;      /* NULL: whoever the guest is */
+    char *path;      /* PATH of programs where env has none; NULL: the usual */
     char **env;      /* NAME=value; NULL at the end; NULL when none */
 };
 

@@ -12,6 +12,7 @@
 #include "guest/path.h"
 #include "guest/search.h"
 
+#define SEARCH_PATH_MAX 8192
 #define WORKSPACE_MAX 4095
 
 static int method_hello(struct request *r, struct err *e) {
@@ -59,6 +60,7 @@ void settings_free(struct settings *s) {
     free(s->env);
     free(s->workspace);
     free(s->user);
+    free(s->path);
     *s = (struct settings){0};
 }
 
@@ -94,7 +96,7 @@ static void make_workspace(char *path) {
 
 static int method_configure(struct request *r, struct err *e) {
     struct guest *g = r->guest;
-    struct str id, hostname = {0}, workspace = {0}, user = {0};
+    struct str id, hostname = {0}, workspace = {0}, user = {0}, path = {0};
     const struct json *env;
     size_t env_bytes = 0;
     int64_t lease_ms = -1;
@@ -103,6 +105,7 @@ static int method_configure(struct request *r, struct err *e) {
         params_str(r->params, "hostname", 63, &hostname, e) < 0 ||
         params_str(r->params, "workspace", WORKSPACE_MAX, &workspace, e) < 0 ||
         params_str(r->params, "user", 64, &user, e) < 0 ||
+        params_str(r->params, "path", SEARCH_PATH_MAX, &path, e) < 0 ||
         params_node(r->params, "env", JSON_ARRAY, &env, e) < 0 ||
         (env && params_env(env, GUEST_ENV_COUNT, &env_bytes, e) < 0))
         return -(int)e->code;
@@ -116,7 +119,7 @@ static int method_configure(struct request *r, struct err *e) {
         return err_set(e, ERR_INVALID_ARGUMENT, "the guest is configured, or programs have run");
     struct settings s = {.configured = true};
     if (!copy_text(workspace, &s.workspace) || !copy_text(user, &s.user) ||
-        (env && copy_env(env, &s.env, e) < 0)) {
+        !copy_text(path, &s.path) || (env && copy_env(env, &s.env, e) < 0)) {
         settings_free(&s);
         return err_set(e, ERR_LIMIT_REACHED, "no memory for settings");
     }

@@ -57,7 +57,7 @@ bool serve_is_request(const union open_request *q, size_t n, const int *fds, siz
     const struct open_head *h = &q->head;
     bool packs = n >= sizeof *h && h->kind == OPEN_PACK;
     if (n != (packs ? sizeof q->pack : sizeof *h) || h->version != OPEN_VERSION || h->size != n ||
-        h->kind < OPEN_DIRECTORY || h->kind > OPEN_PACK || h->uid == UINT32_MAX ||
+        h->kind < OPEN_DIRECTORY || h->kind > OPEN_PROGRAM || h->uid == UINT32_MAX ||
         !is_text(h->path, sizeof h->path) || (h->path[0] != '/' && strncmp(h->path, "~/", 2) != 0))
         return false;
     uint32_t flags = h->kind == OPEN_DIRECTORY ? OPEN_WRITABLE : packs ? OPEN_PRIVATE : 0;
@@ -112,6 +112,15 @@ static int open_path(int at, const char *path, int flags, uint64_t resolve) {
     return fd < 0 ? -errno : (int)fd;
 }
 
+/* Where what was opened lies; a path that is too long is none. */
+static void tell_real(int fd, char ret_real[OPEN_WHERE_MAX]) {
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, ret_real, OPEN_WHERE_MAX);
+    if (n < 0 || n == OPEN_WHERE_MAX)
+        memset(ret_real, 0, OPEN_WHERE_MAX);
+}
+
 /* A mount needs to be read and entered; O_PATH alone asks for neither. */
 static int open_directory(const struct open_rules *r, const struct open_head *q,
                           struct open_reply *reply, struct err *e) {
@@ -127,7 +136,34 @@ static int open_directory(const struct open_rules *r, const struct open_head *q,
     reply->is_foreign = (uint32_t)foreign;
     if (faccessat(fd, ".", R_OK | X_OK | (writable ? W_OK : 0), AT_EACCESS) < 0)
         return refuse(e, errno);
+    if (strlen(q->path) < sizeof reply->path)
+        snprintf(reply->path, sizeof reply->path, "%.*s", OPEN_WHERE_MAX - 1, q->path);
+    tell_real(fd, reply->real);
     return TAKE_FD(fd);
+}
+
+/* Told is only where it lies, and that only of what lies where things may go in from. */
+static int find_program(const struct open_rules *r, const char *path, struct open_reply *reply,
+                        struct err *e) {
+    struct stat st;
+    AUTO_CLOSE int fd = open_path(AT_FDCWD, path, O_PATH, 0);
+    if (fd < 0)
+        return refuse(e, -fd);
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+        return err_set(e, ERR_NOT_A_REGULAR_FILE, "it is no program");
+    if (faccessat(fd, "", X_OK, AT_EACCESS | AT_EMPTY_PATH) < 0)
+        return refuse(e, errno);
+    tell_real(fd, reply->real);
+    char parent[OPEN_WHERE_MAX];
+    snprintf(parent, sizeof parent, "%s", reply->real);
+    char *name = strrchr(parent, '/');
+    if (!name)
+        return err_set(e, ERR_HOST_PATH_REFUSED, "its path is too long");
+    *name = '\0';
+    AUTO_CLOSE int dir = open_path(AT_FDCWD, parent[0] ? parent : "/", O_PATH | O_DIRECTORY, 0);
+    if (dir < 0)
+        return refuse(e, -dir);
+    return check_place(r, dir, true, e);
 }
 
 /* Looked at before it is opened: opening alone makes some devices act. */
@@ -188,6 +224,8 @@ static int serve(const struct open_rules *r, const union open_request *q, int pi
     bool is_file = false;
     if (q->head.kind == OPEN_DIRECTORY)
         return open_directory(r, &q->head, reply, e);
+    if (q->head.kind == OPEN_PROGRAM)
+        return find_program(r, q->head.path, reply, e);
     int source = open_source(r, q->head.path, &is_file, e);
     reply->is_file = is_file;
     return source < 0 || q->head.kind == OPEN_SOURCE

@@ -29,10 +29,10 @@ static void leave(const struct spawn *s, bool has_mounts) {
         abort();
 }
 
-static int attach(const struct spawn_claim *req, const int *binds, uint32_t owner) {
+static int attach(const struct spawn_claim *req, const int *binds) {
     int r = 0;
     for (uint32_t i = 0; r == 0 && i < req->n_mounts; i++)
-        r = enter_attach_late(binds[i], req->mounts[i].target + 1, owner);
+        r = enter_attach_late(binds[i], req->mounts[i].target + 1);
     return r;
 }
 
@@ -51,7 +51,7 @@ static int enter(struct spawn *s, const struct spawn_claim *req, const struct pl
     int r = (int)sys2(SYS_sethostname, (long)name, (long)strlen(name));
     if (r == 0) {
         *ret_step = STEP_MOUNT;
-        r = attach(req, binds, userns_base(p->slot));
+        r = attach(req, binds);
     }
     leave(s, has_mounts);
     return r;

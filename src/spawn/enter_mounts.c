@@ -170,39 +170,49 @@ static int open_inside(int root, const char *path, int flags) {
     return (int)sys4(SYS_openat2, root, (long)path, (long)&how, sizeof how);
 }
 
-/* Root inside makes its own, with its rights and no more (owner 0); what others make becomes `owner`'s. */
-static int make_dir(int root, const char *path, uint32_t owner) {
+/* What is made belongs to whom its parent belongs to: a directory made in the user's home must not be root's. */
+static int make_dir(int root, int parent, const char *path) {
+    struct statx st;
     long r = sys3(SYS_mkdirat, root, (long)path, 0755);
-    if (r == 0 && owner != 0)
-        r = sys5(SYS_fchownat, root, (long)path, owner, owner, AT_SYMLINK_NOFOLLOW);
+    if (r == 0)
+        r = sys5(SYS_statx, parent, (long)"", AT_EMPTY_PATH, STATX_UID | STATX_GID, (long)&st);
+    if (r == 0)
+        r = sys5(SYS_fchownat, root, (long)path, st.stx_uid, st.stx_gid, AT_SYMLINK_NOFOLLOW);
     return (int)r;
 }
 
 /* Makes the directories of `path` that are missing. */
-static int make_path(int root, const char *path, uint32_t owner) {
+static int make_path(int root, const char *path) {
     char part[SPAWN_TARGET_MAX];
-    for (size_t n = 0; n < sizeof part; n++) {
+    int parent = root;
+    int r = 0;
+    for (size_t n = 0; r == 0 && n < sizeof part; n++) {
         part[n] = '\0';
         if (path[n] == '/' || path[n] == '\0') {
             int dir = open_inside(root, part, O_PATH | O_DIRECTORY);
-            if (dir >= 0)
-                sys_close(dir);
-            else if (dir == -ENOENT)
-                dir = make_dir(root, part, owner);
-            if (dir < 0)
-                return dir;
+            if (dir == -ENOENT) {
+                r = make_dir(root, parent, part);
+                dir = r < 0 ? r : open_inside(root, part, O_PATH | O_DIRECTORY);
+            }
+            if (parent != root)
+                sys_close(parent);
+            parent = dir;
+            r = MIN(dir, 0);
         }
-        if (path[n] == '\0')
-            return 0;
+        if (r == 0 && path[n] == '\0')
+            break;
         part[n] = path[n];
+        r = r == 0 && n + 1 == sizeof part ? -ENAMETOOLONG : r;
     }
-    return -ENAMETOOLONG;
+    if (parent >= 0 && parent != root)
+        sys_close(parent);
+    return r;
 }
 
-static int attach_inside(int root, int mount, const char *target, bool make, uint32_t owner) {
+static int attach_inside(int root, int mount, const char *target, bool make) {
     int at = open_inside(root, target, O_PATH | O_DIRECTORY);
     if (at == -ENOENT && make) {
-        int r = make_path(root, target, owner);
+        int r = make_path(root, target);
         at = r < 0 ? r : open_inside(root, target, O_PATH | O_DIRECTORY);
     }
     if (at < 0)
@@ -222,11 +232,11 @@ static int move_inside(int root, const char *from, const char *target) {
     return (int)r;
 }
 
-int enter_attach_late(int mount, const char *target, uint32_t owner) {
+int enter_attach_late(int mount, const char *target) {
     int root = sys_openat(AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
     if (root < 0)
         return root;
-    int r = attach_inside(root, mount, target, true, owner);
+    int r = attach_inside(root, mount, target, true);
     sys_close(root);
     return r;
 }
@@ -235,13 +245,13 @@ int enter_attach_mounts(struct enter *e) {
     /* Over our own root: lookups from "/" still start at the mount beneath until the chroot. */
     int r = sys_attach(e->root, AT_FDCWD, "/");
     for (unsigned i = 0; r == 0 && i < e->n_mounts; i++)
-        r = attach_inside(e->root, e->mounts[i].fd, e->mounts[i].target, e->mounts[i].make, 0);
+        r = attach_inside(e->root, e->mounts[i].fd, e->mounts[i].target, e->mounts[i].make);
     if (r == 0)
         r = move_inside(e->root, "/stage/proc", "proc");
     if (r == 0)
         r = move_inside(e->root, STAGE_DEV, "dev");
     if (r == 0)
-        r = attach_inside(e->root, e->sys, "sys", false, 0);
+        r = attach_inside(e->root, e->sys, "sys", false);
     return r;
 }
 

@@ -18,5 +18,5 @@ int enter_attach_mounts(struct enter *e);
 int enter_switch_root(struct enter *e);
 
 /* Later, from outside: the caller stands in the sandbox's mount namespace with rights over it. `target` is
- * relative to its root; directories that are missing are made, as `owner`'s. */
-MUST_USE int enter_attach_late(int mount, const char *target, uint32_t owner);
+ * relative to its root; directories that are missing are made. */
+MUST_USE int enter_attach_late(int mount, const char *target);

@@ -99,7 +99,7 @@ static const struct point base_points[] = {
     {"workspace", 0755, SPAWN_USER_UID},
 };
 static const struct point host_points[] = {
-    {"root", 0700, 0},
+    {"root", 0711, 0}, /* tools of a caller whose home it is are mounted in it */
     {"opt", 0755, 0},
     {"srv", 0755, 0},
     {"mnt", 0755, 0},

@@ -517,10 +517,10 @@ def opener(host):
     def ask(message, fds=()):
         socket.send_fds(ours, [message], fds)
         reply, got, _, _ = socket.recv_fds(ours, 4096, 4)
-        version, seq, code, is_file, is_foreign, reserved, text = struct.unpack("=6I240s", reply)
+        version, seq, code, is_file, is_foreign, reserved, text, _, _ = struct.unpack("=6I240s256s256s", reply)
         for fd in got:
             os.close(fd)
-        assert version == 1 and (code == 0 or not got)
+        assert version == 2 and (code == 0 or not got)
         return code, len(got), text.rstrip(b"\0").decode()
 
     yield ask
@@ -528,7 +528,7 @@ def opener(host):
     assert process.wait(30) == 0
 
 
-def request(path, kind=1, uid=ONE, flags=0, version=1, size=None, tail=b"", seq=7):
+def request(path, kind=1, uid=ONE, flags=0, version=2, size=None, tail=b"", seq=7):
     body = struct.pack("=6I4096s", version, kind, size or 4120 + len(tail), seq, uid, flags, os.fsencode(path))
     return body + tail
 
@@ -548,8 +548,8 @@ def test_every_field_is_checked_as_if_bermd_were_taken_over(host, opener):
     assert opener(request(own, kind=3, tail=good), [write_end])[:2] == (0, 0)
     assert len(os.read(read_end, 4096)) == 1024
     with open(own / "regular", "wb") as regular:
-        bad = [b"x", request(own)[:-1], request(own) + b"y", request(own, version=2), request(own, size=9),
-               request(own, kind=0), request(own, kind=4), request(own, kind=99), request(own, uid=0xFFFFFFFF),
+        bad = [b"x", request(own)[:-1], request(own) + b"y", request(own, version=1), request(own, size=9),
+               request(own, kind=0), request(own, kind=5), request(own, kind=4, flags=1), request(own, kind=99), request(own, uid=0xFFFFFFFF),
                request(own, flags=2), request(own, flags=4), request(own, kind=2, flags=1), request(""), request("own"),
                request("~x"), request("/" + "a" * 4095), request(bytes(own) + b"\0junk"), request(own, kind=2, tail=good)]
         for message in bad:

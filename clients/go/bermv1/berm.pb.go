@@ -2741,10 +2741,14 @@ func (x *Copy) GetExcludes() []string {
 	return nil
 }
 
-// A named bundle of programs with what they need; GetInfo lists the names as "tool.NAME".
+// A named bundle of programs: git, uv, npm, apt, claude, codex or opencode. GetInfo lists as
+// "tool.NAME" those in the host's /usr, which everybody has. Others are looked for in the caller's
+// home and in /opt, with the caller's own rights as OWN-4 says, shown read-only at the path they
+// have on the host and put at the end of PATH, unless env sets it. Caches of the host do not go
+// in: a tool begins with empty ones, which are the sandbox's own.
 type Tool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The bundle's name.
+	// The bundle's name; UNSUPPORTED when this caller has it nowhere.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Whether the caller's own credentials for it go in too. Never without this.
 	Credentials   bool `protobuf:"varint,2,opt,name=credentials,proto3" json:"credentials,omitempty"`

@@ -760,13 +760,17 @@ export const CopySchema: GenMessage<Copy> = /*@__PURE__*/
   messageDesc(file_berm_v1_berm, 16);
 
 /**
- * A named bundle of programs with what they need; GetInfo lists the names as "tool.NAME".
+ * A named bundle of programs: git, uv, npm, apt, claude, codex or opencode. GetInfo lists as
+ * "tool.NAME" those in the host's /usr, which everybody has. Others are looked for in the caller's
+ * home and in /opt, with the caller's own rights as OWN-4 says, shown read-only at the path they
+ * have on the host and put at the end of PATH, unless env sets it. Caches of the host do not go
+ * in: a tool begins with empty ones, which are the sandbox's own.
  *
  * @generated from message berm.v1.Tool
  */
 export type Tool = Message<"berm.v1.Tool"> & {
   /**
-   * The bundle's name.
+   * The bundle's name; UNSUPPORTED when this caller has it nowhere.
    *
    * @generated from field: string name = 1;
    */
