@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pathlib
 import re
 import shlex
 import signal
@@ -351,11 +352,18 @@ def test_run_survives_kills_of_the_daemon(mortal):
     assert len(json.loads(berm("ls", "--all", "--json").stdout)["sandboxes"]) == 1
 
 
+def has_client(socket):
+    """Whether somebody is connected to it; one that finds no daemon at all says so at once."""
+    lines = pathlib.Path("/proc/net/unix").read_text().splitlines()[1:]
+    return any(line.split()[5] == "03" and line.endswith(f" {socket}") for line in lines)
+
+
 def test_run_begins_once_whenever_the_daemon_is_killed(mortal):
     """covers: RETRY-3; the kill comes at any moment of create, start or remove."""
     berm = mortal.berm
     for n in range(6):
         process = berm.start("run", "--", "sh", "-c", f"echo {n}", stdout=subprocess.PIPE)
+        until(lambda: has_client(mortal.daemon.socket) or process.poll() is not None)
         time.sleep(0.004 * n)
         mortal.kill()
         mortal.start()
