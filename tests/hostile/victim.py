@@ -39,7 +39,9 @@ class Daemon(clients.Daemon):
         directory.mkdir(parents=True, exist_ok=True)
         self.state, self.socket = directory / "state", directory / "bermd.sock"
         self.log = directory / "bermd.log"
-        self.command = [BERMD, "--state", self.state, "--socket", self.socket, *arguments]
+        # Its descriptors and its memory are counted, and sandboxes made ahead would come and go among them.
+        self.command = [BERMD, "--state", self.state, "--socket", self.socket, "--set", "limits.sandboxes.parked=0",
+                        *arguments]
         self.stopping, self.addresses = False, 2 if "--listen" in arguments else 1
         environment = {**os.environ, **SANITIZER}
         with self.log.open("wb") as log:
