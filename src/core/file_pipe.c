@@ -33,7 +33,7 @@ struct file_pipe {
 };
 
 static bool open_chunks(struct file_pipe *p, struct file_call *f) {
-    p->chunks.bytes = malloc(CHUNK_BYTES);
+    p->chunks.bytes = malloc(CHUNK_BYTES + 3); /* base64_decode asks for these */
     p->chunks.file = f;
     return p->chunks.bytes != NULL;
 }
