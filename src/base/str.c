@@ -91,6 +91,16 @@ static size_t sequence_of(uint8_t lead, uint8_t *ret_low, uint8_t *ret_high) {
     return 0;
 }
 
+bool str_is_padded(const char *field, size_t size) {
+    size_t n = strnlen(field, size);
+    if (n == size)
+        return false;
+    for (; n < size; n++)
+        if (field[n] != '\0')
+            return false;
+    return true;
+}
+
 bool str_is_utf8(const void *bytes, size_t n) {
     const uint8_t *p = bytes;
     const uint8_t *end = p + n;

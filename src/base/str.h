@@ -38,6 +38,9 @@ char *str_put_u64(char *out, uint64_t value);
 /* Well-formed UTF-8 without surrogates; NUL is allowed here, callers refuse it by name. */
 bool str_is_utf8(const void *bytes, size_t n);
 
+/* A text in a field of a fixed size: it ends, and zeros follow, so that what means the same is the same. */
+bool str_is_padded(const char *field, size_t size);
+
 /* Base64 without padding. `out` has room for BASE64_BYTES(n). Returns the length. */
 #define BASE64_BYTES(n) (((n)*4 + 2) / 3)
 size_t base64_encode(const void *bytes, size_t n, char *out);

@@ -15,22 +15,13 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/str.h"
 #include "open/pack.h"
 
 #define GROUPS_MAX 1024
 #define NO_GROUP 65534
 
 /* --- the message --- */
-
-static bool is_text(const char *text, size_t cap) {
-    size_t n = strnlen(text, cap);
-    if (n == cap)
-        return false;
-    for (; n < cap; n++)
-        if (text[n] != '\0')
-            return false;
-    return true;
-}
 
 static bool is_pipe(int fd) {
     struct stat st;
@@ -41,7 +32,7 @@ static bool is_pipe(int fd) {
 
 static bool is_pack(const struct open_pack *q) {
     size_t at = 0;
-    if (!is_text(q->name, sizeof q->name) || q->name[0] == '\0' || strchr(q->name, '/') ||
+    if (!str_is_padded(q->name, sizeof q->name) || q->name[0] == '\0' || strchr(q->name, '/') ||
         strcmp(q->name, ".") == 0 || strcmp(q->name, "..") == 0 ||
         q->n_excludes > OPEN_EXCLUDES_MAX || q->reserved != 0)
         return false;
@@ -58,7 +49,8 @@ bool serve_is_request(const union open_request *q, size_t n, const int *fds, siz
     bool packs = n >= sizeof *h && h->kind == OPEN_PACK;
     if (n != (packs ? sizeof q->pack : sizeof *h) || h->version != OPEN_VERSION || h->size != n ||
         h->kind < OPEN_DIRECTORY || h->kind > OPEN_PROGRAM || h->uid == UINT32_MAX ||
-        !is_text(h->path, sizeof h->path) || (h->path[0] != '/' && strncmp(h->path, "~/", 2) != 0))
+        !str_is_padded(h->path, sizeof h->path) ||
+        (h->path[0] != '/' && strncmp(h->path, "~/", 2) != 0))
         return false;
     uint32_t flags = h->kind == OPEN_DIRECTORY ? OPEN_WRITABLE : packs ? OPEN_PRIVATE : 0;
     return (h->flags & ~flags) == 0 && n_fds == (packs ? 1 : 0) &&

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "base/str.h"
 #include "spawn/disk.h"
 
 #define MEMORY_MIN (UINT64_C(1) << 20)
@@ -18,20 +19,9 @@
 #define INODES_MIN 64
 #define INODES_MAX (UINT64_C(1) << 31)
 
-/* What follows the NUL is zero, so that two requests that mean the same are the same. */
-static bool is_text(const char *text, size_t cap) {
-    size_t n = strnlen(text, cap);
-    if (n == cap)
-        return false;
-    for (; n < cap; n++)
-        if (text[n] != '\0')
-            return false;
-    return true;
-}
-
 bool check_id(const char id[SPAWN_ID_MAX]) {
     size_t n = strnlen(id, SPAWN_ID_MAX);
-    if (n == 0 || id[0] == '-' || !is_text(id, SPAWN_ID_MAX))
+    if (n == 0 || id[0] == '-' || !str_is_padded(id, SPAWN_ID_MAX))
         return false;
     for (size_t i = 0; i < n; i++)
         if (!((id[i] >= 'a' && id[i] <= 'z') || (id[i] >= '0' && id[i] <= '9') || id[i] == '-'))
@@ -67,7 +57,7 @@ int check_limits(const struct spawn_limits *l, uint32_t features, uint32_t *ret_
 
 /* Absolute, without empty, "." or ".." components, and not the root itself. */
 static bool is_target(const char path[SPAWN_TARGET_MAX]) {
-    if (path[0] != '/' || path[1] == '\0' || !is_text(path, SPAWN_TARGET_MAX))
+    if (path[0] != '/' || path[1] == '\0' || !str_is_padded(path, SPAWN_TARGET_MAX))
         return false;
     for (const char *p = path; *p != '\0';) {
         p++;

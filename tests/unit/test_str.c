@@ -93,3 +93,9 @@ TEST(str_hex_and_secret_compare) {
     CHECK(!bytes_equal_secret("abc", "abd", 3));
     CHECK(!bytes_equal_secret("bbc", "abc", 3));
 }
+
+TEST(str_in_a_field_is_padded_with_zeros) {
+    CHECK(str_is_padded("ab\0\0", 4) && str_is_padded("\0\0", 2));
+    CHECK(!str_is_padded("abcd", 4)); /* it does not end */
+    CHECK(!str_is_padded("a\0b\0", 4));
+}
