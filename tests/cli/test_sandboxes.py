@@ -315,12 +315,8 @@ def test_the_guests_log(berm, sandbox, daemon):
 
 # --- a daemon that is killed ---
 
-def test_output_survives_three_kills_of_the_daemon(mortal):
-    """covers: RETRY-4, EXEC-14"""
-    berm = mortal.berm
-    made = berm("create", "-q").stdout.decode().strip()
-    script = "i=0; while [ $i -lt 600 ]; do echo $i; i=$((i+1)); sleep 0.005; done; exit 4"
-    process = berm.start("exec", made, "--", "sh", "-c", script, stdout=subprocess.PIPE)
+def read_across_kills(mortal, process):
+    """All it writes, with three daemons gone meanwhile."""
     got = b""
     for _ in range(3):
         got += process.stdout.readline()
@@ -328,6 +324,16 @@ def test_output_survives_three_kills_of_the_daemon(mortal):
         mortal.start()
     got += process.stdout.read()
     process.stdout.close()
+    return got
+
+
+def test_output_survives_three_kills_of_the_daemon(mortal):
+    """covers: RETRY-4, EXEC-14"""
+    berm = mortal.berm
+    made = berm("create", "-q").stdout.decode().strip()
+    script = "i=0; while [ $i -lt 600 ]; do echo $i; i=$((i+1)); sleep 0.005; done; exit 4"
+    process = berm.start("exec", made, "--", "sh", "-c", script, stdout=subprocess.PIPE)
+    got = read_across_kills(mortal, process)
     assert process.wait(SECONDS) == 4
     assert got == b"".join(b"%d\n" % i for i in range(600))
 
@@ -337,13 +343,7 @@ def test_run_survives_kills_of_the_daemon(mortal):
     berm = mortal.berm
     script = "i=0; while [ $i -lt 400 ]; do echo $i; i=$((i+1)); sleep 0.005; done; exit 6"
     process = berm.start("run", "--", "sh", "-c", script, stdout=subprocess.PIPE)
-    got = b""
-    for _ in range(3):
-        got += process.stdout.readline()
-        mortal.kill()
-        mortal.start()
-    got += process.stdout.read()
-    process.stdout.close()
+    got = read_across_kills(mortal, process)
     assert process.wait(SECONDS) == 6
     assert got == b"".join(b"%d\n" % i for i in range(400))
     until(lambda: berm("ls", "-q").stdout == b"")

@@ -526,8 +526,8 @@ def test_a_lifetime_that_cannot_be(client, box):
 
 def test_a_workspace_of_ones_own(client):
     """covers: PATH-1"""
-    box = client.create(workspace="/work/deep").sandbox_id
-    assert client.output_of(box, "pwd; echo hello > note; cat note") == "/work/deep\nhello\n"
+    box = client.create(workspace="/made/deep").sandbox_id
+    assert client.output_of(box, "pwd; echo hello > note; cat note") == "/made/deep\nhello\n"
     client.stop(box)
     client.start(box)
     assert client.output_of(box, "cat note") == "hello\n"
