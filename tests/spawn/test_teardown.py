@@ -76,9 +76,9 @@ def host():
 def settled(what, want, seconds=60 + FILES / 5000):
     """Deletion and namespaces' ends happen in the background: give them their time."""
     end = time.monotonic() + seconds
-    while what() != want and time.monotonic() < end:
+    while (found := what()) != want and time.monotonic() < end:
         time.sleep(0.05)
-    return what()
+    return found
 
 
 def as_before(before, state=True):
@@ -208,9 +208,15 @@ def modes_and_owners_do_not_keep_files():
 
 def deletion(spawn):
     """The process that empties the trash: the one of berm-spawn's children that has it open."""
+    def target(fd):
+        try:
+            return os.readlink(fd)
+        except OSError:     # one that has just been started closes what it does not need
+            return None
+
     def is_it(pid):
         try:
-            return any(os.readlink(fd) == f"{STATE}/trash" for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir())
+            return f"{STATE}/trash" in [target(fd) for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
         except OSError:
             return False
     return [int(pid) for pid in children(spawn.process.pid) if is_it(pid)]
@@ -228,7 +234,7 @@ def deletion_that_was_killed_begins_again():
             if turn > 0:    # at once, and with something to delete; the first time nobody asks for anything
                 status, _ = spawn.run(f"cut-{turn}", ["sh", "-c", "echo hi > f"], slot=turn, layer=client.LAYER_DISK)
                 same(status, 0, "berm-spawn goes on")
-            check(settled(lambda: len(deletion(spawn)) == 1 and deletion(spawn) != helpers, True), "another one")
+            check(settled(lambda: len(new := deletion(spawn)) == 1 and new != helpers, True), "another one")
             same(settled(lambda: os.listdir(f"{STATE}/trash"), []), [], "trash")
         check(os.readlink(f"/proc/{deletion(spawn)[0]}/ns/net") != os.readlink(f"/proc/{spawn.process.pid}/ns/net"),
               "it does not keep the network of the last sandbox")
