@@ -103,6 +103,22 @@ async def _expect_end(talk):
         await talk.write(bytes(1_000_000))
 
 
+async def test_who_reads_while_it_is_left_and_afterwards_is_told_the_end(box):
+    job = await box.exec("echo up; sleep 1000", stdin=True)
+    async with job.interact() as talk:
+        assert await screen(talk, b"up\n") == b"up\n"
+        reading = asyncio.ensure_future(_rest(talk))
+        await asyncio.sleep(0)                                         # it waits for what does not come
+    assert await asyncio.wait_for(reading, 30) == []
+    assert await asyncio.wait_for(_rest(talk), 30) == []
+    await talk.leave()
+    await job.kill()
+
+
+async def _rest(talk):
+    return [chunk async for chunk in talk]
+
+
 async def test_a_shell_survives_kills_of_the_daemon(both, own):
     # covers: RETRY-4
     async with both.client(socket=own.socket) as client, both.Sandbox.create(client=client) as sb:

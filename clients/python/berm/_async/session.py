@@ -110,6 +110,7 @@ class AsyncSession:
             self._heard.get_nowait()
         await self._runner.stop()
         self._pipe.put_nowait(None)
+        self._heard.put_nowait(None)  # whoever reads, or will: there is room, for all there was has been dropped
 
     async def __aenter__(self) -> AsyncSession:
         return self

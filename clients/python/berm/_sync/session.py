@@ -111,6 +111,7 @@ class Session:
             self._heard.get_nowait()
         self._runner.stop()
         self._pipe.put_nowait(None)
+        self._heard.put_nowait(None)  # whoever reads, or will: there is room, for all there was has been dropped
 
     def __enter__(self) -> Session:
         return self
