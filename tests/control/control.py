@@ -509,6 +509,17 @@ class Daemon:
     def kill_guest(self, sandbox_id):
         os.kill(self.guest_pid(sandbox_id), signal.SIGKILL)
 
+    @contextlib.contextmanager
+    def driver_held(self):
+        """berm-spawn answers nobody meanwhile, so that what is being made stays so."""
+        (spawn,) = [pid for pid in self.processes() if parent_of(pid) == self.process.pid
+                    and os.readlink(f"/proc/{pid}/exe").endswith("/berm-spawn")]
+        os.kill(spawn, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(spawn, signal.SIGCONT)
+
     def processes(self):
         """Pids of programs that were started for this state directory, berm-spawn among them."""
         return set(pids_with(f"{MARK}={self.directory}"))

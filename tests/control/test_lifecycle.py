@@ -281,11 +281,12 @@ def test_what_is_refused_in_which_state(client, box):
         client.exec(box, "true")
 
 
-def test_programs_wait_for_no_sandbox_that_is_not_ready(client):
+def test_programs_wait_for_no_sandbox_that_is_not_ready(daemon, client):
     """covers: SBX-8"""
-    pending = client.create(wait_ms=0).sandbox_id
-    with refused("SANDBOX_NOT_READY", sandbox_id=pending):
-        client.exec(pending, "true")
+    with daemon.driver_held():
+        pending = client.create(wait_ms=0).sandbox_id
+        with refused("SANDBOX_NOT_READY", sandbox_id=pending):
+            client.exec(pending, "true")
     client.wait_state(pending, READY)
     held = client.sh(pending, "trap '' TERM; echo up; while :; do sleep 0.1; done")
     next(m for m in client.attach(held.exec_id) if m.HasField("output"))
