@@ -214,9 +214,13 @@ static const struct recorded_ops recorded_ops = {on_durable, on_reverted};
 
 /* --- life of the object --- */
 
+/* One that does not take its settings is as good as none; one that does not end by itself is ended. */
 static void on_patience(struct deadline *d) {
     struct sandbox *sb = container_of(d, struct sandbox, patience);
-    if (sb->presence == PRESENCE_UP) {
+    if (sandbox_is(sb, SB_PENDING) && sb->presence == PRESENCE_UP && !sb->configured) {
+        err_set(&sb->failure, ERR_GUEST_LOST, "the guest did not take its settings in time");
+        sandbox_converge(sb);
+    } else if (sb->presence == PRESENCE_UP) {
         sb->presence = PRESENCE_ENDING;
         place_stop(sb->place);
     }

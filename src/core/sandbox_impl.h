@@ -79,7 +79,7 @@ struct sandbox {
     unsigned n_files;
     unsigned n_file_handles;
     struct deadline again;    /* the store failed, or the guest did not answer: try again */
-    struct deadline patience; /* the guest was asked to end */
+    struct deadline patience; /* the guest was asked to end, or told its settings */
     struct deadline due;      /* its time, or its idle time, is over */
     int cause;                /* StateCause of what is wanted */
     uint64_t output_kept;     /* of all its programs */

@@ -12,6 +12,7 @@
 #define RELINK_PAUSE_US 50000
 #define CONNECT_WITHIN_US 10000000
 #define CONNECT_PAUSE_US 500
+#define CONFIGURE_WITHIN_US 10000000
 
 static struct sandbox *of_link(const struct guest_link *l) {
     return guest_link_user(l);
@@ -47,6 +48,7 @@ static void configured(struct sandbox *sb) {
 /* After a restart in the middle the guest may have its settings already, and says so. */
 static void on_configured(struct guest_wait *w, const struct guest_answer *a) {
     struct sandbox *sb = container_of(w, struct sandbox, configure_wait);
+    deadline_clear(sb->registry->spec.deadlines, &sb->patience);
     if (!a->e || a->e->code == ERR_INVALID_ARGUMENT) {
         configured(sb);
         return;
@@ -69,7 +71,10 @@ static struct transcript *transcript_of(struct sandbox *sb) {
 
 void sandbox_configure(struct sandbox *sb) {
     const Berm__V1__SandboxSpec *spec = sb->record->spec;
-    if (!sb->linked || sb->configured || guest_wait_is_on(&sb->configure_wait))
+    if (!sb->linked || sb->configured)
+        return;
+    deadline_set(sb->registry->spec.deadlines, &sb->patience, clock_us() + CONFIGURE_WITHIN_US);
+    if (guest_wait_is_on(&sb->configure_wait))
         return;
     struct json_out *o = guest_link_ask(sb->link, "configure");
     json_put_str(o, "sandbox_id", str_of(sb->record->sandbox_id));

@@ -213,6 +213,7 @@ void sandbox_unclaim(struct sandbox *sb) {
         log_text(LOG_INFO, "unclaim", "%s: %s", sb->record->sandbox_id, sb->failure.text);
     sb->failure = (struct err){0};
     sb->claiming = sb->configured = false;
+    deadline_clear(sb->registry->spec.deadlines, &sb->patience); /* the next guest has its own */
     sandbox_disconnect(sb);
     ingress_end(&sb->ingress);
     copies_forget(sb);

@@ -168,8 +168,7 @@ def test_after_a_crash_none_of_them_stays(pool):
 
 def test_one_whose_guest_ends_is_replaced(pool):
     victim = sorted(pool.parked())[0]
-    (pid,) = {pid for paths in [pool.all_cgroups()[victim]] for path in paths for leaf in path.glob("guest/cgroup.procs")
-              for pid in map(int, leaf.read_text().split())}
+    (pid,) = set(guests(pool, [victim]))
     os.kill(pid, signal.SIGKILL)
     eventually(lambda: victim not in pool.parked(), "its end")
     pool.wait_parked(SIZE)
@@ -178,13 +177,29 @@ def test_one_whose_guest_ends_is_replaced(pool):
         assert client.output_of(client.create().sandbox_id, "echo up") == "up\n"
 
 
+def guests(daemon, names):
+    """Host pids of these places' guests."""
+    return [int(pid) for name in names for path in daemon.all_cgroups()[name]
+            for leaf in path.glob("guest/cgroup.procs") for pid in leaf.read_text().split()]
+
+
+def test_a_guest_that_does_not_answer_is_not_waited_for(pool):
+    """covers: SBX-25"""
+    stopped = guests(pool, pool.parked())
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    client = pool.client()
+    box = client.create().sandbox_id
+    assert is_claimed(pool, box) and not set(stopped) & pool.pids(box)      # made anew, under the name of the place
+    assert client.output_of(box, "hostname") == f"{box}\n"
+
+
 def test_a_guest_that_ends_while_it_is_claimed(pool):
     """All that are parked are killed as they are asked for: each create ends with a sandbox all the same."""
     client = pool.client()
     for _ in range(5):
         pool.wait_parked(SIZE)
-        pids = [int(pid) for name in pool.parked() for path in pool.all_cgroups()[name]
-                for leaf in path.glob("guest/cgroup.procs") for pid in leaf.read_text().split()]
+        pids = guests(pool, pool.parked())
         made = at_once([client.create, lambda: [os.kill(pid, signal.SIGKILL) for pid in pids]])[0]
         assert made.state in (READY, STOPPED) or made.reason.code == "GUEST_LOST", made
         if made.state == READY and client.get(made.sandbox_id).state == READY:
