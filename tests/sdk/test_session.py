@@ -30,8 +30,8 @@ async def test_a_shell_in_a_terminal(box):
         await talk.resize(132, 50)
         await talk.write("stty size\n")
         assert b"50 132\r\n" in await screen(talk, b"ready> ")
-        await talk.write("sleep 1000\n")
-        await screen(talk, b"sleep 1000\r\n")
+        await talk.write("sh -c 'echo is-u\"\"p; exec sleep 1000'\n")
+        await screen(talk, b"is-up\r\n")                             # a key before that would be the shell's
         await talk.write(b"\x03")                                      # Ctrl-C is the terminal's to make a signal of
         await screen(talk, b"ready> ")
         await talk.write("exit 3\n")
