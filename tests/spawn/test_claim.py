@@ -93,6 +93,15 @@ def it_gets_directories():
         same(parked.claim(fds=[directory], mounts=[("/in", 0)]).error, 0, "CLAIM")
         same(parked.output(), "0\ntheirs", "root's inside")
         os.close(directory)
+        # What is prepared ahead is prepared for the last one's owner: another's, and another's group, are their own.
+        for owner, group in ((61235, 61234), (61235, 61236)):
+            os.chown(source, owner, group)
+            os.chown(source / "file", owner, group)
+            directory = os.open(source, os.O_PATH)
+            parked = Parked(spawn, "another", "stat -c '%u %g' /in /in/file; cat /in/file")
+            same(parked.claim(fds=[directory], mounts=[("/in", 0)]).error, 0, "CLAIM")
+            same(parked.output(), "1000 1000\n1000 1000\ntheirs", f"of {owner}:{group}")
+            os.close(directory)
         check(place not in pathlib.Path("/proc/self/mountinfo").read_text(), "the host has no mount of it")
 
 
