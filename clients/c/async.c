@@ -19,7 +19,7 @@ struct berm_async {
     struct berm_options options;
     pthread_mutex_t lock; /* over everything below, and what pending says of itself */
     struct list open;     /* every call whose on_done has not been called */
-    struct list ready;    /* those with something to tell */
+    struct list ready;    /* those with something to tell; in a dispatch a list of its own */
     size_t n_open;
     struct berm_client *idle[IDLE_CLIENTS];
     size_t n_idle;
@@ -182,8 +182,8 @@ static void pending_free(struct berm_pending *p) {
 struct berm_pending *berm_async_call(struct berm_async *a, const struct berm_method *m,
                                      const void *request, berm_on_message on_message,
                                      berm_on_done on_done, void *user) {
-    bool is_stream = m->kind == METHOD_STREAM;
-    if ((!is_stream && m->kind != METHOD_UNARY) || is_stream != (on_message != NULL)) {
+    bool is_stream = m && m->kind == METHOD_STREAM;
+    if (!m || (!is_stream && m->kind != METHOD_UNARY) || is_stream != (on_message != NULL)) {
         errno = EINVAL;
         return NULL;
     }
@@ -252,11 +252,17 @@ static void tell(struct berm_async *a, struct berm_pending *p) {
     pthread_mutex_lock(&a->lock);
 }
 
+/* Only what is due now: streams that are faster than their user would keep it here for ever. What comes
+ * meanwhile makes the descriptor readable again. */
 size_t berm_async_dispatch(struct berm_async *a) {
     uint64_t times;
+    struct list due;
+    list_init(&due);
     (void)!read(a->fd, &times, sizeof times);
     pthread_mutex_lock(&a->lock);
     for (struct list *node; (node = list_pop_front(&a->ready));)
+        list_push_back(&due, node);
+    for (struct list *node; (node = list_pop_front(&due));)
         tell(a, container_of(node, struct berm_pending, in_ready));
     size_t n_open = a->n_open;
     pthread_mutex_unlock(&a->lock);

@@ -12,7 +12,7 @@ from google.protobuf import json_format
 
 from berm._gen.berm.v1 import berm_pb2 as pb
 from fake import HARM, Road, harmful
-from libberm import Async, BermError, Client, to_json
+from libberm import Async, BermError, Client, lib, to_json
 
 UNAVAILABLE, NOT_FOUND = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.NOT_FOUND
 
@@ -391,6 +391,28 @@ def test_a_stream_is_left_in_every_way(fake):
         left = [loop.call("AttachExec", request, lambda m: 0), loop.call("RunExec", pb.RunExecRequest())]
     assert all(one.r is None for one in left)
     fake.quiet.set()
+
+
+def test_a_turn_tells_what_is_due_and_ends(fake):
+    """However fast streams are, whoever dispatches comes back to its own loop."""
+    fake.output[1] = bytes(2_000_000)
+    told, turns = [], []
+    with Async(fake.path) as loop:
+        for number in range(4):
+            loop.call("AttachExec", pb.AttachExecRequest(exec_id="ex-1"),
+                      lambda m, number=number: told.append(number) or time.sleep(0.002))
+        while loop.dispatch() > 0:
+            turns.append(list(told))
+            told.clear()
+            time.sleep(0.001)
+        assert [p.r for p in loop.pending] == [0] * 4
+    assert sum(map(len, turns)) > 40
+    assert all(len(turn) == len(set(turn)) for turn in turns), "a stream was told twice in one turn"
+
+
+def test_a_method_that_is_none(fake):
+    with Async(fake.path) as loop:
+        assert lib.berm_async_call(loop.pointer, lib.berm_method_find(b"None"), None, None, None, None) is None
 
 
 # --- the plain stream, and JSON ---
