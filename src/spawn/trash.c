@@ -91,16 +91,16 @@ int layer_start_trash(struct spawn *s) {
          * again finds us in the network of the last sandbox. */
         if (s->trash_pid != 0)
             unshare(CLONE_NEWNET);
-        int high = fcntl(trash, F_DUPFD_CLOEXEC, 200);
-        if (dup3(wake[0], 198, O_CLOEXEC) < 0 || dup3(high, 199, O_CLOEXEC) < 0)
+        enum { WAKE = 3, TRASH, FREE };
+        int from[] = {fcntl(wake[0], F_DUPFD_CLOEXEC, FREE), fcntl(trash, F_DUPFD_CLOEXEC, FREE)};
+        if (dup3(from[0], WAKE, O_CLOEXEC) < 0 || dup3(from[1], TRASH, O_CLOEXEC) < 0)
             _exit(1);
-        sys3(SYS_close_range, 3, 197, 0);
-        sys3(SYS_close_range, 200, ~0u, 0);
-        fcntl(198, F_SETFL, 0);
+        sys3(SYS_close_range, FREE, ~0u, 0);
+        fcntl(WAKE, F_SETFL, 0);
         char bytes[64];
         do
-            empty_trash(199);
-        while (read(198, bytes, sizeof bytes) > 0);
+            empty_trash(TRASH);
+        while (read(WAKE, bytes, sizeof bytes) > 0);
         _exit(0);
     }
     close(wake[0]);
