@@ -76,11 +76,11 @@ ssize_t fd_recv(int sock, void *bytes, size_t max_bytes, int *fds, size_t max_fd
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return -errno;
-    bool over = (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+    bool over = (msg.msg_flags & MSG_TRUNC) != 0, cut = (msg.msg_flags & MSG_CTRUNC) != 0;
     size_t n_fds = collect(&msg, fds, max_fds, &over);
-    if (over) {
+    if (over || cut) {
         fd_close_all(fds, n_fds);
-        return -EMSGSIZE;
+        return over || n_fds == FD_PASS_MAX ? -EMSGSIZE : -EMFILE;
     }
     *ret_n_fds = n_fds;
     return n;

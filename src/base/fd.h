@@ -20,7 +20,8 @@ MUST_USE int fd_send(int sock, const void *bytes, size_t n_bytes, const int *fds
 
 /* Receives one message into `bytes` and its descriptors, CLOEXEC, into `fds`. Returns the
  * length; 0 is the end. A message that is longer than max_bytes or brings more than max_fds
- * descriptors is -EMSGSIZE, and every descriptor that came with it is closed. */
+ * descriptors is -EMSGSIZE, and every descriptor that came with it is closed. -EMFILE: the message is
+ * there, and all its descriptors are lost, because we may not have so many. */
 MUST_USE ssize_t fd_recv(int sock, void *bytes, size_t max_bytes, int *fds, size_t max_fds,
                          size_t *ret_n_fds);
 

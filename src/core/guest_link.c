@@ -312,6 +312,8 @@ static int receive(struct guest_link *l, struct err *why) {
         return 0;
     if (r == -EMSGSIZE)
         return broken(why, "too many descriptors");
+    if (r == -EMFILE) /* those of a later message would be taken for the lost ones */
+        return err_sys(why, ERR_GUEST_LOST, EMFILE, "take descriptors from the guest");
     if (r < 0)
         return err_sys(why, ERR_GUEST_LOST, r == -EPIPE ? 0 : -r, "the guest closed the link");
     if (arena_init(&l->arena, ARENA_BYTES, ARENA_MAX) < 0)

@@ -100,13 +100,17 @@ static void take_reply(struct opener *o, struct open_reply *reply, int *fd) {
 
 static void receive_some(struct opener *o) {
     while (!o->lost && !o->closing) {
-        struct open_reply reply;
+        struct open_reply reply = {0};
         int fd = -1;
         size_t n_fds = 0;
         ssize_t n = fd_recv(o->fd, &reply, sizeof reply, &fd, 1, &n_fds);
         if (n == -EAGAIN)
             return;
-        if (n == sizeof reply && reply.version == OPEN_VERSION)
+        if (n == -EMFILE) { /* it was opened, and we cannot have it */
+            reply.code = ERR_LIMIT_REACHED;
+            snprintf(reply.text, sizeof reply.text, "too many files are open");
+        }
+        if ((n == sizeof reply || n == -EMFILE) && reply.version == OPEN_VERSION)
             take_reply(o, &reply, &fd);
         else
             lose(o);

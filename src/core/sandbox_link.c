@@ -1,4 +1,5 @@
 /* sandbox_link — a sandbox and its guest: connecting, again after a loss, and what the guest says. */
+#include <errno.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -118,6 +119,11 @@ static void on_notice(struct guest_link *l, struct str method, const struct json
         exec_on_room(x, params);
 }
 
+/* What passes, and is no fault of the guest's. */
+static bool is_shortage(const struct err *e) {
+    return e->sys == EMFILE || e->sys == ENFILE;
+}
+
 /* Too many losses in a short time: whoever is there is no guest of ours any more. */
 void sandbox_lose_link(struct sandbox *sb, const struct err *e) {
     uint64_t now = clock_us();
@@ -126,7 +132,8 @@ void sandbox_lose_link(struct sandbox *sb, const struct err *e) {
         sb->relinks_began_us = now;
         sb->n_relinks = 0;
     }
-    if (++sb->n_relinks > RELINKS_MAX || e->code == ERR_GUEST_VERSION) {
+    sb->n_relinks += !is_shortage(e);
+    if (sb->n_relinks > RELINKS_MAX || e->code == ERR_GUEST_VERSION) {
         log_text(LOG_WARN, "guest_lost", "%s: %s", sb->record->sandbox_id, e->text);
         sb->failure = *e;
         sandbox_converge(sb);
@@ -172,8 +179,10 @@ void sandbox_connect(struct sandbox *sb) {
     /* The guest may not listen yet; its end, if that is it, is told by the place. */
     if (sb->connecting_since_us == 0)
         sb->connecting_since_us = now;
-    if (now - sb->connecting_since_us < CONNECT_WITHIN_US) {
-        deadline_set(sb->registry->spec.deadlines, &sb->again, now + CONNECT_PAUSE_US);
+    bool is_short = fd < 0 && is_shortage(&e);
+    if (is_short || now - sb->connecting_since_us < CONNECT_WITHIN_US) {
+        deadline_set(sb->registry->spec.deadlines, &sb->again,
+                     now + (is_short ? RELINK_PAUSE_US : CONNECT_PAUSE_US));
         return;
     }
     if (fd >= 0)

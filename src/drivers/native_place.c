@@ -112,6 +112,8 @@ static void on_created(struct spawn_ask *a, const struct spawn_reply *reply, int
     } else {
         native_explain(p->native, &e, reply);
     }
+    if (reply->pid > 0) /* it lives, and nobody would see its end */
+        (void)native_destroy(p->native, p->place.id, 0, NULL, NULL);
     forget_socket(p);
     fail_place(p, &e);
 }

@@ -70,14 +70,25 @@ static int send_some(struct spawn_link *l) {
     return 0;
 }
 
+/* Too many descriptors of ours are on their way, to guests that do not read; that passes. */
+static void refuse_first(struct spawn_link *l) {
+    static const struct spawn_reply full = {.error = ETOOMANYREFS, .step = STEP_FDS};
+    answer(container_of(l->unsent.next, struct spawn_ask, in_link), &full, NULL, 0);
+}
+
 static void receive_some(struct spawn_link *l) {
-    struct spawn_reply reply;
     int fds[FD_PASS_MAX];
-    size_t n_fds = 0;
     while (!l->lost && !l->closing) {
+        struct spawn_reply reply = {0};
+        size_t n_fds = 0;
         ssize_t got = fd_recv(l->fd, &reply, sizeof reply, fds, COUNT_OF(fds), &n_fds);
         if (got == -EAGAIN)
             return;
+        if (got == -EMFILE) { /* what it has made is there, and we have no descriptor of it */
+            got = reply.head.size;
+            reply.error = EMFILE;
+            reply.step = STEP_FDS;
+        }
         if (got != sizeof reply || reply.head.version != SPAWN_VERSION) {
             if (got > 0)
                 fd_close_all(fds, n_fds);
@@ -101,7 +112,9 @@ static void on_socket(uv_poll_t *handle, int status, int events) {
         receive_some(l);
     if (!l->lost && !l->closing && (events & UV_WRITABLE)) {
         int r = send_some(l);
-        if (r < 0 && r != -EAGAIN)
+        if (r == -ETOOMANYREFS)
+            refuse_first(l); /* the others have a turn of their own */
+        else if (r < 0 && r != -EAGAIN)
             lose(l);
         watch(l);
     }

@@ -166,10 +166,12 @@ static int take_request(struct server *s) {
     int fds[1];
     size_t n_fds = 0;
     ssize_t n = fd_recv(s->sock, &q, sizeof q, fds, COUNT_OF(fds), &n_fds);
-    if (n <= 0)
+    if (n <= 0 && n != -EMFILE)
         return n < 0 ? (int)n : -EPIPE;
-    if (serve_is_request(&q, (size_t)n, fds, n_fds))
+    if (n > 0 && serve_is_request(&q, (size_t)n, fds, n_fds))
         start(s, &q, n_fds > 0 ? fds[0] : -1);
+    else if (n < 0)
+        tell_failed(s, q.head.seq, "too many files are open");
     else
         tell_failed(s, (size_t)n < sizeof q.head ? 0 : q.head.seq, "the request is none");
     fd_close_all(fds, n_fds);

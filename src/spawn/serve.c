@@ -193,13 +193,13 @@ int serve_one(struct serve *v) {
     struct turn t = {.v = v, .req = request, .fds = fds};
     memset(&request->head, 0, sizeof request->head);
     ssize_t n = fd_recv(v->sock, request, sizeof *request, fds, COUNT_OF(fds), &t.n_fds);
-    if (n == 0 || (n < 0 && n != -EMSGSIZE))
+    if (n == 0 || (n < 0 && n != -EMSGSIZE && n != -EMFILE))
         return n == 0 ? -ENOTCONN : (int)n;
     const struct row *row = n < 0 ? NULL : find_row(&t, (size_t)n);
     t.reply.head.kind = request->head.kind;
     t.reply.head.seq = request->head.seq;
     if (row == NULL)
-        fail(&t, -EINVAL, STEP_REQUEST);
+        fail(&t, n == -EMFILE ? -EMFILE : -EINVAL, STEP_REQUEST);
     else
         row->handle(&t);
     fd_close_all(fds, t.n_fds);

@@ -1,8 +1,14 @@
 """Limits of sandboxes: they hold, they are told, and they never take the guest or the daemon."""
 
+import contextlib
+import os
+import signal
+import socket
+import time
+
 import pytest
 
-from control import READY, pb, refused
+from control import READY, Lost, Refused, at_once, pb, refused
 
 MIB = 1 << 20
 EAT = ["tail", "/dev/zero"]   # it looks for the end of a line, and keeps what it has read
@@ -113,3 +119,54 @@ def test_a_flood_of_output_does_not_harm_the_daemon(client):
     for exec_id in held:
         client.signal(exec_id, 9)
         client.wait(exec_id)
+
+
+DESCRIPTORS = 128
+
+
+@contextlib.contextmanager
+def crowd(daemon, room):
+    """Connections that leave the daemon so many descriptors."""
+    there = []
+    while len(os.listdir(f"/proc/{daemon.process.pid}/fd")) < DESCRIPTORS - room and len(there) < 2 * DESCRIPTORS:
+        there.append(socket.socket(socket.AF_UNIX))
+        there[-1].connect(str(daemon.socket))
+        time.sleep(0.002)       # it may be accepted
+    yield
+    for one in there:
+        one.close()
+
+
+def test_a_daemon_without_descriptors_loses_nobody(make):
+    """It refuses what needs one. Programs, sandboxes and berm-spawn outlive it."""
+    daemon = make("--set", "limits.sandboxes.parked=2").start(prefix=("prlimit", f"--nofile={DESCRIPTORS}"))
+    client = daemon.client()
+    box = client.create().sandbox_id
+    held = client.sh(box, "read line; echo $line", stdin_mode=pb.STDIN_MODE_PIPE).exec_id
+    client.write(box, "file", b"x")
+    calls = [client.create, lambda: client.run(box, "true"), lambda: client.write(box, "file", b"y"),
+             lambda: list(client.stream("ReadFile", sandbox_id=box, path="file"))]
+    for room in (0, 0, 1, 2, 3, 4, 6, 8):
+        with crowd(daemon, room):
+            for call in calls:
+                with contextlib.suppress(Refused, Lost):
+                    call()
+        assert daemon.is_alive(), daemon.text()
+    assert client.create().state == READY and client.run(box, "true").exec.exit.code == 0
+    client.ask("WriteStdin", exec_id=held, data=b"alive\n")
+    assert client.read(held).stdout == b"alive\n" and client.get(box).incarnation == 1
+
+
+def test_a_guest_that_does_not_read_takes_no_other_along(make):
+    """What is passed to it and not taken counts as ours, and one day the kernel lets us pass no more."""
+    daemon = make("--set", "limits.sandboxes.parked=0").start(prefix=("prlimit", f"--nofile={DESCRIPTORS}"))
+    client = daemon.client()
+    box, other = client.create().sandbox_id, client.create().sandbox_id
+    guest = daemon.guest_pid(box)
+    os.kill(guest, signal.SIGSTOP)
+    started = at_once([lambda: client.run(box, "true", timeout=3)] * 60)
+    made = at_once([lambda: client.create(wait_ms=5000)] * 4)
+    assert daemon.is_alive(), daemon.text()
+    os.kill(guest, signal.SIGCONT)
+    assert client.run(other, "true").exec.exit.code == 0
+    assert client.create().state == READY, (started, made)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -63,6 +64,32 @@ TEST(fd_recv_refuses_more_than_it_has_room_for) {
     close(pair[0]);
     CHECK_INT(fd_recv(pair[1], text, sizeof text, got, 1, &n_got), 0);
     close(pair[1]);
+}
+
+TEST(fd_recv_without_room_for_descriptors_keeps_the_message) {
+    int pair[2], got[4];
+    size_t n_got = 7;
+    char text[8] = "";
+    struct rlimit before, none;
+    CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+    int three[3] = {dup(0), dup(0), dup(0)};
+    CHECK_INT(getrlimit(RLIMIT_NOFILE, &before), 0);
+    CHECK_INT(fd_send(pair[0], "abc", 4, three, 3), 0);
+    none = before;
+    for (rlim_t room = 0; room < 3; room++) { /* none, and some of them */
+        none.rlim_cur = (rlim_t)next_fd() + room;
+        CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
+        CHECK_INT(fd_recv(pair[1], text, sizeof text, got, 4, &n_got), -EMFILE);
+        CHECK_INT(setrlimit(RLIMIT_NOFILE, &before), 0);
+        CHECK_STR(text, "abc");
+        CHECK_INT(n_got, 7);
+        CHECK_INT(fd_send(pair[0], "abc", 4, three, 3), 0);
+    }
+    CHECK_INT(fd_recv(pair[1], text, sizeof text, got, 4, &n_got), 4);
+    CHECK_INT(n_got, 3);
+    fd_close_all(got, n_got);
+    fd_close_all(three, 3);
+    fd_close_all(pair, 2);
 }
 
 TEST(fd_open_beneath_never_leaves_its_directory) {
