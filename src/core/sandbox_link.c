@@ -46,11 +46,16 @@ static void configured(struct sandbox *sb) {
     sandbox_converge(sb);
 }
 
-/* After a restart in the middle the guest may have its settings already, and says so. */
+/* After a restart in the middle the guest may have its settings already, and says so. A setting that it does not
+ * take has a name. */
+static bool has_settings(const struct err *e) {
+    return !e || (e->code == ERR_INVALID_ARGUMENT && !e->field[0]);
+}
+
 static void on_configured(struct guest_wait *w, const struct guest_answer *a) {
     struct sandbox *sb = container_of(w, struct sandbox, configure_wait);
     deadline_clear(sb->registry->spec.deadlines, &sb->patience);
-    if (!a->e || a->e->code == ERR_INVALID_ARGUMENT) {
+    if (has_settings(a->e)) {
         configured(sb);
         return;
     }

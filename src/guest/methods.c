@@ -113,7 +113,7 @@ static int method_configure(struct request *r, struct err *e) {
     if (workspace.p && (path_absolute(workspace, "workspace", "", &g->arena, &checked, e) < 0 ||
                         workspace.p[0] != '/'))
         return err_field(e, "workspace", "is no absolute path");
-    if (env_bytes > GUEST_ENV_MAX)
+    if (env && env_bytes - 2 * env->items.count > GUEST_ENV_MAX) /* names and values alone */
         return err_field(e, "env", "is larger than %d bytes", GUEST_ENV_MAX);
     if (g->settings.configured || g->execs.count > 0)
         return err_set(e, ERR_INVALID_ARGUMENT, "the guest is configured, or programs have run");

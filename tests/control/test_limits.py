@@ -121,6 +121,14 @@ def test_a_flood_of_output_does_not_harm_the_daemon(client):
         client.wait(exec_id)
 
 
+def test_the_largest_environment_of_a_sandbox_arrives(client):
+    """covers: SIZE-2"""
+    box = client.create(env={"ONE": "x" * 30000, "TWO": "y" * (65536 - 30000 - 6)}).sandbox_id
+    assert client.output_of(box, "echo ${#ONE} ${#TWO}; pwd") == "30000 35530\n/workspace\n"
+    with refused("INVALID_ARGUMENT", "spec.env"):
+        client.create(env={"ONE": "x" * 30000, "TWO": "y" * (65536 - 30000 - 5)})
+
+
 DESCRIPTORS = 128
 
 
