@@ -83,6 +83,13 @@ int64_t registry_take_slot(struct registry *r) {
     return -1;
 }
 
+bool registry_keep_slot(struct registry *r, uint64_t slot) {
+    if (slot >= SLOTS)
+        return false;
+    r->slots[slot / 8] |= (uint8_t)(1u << (slot % 8));
+    return true;
+}
+
 void registry_give_slot(struct registry *r, uint64_t slot) {
     r->slots[slot / 8] &= (uint8_t) ~(1u << (slot % 8));
 }
@@ -332,25 +339,42 @@ void registry_close(struct registry *r, void (*on_closed)(void *user), void *use
 
 /* --- opening --- */
 
+/* Who goes on without a record takes what it speaks of for nobody's, and sweeps it away. */
+struct reading {
+    struct registry *registry;
+    struct err failure;
+};
+
 static bool restore_sandbox(void *user, const struct db_sandbox *row) {
-    struct registry *r = user;
-    if (!sandbox_restore(r, row))
-        log_text(LOG_ERROR, "record", "the record of sandbox %.*s cannot be read", (int)row->id.n,
-                 row->id.p);
-    return true;
+    struct reading *all = user;
+    if (sandbox_restore(all->registry, row))
+        return true;
+    err_set(&all->failure, ERR_STORE_CORRUPT, "the record of sandbox %.*s cannot be read",
+            (int)MIN(row->id.n, (size_t)64), row->id.p);
+    return false;
 }
 
 static bool restore_exec(void *user, const struct db_exec *row) {
-    struct registry *r = user;
-    if (!exec_restore(r, row))
-        log_text(LOG_ERROR, "record", "the record of program %.*s cannot be read", (int)row->id.n,
-                 row->id.p);
-    return true;
+    struct reading *all = user;
+    if (row->record.n == 0) /* forgotten: its sandbox went while its end could not be written */
+        return true;
+    if (exec_restore(all->registry, row))
+        return true;
+    err_set(&all->failure, ERR_STORE_CORRUPT, "the record of program %.*s cannot be read",
+            (int)MIN(row->id.n, (size_t)64), row->id.p);
+    return false;
 }
 
 static int read_records(struct registry *r, struct err *e) {
-    int failed = db_each_living(r->db, restore_sandbox, r, e);
-    return failed < 0 ? failed : db_each_running(r->db, restore_exec, r, e);
+    struct reading all = {.registry = r};
+    int failed = db_each_living(r->db, restore_sandbox, &all, e);
+    if (failed == 0 && all.failure.code == ERR_NONE)
+        failed = db_each_running(r->db, restore_exec, &all, e);
+    if (failed == 0 && all.failure.code != ERR_NONE) {
+        *e = all.failure;
+        failed = -(int)e->code;
+    }
+    return failed;
 }
 
 int registry_open(const struct registry_spec *spec, struct registry **ret_r, struct err *e) {

@@ -41,6 +41,8 @@ int64_t registry_unix_ms(void);
 void registry_prune(struct registry *r);
 /* -1 when all are in use. */
 int64_t registry_take_slot(struct registry *r);
+/* One of a record; false: there is none of that number. */
+bool registry_keep_slot(struct registry *r, uint64_t slot);
 void registry_give_slot(struct registry *r, uint64_t slot);
 /* A sandbox is as far as a restart can bring it before the daemon listens. */
 void registry_recovered_one(struct registry *r);

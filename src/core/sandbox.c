@@ -253,10 +253,19 @@ struct sandbox *sandbox_new(struct registry *r, Berm__V1__Sandbox *record, uint6
     return sb;
 }
 
+/* One that we have written: nothing asks later whether these are there. */
+static bool is_record(const Berm__V1__Sandbox *record, const struct db_sandbox *row) {
+    return record && record->spec && str_is(row->id, str_of(record->sandbox_id)) &&
+           record->state >= SB_PENDING && record->state <= SB_DELETED &&
+           row->wanted >= WANTED_RUN && row->wanted <= WANTED_DELETE;
+}
+
 struct sandbox *sandbox_restore(struct registry *r, const struct db_sandbox *row) {
     Berm__V1__Sandbox *record =
         berm__v1__sandbox__unpack(NULL, row->record.n, (const uint8_t *)row->record.p);
-    struct sandbox *sb = record ? sandbox_new(r, record, row->number, row->slot, row->place) : NULL;
+    struct sandbox *sb = is_record(record, row) && registry_keep_slot(r, row->slot)
+                             ? sandbox_new(r, record, row->number, row->slot, row->place)
+                             : NULL;
     if (!sb) {
         if (record)
             berm__v1__sandbox__free_unpacked(record, NULL);
@@ -272,7 +281,6 @@ struct sandbox *sandbox_restore(struct registry *r, const struct db_sandbox *row
     }
     record->last_activity_unix_ms =
         registry_unix_ms(); /* nobody knows better, and it is never early */
-    r->slots[row->slot / 8] |= (uint8_t)(1u << (row->slot % 8));
     return sb;
 }
 

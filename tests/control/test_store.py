@@ -1,5 +1,6 @@
 """The state directory: full, failing, damaged, from the future. The answers tell, nothing is lost."""
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -180,6 +181,44 @@ def test_a_damaged_database_stops_the_start_and_is_left_alone(make, damage):
     assert "STORE_CORRUPT" in daemon.text(), daemon.text()
     assert contents(daemon) == before
     database(daemon).write_bytes(whole)      # a backup brings it back
+
+
+@pytest.mark.parametrize("change", ["record = x'ff'", "record = x''", "slot = 1 << 40", "slot = -1", "wanted = 0", "wanted = 99",
+                                    "record = x'08'", "id = 'another'"])
+def test_a_record_that_is_none_stops_the_start_and_nothing_is_swept(make, change):
+    """covers: STORE-7"""
+    daemon = make().start()
+    client = daemon.client()
+    box = client.create("kept").sandbox_id
+    client.output_of(box, "echo kept >file")
+    client.stop(box)
+    daemon.stop()
+    whole = contents(daemon)
+    with contextlib.closing(sqlite3.connect(database(daemon))) as db, db:
+        db.execute(f"UPDATE sandboxes SET {change}")
+    daemon.launch()
+    assert daemon.process.wait(PATIENCE) not in (0, -6, -11), daemon.text()
+    assert "STORE_CORRUPT" in daemon.text(), daemon.text()
+    for name in ("berm.db-wal", "berm.db-shm"):
+        (daemon.state / name).unlink(missing_ok=True)
+    for name, data in whole.items():      # a backup brings it back, and what it speaks of is still there
+        (daemon.state / name).write_bytes(data)
+    daemon.start()
+    assert client.start(box).state == 2 and client.output_of(box, "cat file") == "kept\n"
+
+
+def test_a_program_that_is_forgotten_does_not_stop_the_start(make):
+    """Its sandbox was deleted while the store took no end of it."""
+    daemon = make().start()
+    client = daemon.client()
+    box = client.create().sandbox_id
+    client.run(box, "true")
+    client.delete(box)
+    daemon.stop()
+    with contextlib.closing(sqlite3.connect(database(daemon))) as db, db:
+        assert db.execute("UPDATE execs SET state = 2, record = x''").rowcount == 1
+    daemon.start()
+    assert client.get(box).state == DELETED
 
 
 def test_a_state_of_a_newer_version_stops_the_start(make):
