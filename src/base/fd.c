@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -97,6 +99,44 @@ int fd_open_beneath(int dir, const char *path, int flags, mode_t mode) {
         fd = syscall(SYS_openat2, dir, path, &how, sizeof how);
     while (fd < 0 && (errno == EINTR || errno == EAGAIN));
     return fd < 0 ? -errno : (int)fd;
+}
+
+/* For kernels without openat2: a step at a time, each refusing links. */
+static int open_by_steps(int dir, const char *path, int flags) {
+    int at = fcntl(dir, F_DUPFD_CLOEXEC, 3);
+    for (;;) {
+        char name[NAME_MAX + 1];
+        size_t n = strcspn(path, "/");
+        bool is_last = path[n] == '\0';
+        if (at < 0 || n > NAME_MAX) {
+            if (at >= 0)
+                close(at);
+            return at < 0 ? -errno : -ENAMETOOLONG;
+        }
+        snprintf(name, sizeof name, "%.*s", (int)n, path);
+        int next = openat(at, n > 0 ? name : ".",
+                          is_last ? flags : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int error = errno;
+        close(at);
+        if (is_last || next < 0)
+            return next < 0 ? -error : next;
+        at = next;
+        path += n + 1;
+    }
+}
+
+int fd_open_entry(int dir, const char *path, int flags) {
+    flags |= O_NOFOLLOW | O_CLOEXEC | (flags & O_PATH ? 0 : O_NOCTTY | O_NONBLOCK);
+    int fd = fd_open_beneath(dir, path[0] ? path : ".", flags, 0);
+    return fd == -ENOSYS ? open_by_steps(dir, path, flags) : fd;
+}
+
+int fd_open_parent(int dir, const char *path, const char **ret_name) {
+    char parent[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    *ret_name = slash ? slash + 1 : path;
+    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - path) : 0, path);
+    return fd_open_entry(dir, parent, O_PATH | O_DIRECTORY);
 }
 
 int fd_make_dir(int dir, const char *name, mode_t mode) {

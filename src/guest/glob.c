@@ -4,8 +4,9 @@
 #include <fcntl.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
+#include "base/pattern.h"
 #include "guest/params.h"
-#include "guest/pattern.h"
 #include "guest/search.h"
 
 struct glob {
@@ -53,7 +54,7 @@ static void on_entry(struct walk *w, unsigned char type) {
     struct glob *g = container_of(w, struct glob, walk);
     struct stat st;
     (void)type;
-    AUTO_CLOSE int fd = path_open_below(w->root, w->relative, O_PATH);
+    AUTO_CLOSE int fd = fd_open_entry(w->root, w->relative, O_PATH);
     if (fd < 0 || fstat(fd, &st) < 0 || (!g->all_types && !S_ISREG(st.st_mode)))
         return; /* it went away, or became something else */
     if (g->left == 0) {
@@ -96,7 +97,7 @@ static int work_glob(struct work *w, struct err *e) {
     json_begin(&g->out, &g->items);
     user_names_load(&g->names);
     search_bound(&g->walk, LIMIT_GLOB_TIME);
-    int r = walk_init(&g->walk, path);
+    int r = walk_init(&g->walk, path_open(path, O_PATH | O_DIRECTORY, 0), path);
     if (r == 0)
         r = walk_run(&g->walk);
     if (r < 0)

@@ -13,9 +13,10 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
+#include "base/pattern.h"
 #include "guest/newfile.h"
 #include "guest/params.h"
-#include "guest/pattern.h"
 #include "guest/scan.h"
 #include "guest/search.h"
 
@@ -134,7 +135,7 @@ static void on_entry(struct walk *w, unsigned char type) {
     struct grep *g = container_of(w, struct grep, walk);
     struct stat st;
     (void)type;
-    AUTO_CLOSE int fd = path_open_below(w->root, w->relative, O_RDONLY);
+    AUTO_CLOSE int fd = fd_open_entry(w->root, w->relative, O_RDONLY);
     if (fd < 0) {
         g->found->unreadable += fd != -ENOENT;
         return;
@@ -160,7 +161,7 @@ static int search_one(struct grep *g, const char *path, struct err *e) {
 static int search(struct grep *g, struct str pattern, const char *path, struct err *e) {
     if (scan_init(&g->scan, pattern, e) < 0)
         return -(int)e->code;
-    int r = walk_init(&g->walk, path);
+    int r = walk_init(&g->walk, path_open(path, O_PATH | O_DIRECTORY, 0), path);
     if (r == -ENOTDIR)
         return search_one(g, path, e);
     if (r == 0)

@@ -7,14 +7,15 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "base/fd.h"
+#include "base/pattern.h"
 #include "base/tar.h"
+#include "base/walk.h"
 #include "guest/archive.h"
 #include "guest/files.h"
 #include "guest/newfile.h"
 #include "guest/params.h"
 #include "guest/path.h"
-#include "guest/pattern.h"
-#include "guest/walk.h"
 
 #define EXCLUDES_MAX 256
 #define OUT_BYTES 65536
@@ -133,7 +134,7 @@ static void on_entry(struct walk *w, unsigned char type) {
     struct pack *p = container_of(w, struct pack, walk);
     struct stat st;
     (void)type;
-    AUTO_CLOSE int look = path_open_below(w->root, w->relative, O_PATH);
+    AUTO_CLOSE int look = fd_open_entry(w->root, w->relative, O_PATH);
     if (look < 0 || fstat(look, &st) < 0) {
         p->result.skipped_unreadable += look != -ENOENT;
         return;
@@ -147,7 +148,7 @@ static void on_entry(struct walk *w, unsigned char type) {
     } else if (S_ISLNK(st.st_mode)) {
         put_symlink(p, look, &st);
     } else if (S_ISREG(st.st_mode)) {
-        int fd = path_open_below(w->root, w->relative, O_RDONLY);
+        int fd = fd_open_entry(w->root, w->relative, O_RDONLY);
         if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
             put_file(p, fd, &st);
             return;
@@ -219,7 +220,7 @@ int work_pack(struct work *w, struct err *e) {
     p->walk.on_entry = on_entry;
     p->walk.entries_left = UINT64_MAX;
     buf_init(&p->bytes, OUT_BYTES + OUT_ROOM);
-    int r = walk_init(&p->walk, path);
+    int r = walk_init(&p->walk, path_open(path, O_PATH | O_DIRECTORY, 0), path);
     if (r == -ENOTDIR) {
         p->one = file_open_regular(path, e);
         if (p->one < 0)

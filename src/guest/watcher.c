@@ -9,10 +9,11 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/limits.h"
+#include "base/walk.h"
 #include "guest/files.h"
 #include "guest/params.h"
-#include "guest/walk.h"
 
 #define COALESCE_MS 50
 #define REST 10
@@ -87,7 +88,7 @@ static unsigned on_name(struct walk *walk, unsigned char type) {
 static void on_entry(struct walk *walk, unsigned char type) {
     struct look *l = container_of(walk, struct look, walk);
     (void)type;
-    AUTO_CLOSE int fd = path_open_below(walk->root, walk->relative, O_PATH | O_DIRECTORY);
+    AUTO_CLOSE int fd = fd_open_entry(walk->root, walk->relative, O_PATH | O_DIRECTORY);
     int r = fd < 0 ? 0 : watch_dir(l->watcher, fd, walk->path);
     if (l->is_news)
         queue_add(&l->watcher->queue, CHANGE_CREATED, walk->path, 0, true);
@@ -103,7 +104,7 @@ static int look_below(struct watcher *w, int fd, const char *path, bool is_news)
     l.walk.on_name = on_name;
     l.walk.on_entry = on_entry;
     l.walk.entries_left = UINT64_MAX;
-    int r = walk_init_at(&l.walk, fd, path);
+    int r = walk_init(&l.walk, fd, path);
     if (r == 0)
         r = walk_run(&l.walk);
     walk_done(&l.walk);
@@ -131,7 +132,7 @@ static int open_root(struct watcher *w) {
 static void new_directory(struct watcher *w, const char *path) {
     const char *relative = path + strlen(w->path) + (w->path[1] != '\0');
     AUTO_CLOSE int root = open_root(w);
-    AUTO_CLOSE int fd = root < 0 ? root : path_open_below(root, relative, O_PATH | O_DIRECTORY);
+    AUTO_CLOSE int fd = root < 0 ? root : fd_open_entry(root, relative, O_PATH | O_DIRECTORY);
     int r = fd < 0 ? -ENOENT : watch_dir(w, fd, path);
     if (r >= 0)
         r = look_below(w, TAKE_FD(fd), path, true);

@@ -7,13 +7,13 @@
 #include <sys/stat.h>
 
 #include "base/arena.h"
+#include "base/fd.h"
 #include "base/tar.h"
-#include "guest/path.h"
-#include "guest/pattern.h"
-#include "guest/walk.h"
+#include "base/pattern.h"
+#include "base/walk.h"
 
 #define OUT_BYTES 65536
-#define OUT_ROOM ((size_t)8 * PATH_LENGTH_MAX) /* for the headers of a member */
+#define OUT_ROOM ((size_t)8 * TAR_PATH_MAX) /* for the headers of a member */
 #define ARENA_BYTES 65536
 #define ARENA_MAX ((size_t)16 << 20)
 
@@ -147,7 +147,7 @@ static void put_symlink(struct pack *p, int fd, const struct stat *st) {
 
 static void put_regular(struct pack *p) {
     struct stat st;
-    AUTO_CLOSE int fd = path_open_below(p->walk.root, p->walk.relative, O_RDONLY);
+    AUTO_CLOSE int fd = fd_open_entry(p->walk.root, p->walk.relative, O_RDONLY);
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         fail(p, ERR_FILE_DENIED, "cannot be read by the caller");
     else
@@ -171,7 +171,7 @@ static void on_entry(struct walk *w, unsigned char type) {
     (void)type;
     snprintf(p->member.path, sizeof p->member.path, "%s", w->relative);
     p->member.target[0] = '\0';
-    AUTO_CLOSE int look = path_open_below(w->root, w->relative, O_PATH);
+    AUTO_CLOSE int look = fd_open_entry(w->root, w->relative, O_PATH);
     if (look == -ENOENT)
         return; /* removed meanwhile */
     if (look < 0 || fstat(look, &st) < 0)
@@ -182,7 +182,7 @@ static void on_entry(struct walk *w, unsigned char type) {
         put_regular(p);
     else if (!S_ISDIR(st.st_mode))
         fail(p, ERR_TREE_INVALID, "is neither a file, a directory nor a symlink");
-    else if (strlen(w->relative) >= PATH_LENGTH_MAX - 1)
+    else if (strlen(w->relative) >= TAR_PATH_MAX - 1)
         fail(p, ERR_TREE_INVALID, "has a path that is too long");
     else {
         strcat(p->member.path, "/");
@@ -205,7 +205,7 @@ static void pack_tree(struct pack *p, int source) {
     p->walk.on_name = on_name;
     p->walk.on_entry = on_entry;
     p->walk.entries_left = UINT64_MAX;
-    int r = walk_init_at(&p->walk, source, "/");
+    int r = walk_init(&p->walk, source, "/");
     if (r == 0)
         r = walk_run(&p->walk);
     if (r < 0 || p->walk.is_cut)

@@ -6,14 +6,15 @@
  * Order:  names are read whole and sorted, a directory's contents under its name and "/": so "a.txt" comes
  *         before "a/b", as the paths do.
  * Bounds: entries_left and names_left, counted down; deadline_us. When one is met `is_cut` is set and the walk
- *         ends. Paths longer than PATH_LENGTH_MAX cannot be told and count as unreadable. */
+ *         ends. Paths longer than WALK_PATH_MAX cannot be told and count as unreadable. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "guest/path.h"
+#include "base/macros.h"
 
+#define WALK_PATH_MAX 4095
 #define WALK_NAMES_MAX ((size_t)64 << 20)
 
 enum walk_want {
@@ -24,8 +25,8 @@ enum walk_want {
 
 struct walk {
     int root;
-    char path[PATH_LENGTH_MAX + 1]; /* absolute: the start, and at a call the entry */
-    const char *relative;           /* of the entry, inside `path` */
+    char path[WALK_PATH_MAX + 1]; /* absolute: the start, and at a call the entry */
+    const char *relative;         /* of the entry, inside `path` */
     uint64_t entries_left;
     size_t names_left;
     uint64_t deadline_us; /* 0: none */
@@ -38,10 +39,8 @@ struct walk {
     void (*on_entry)(struct walk *w, unsigned char type);
 };
 
-/* Opens the start, a directory with links followed. -errno. */
-MUST_USE int walk_init(struct walk *w, const char *path);
-/* With a start that is open already, taken, and its path. */
-MUST_USE int walk_init_at(struct walk *w, int root, const char *path);
+/* The start is a directory, taken, and its path; -errno in its place is the answer. */
+MUST_USE int walk_init(struct walk *w, int root, const char *path);
 /* -ENOMEM; a start that cannot be read is its errno. */
 MUST_USE int walk_run(struct walk *w);
 void walk_done(struct walk *w);

@@ -1,14 +1,16 @@
-#include "guest/walk.h"
+#include "base/walk.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 
 #define POOL_FIRST 4096
 
@@ -20,7 +22,7 @@ struct names {
     size_t count;
 };
 
-int walk_init_at(struct walk *w, int root, const char *path) {
+int walk_init(struct walk *w, int root, const char *path) {
     struct stat st;
     snprintf(w->path, sizeof w->path, "%s", strcmp(path, "/") == 0 ? "" : path);
     w->relative = w->path + strlen(w->path) + 1;
@@ -32,10 +34,6 @@ int walk_init_at(struct walk *w, int root, const char *path) {
         return -errno;
     w->root_dev = st.st_dev;
     return 0;
-}
-
-int walk_init(struct walk *w, const char *path) {
-    return walk_init_at(w, path_open(path, O_PATH | O_DIRECTORY, 0), path);
 }
 
 void walk_done(struct walk *w) {
@@ -106,7 +104,7 @@ static void names_done(struct walk *w, struct names *names) {
 /* Puts a name behind the directory's path of n bytes; false when it does not fit. */
 static bool set_path(struct walk *w, size_t n, const char *name) {
     size_t name_n = strlen(name);
-    if (n + 1 + name_n > PATH_LENGTH_MAX)
+    if (n + 1 + name_n > WALK_PATH_MAX)
         return false;
     w->path[n] = '/';
     memcpy(w->path + n + 1, name, name_n + 1);
@@ -167,7 +165,7 @@ static int walk_dir(struct walk *w, size_t n) {
     struct names names = {0};
     w->path[n] = '\0';
     bool is_start = w->path + n < w->relative;
-    int fd = path_open_below(w->root, is_start ? "" : w->relative, O_RDONLY | O_DIRECTORY);
+    int fd = fd_open_entry(w->root, is_start ? "" : w->relative, O_RDONLY | O_DIRECTORY);
     if (fd < 0) {
         w->unreadable += fd != -ENOENT && !is_start;
         return is_start ? fd : 0;
