@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -166,6 +167,19 @@ int fd_sealed_copy(const char *name, int source) {
     if (fcntl(fd, F_ADD_SEALS, seals) < 0)
         return -errno;
     return TAKE_FD(fd);
+}
+
+int fd_write_all(int fd, const void *bytes, size_t n) {
+    for (const char *at = bytes; n > 0;) {
+        ssize_t put = write(fd, at, n);
+        if (put < 0 && errno == EAGAIN)
+            poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
+        else if (put < 0 && errno != EINTR)
+            return -errno;
+        at += MAX(put, 0);
+        n -= (size_t)MAX(put, 0);
+    }
+    return 0;
 }
 
 int fd_write_text(int dir, const char *path, const char *text) {

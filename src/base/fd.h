@@ -38,6 +38,8 @@ MUST_USE int fd_make_dir(int dir, const char *name, mode_t mode);
 /* A memfd that holds the bytes of `source` (from its start) and can never change again. */
 MUST_USE int fd_sealed_copy(const char *name, int source);
 
+/* All of it, also where the descriptor does not block. */
+MUST_USE int fd_write_all(int fd, const void *bytes, size_t n);
 /* Writes `text` to an existing file beneath `dir` in one write, as sysctl and cgroup files want
  * it. */
 MUST_USE int fd_write_text(int dir, const char *path, const char *text);

@@ -14,12 +14,14 @@
 
 #define POOL_FIRST 4096
 
-/* The names of one directory, each a record: what is wanted, its type, the text and NUL. */
-struct names {
+/* A directory's names, each a record: what is wanted of it, the text and NUL. */
+struct walk_dir {
+    struct walk_dir *up;
+    size_t path_n; /* of walk.path: its own */
     char *pool;
     size_t n, cap;
     char **sorted;
-    size_t count;
+    size_t count, told;
 };
 
 int walk_init(struct walk *w, int root, const char *path) {
@@ -36,7 +38,18 @@ int walk_init(struct walk *w, int root, const char *path) {
     return 0;
 }
 
+static void leave(struct walk *w) {
+    struct walk_dir *d = w->dir;
+    w->dir = d->up;
+    w->names_left += d->cap;
+    free(d->pool);
+    free(d->sorted);
+    free(d);
+}
+
 void walk_done(struct walk *w) {
+    while (w->dir)
+        leave(w);
     if (w->root >= 0)
         close(w->root);
     w->root = -1;
@@ -49,25 +62,24 @@ bool walk_is_late(struct walk *w) {
 }
 
 /* 1: kept; 0: the memory for names is used up. */
-static int names_add(struct walk *w, struct names *names, char want, unsigned char type,
-                     const char *name) {
-    size_t n = strlen(name) + 3;
-    if (names->n + n > names->cap) {
-        size_t cap = MAX((size_t)POOL_FIRST, MAX(2 * names->cap, names->n + n));
-        if (cap - names->cap > w->names_left)
+static int add_name(struct walk *w, char want, const char *name) {
+    struct walk_dir *d = w->dir;
+    size_t n = strlen(name) + 2;
+    if (d->n + n > d->cap) {
+        size_t cap = MAX((size_t)POOL_FIRST, MAX(2 * d->cap, d->n + n));
+        if (cap - d->cap > w->names_left)
             return 0;
-        char *pool = realloc(names->pool, cap);
+        char *pool = realloc(d->pool, cap);
         if (!pool)
             return -ENOMEM;
-        w->names_left -= cap - names->cap;
-        names->pool = pool;
-        names->cap = cap;
+        w->names_left -= cap - d->cap;
+        d->pool = pool;
+        d->cap = cap;
     }
-    names->pool[names->n] = want;
-    names->pool[names->n + 1] = (char)type;
-    memcpy(names->pool + names->n + 2, name, n - 2);
-    names->n += n;
-    names->count++;
+    d->pool[d->n] = want;
+    memcpy(d->pool + d->n + 1, name, n - 1);
+    d->n += n;
+    d->count++;
     return 1;
 }
 
@@ -75,35 +87,30 @@ static int names_add(struct walk *w, struct names *names, char want, unsigned ch
 static int by_path(const void *a, const void *b) {
     const char *x = *(char *const *)a, *y = *(char *const *)b;
     bool x_enters = x[0] == WALK_ENTER, y_enters = y[0] == WALK_ENTER;
-    for (x += 2, y += 2; *x && *x == *y; x++, y++)
+    for (x++, y++; *x && *x == *y; x++, y++)
         continue;
     unsigned char cx = *x ? (unsigned char)*x : x_enters ? '/' : 0;
     unsigned char cy = *y ? (unsigned char)*y : y_enters ? '/' : 0;
     return cx < cy ? -1 : cx > cy;
 }
 
-static int names_sort(struct names *names) {
-    names->sorted = malloc((names->count + 1) * sizeof *names->sorted);
-    if (!names->sorted)
+static int sort_names(struct walk_dir *d) {
+    d->sorted = malloc((d->count + 1) * sizeof *d->sorted);
+    if (!d->sorted)
         return -ENOMEM;
-    char *at = names->pool;
-    for (size_t i = 0; i < names->count; i++) {
-        names->sorted[i] = at;
-        at += strlen(at + 2) + 3;
+    char *at = d->pool;
+    for (size_t i = 0; i < d->count; i++) {
+        d->sorted[i] = at;
+        at += strlen(at + 1) + 2;
     }
-    qsort(names->sorted, names->count, sizeof *names->sorted, by_path);
+    qsort(d->sorted, d->count, sizeof *d->sorted, by_path);
     return 0;
 }
 
-static void names_done(struct walk *w, struct names *names) {
-    w->names_left += names->cap;
-    free(names->pool);
-    free(names->sorted);
-}
-
-/* Puts a name behind the directory's path of n bytes; false when it does not fit. */
-static bool set_path(struct walk *w, size_t n, const char *name) {
-    size_t name_n = strlen(name);
+/* Puts a name behind the directory's path; false when it does not fit. */
+static bool set_path(struct walk *w, const char *name) {
+    size_t n = w->dir->path_n, name_n = strlen(name);
+    w->path[n] = '\0';
     if (n + 1 + name_n > WALK_PATH_MAX)
         return false;
     w->path[n] = '/';
@@ -118,27 +125,24 @@ static unsigned char type_of(int dir, const struct dirent *d) {
     return fstatat(dir, d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? DT_UNKNOWN : IFTODT(st.st_mode);
 }
 
-static int take_name(struct walk *w, struct names *names, int dir, const struct dirent *d,
-                     size_t n) {
+static int take_name(struct walk *w, int dir, const struct dirent *d) {
     if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
         return 1;
     if (w->entries_left == 0 || walk_is_late(w))
         return 0;
     w->entries_left--;
-    if (!set_path(w, n, d->d_name)) {
-        w->unreadable++;
-        return 1;
-    }
+    if (!set_path(w, d->d_name))
+        return add_name(w, WALK_VISIT, d->d_name); /* told as unreadable, in its turn */
     unsigned char type = type_of(dir, d);
     unsigned want = w->on_name(w, type);
-    int r = want & WALK_VISIT ? names_add(w, names, WALK_VISIT, type, d->d_name) : 1;
+    int r = want & WALK_VISIT ? add_name(w, WALK_VISIT, d->d_name) : 1;
     if (r == 1 && want & WALK_ENTER && type == DT_DIR)
-        r = names_add(w, names, WALK_ENTER, type, d->d_name);
+        r = add_name(w, WALK_ENTER, d->d_name);
     return r;
 }
 
 /* Takes fd. */
-static int read_names(struct walk *w, struct names *names, int fd, size_t n) {
+static int read_names(struct walk *w, int fd) {
     DIR *dir = fdopendir(fd);
     if (!dir) {
         close(fd);
@@ -146,11 +150,11 @@ static int read_names(struct walk *w, struct names *names, int fd, size_t n) {
     }
     int r = 1;
     for (struct dirent *d; r == 1 && (d = readdir(dir));)
-        r = take_name(w, names, fd, d, n);
+        r = take_name(w, fd, d);
     closedir(dir);
     if (r == 0)
         w->is_cut = true;
-    return r < 0 ? r : names_sort(names);
+    return r < 0 ? r : sort_names(w->dir);
 }
 
 static bool is_foreign(const struct walk *w, int fd) {
@@ -160,33 +164,45 @@ static bool is_foreign(const struct walk *w, int fd) {
            (fs.f_type == PROC_SUPER_MAGIC || fs.f_type == SYSFS_MAGIC);
 }
 
-/* `n`: the length of the directory's path. */
-static int walk_dir(struct walk *w, size_t n) {
-    struct names names = {0};
-    w->path[n] = '\0';
-    bool is_start = w->path + n < w->relative;
-    int fd = fd_open_entry(w->root, is_start ? "" : w->relative, O_RDONLY | O_DIRECTORY);
-    if (fd < 0) {
-        w->unreadable += fd != -ENOENT && !is_start;
-        return is_start ? fd : 0;
-    }
-    if (is_foreign(w, fd)) {
-        close(fd);
-        return 0;
-    }
-    int r = read_names(w, &names, fd, n);
-    for (size_t i = 0; r == 0 && i < names.count && !w->stop && !walk_is_late(w); i++) {
-        const char *record = names.sorted[i];
-        set_path(w, n, record + 2);
-        if (record[0] == WALK_ENTER)
-            r = walk_dir(w, strlen(w->path));
-        else
-            w->on_entry(w, (unsigned char)record[1]);
-    }
-    names_done(w, &names);
-    return r;
+static int unreadable(struct walk *w, int error) {
+    w->unreadable++;
+    w->error = error;
+    return WALK_UNREADABLE;
 }
 
-int walk_run(struct walk *w) {
-    return walk_dir(w, strlen(w->path));
+/* The directory that is w->path; 0: go on. */
+static int enter(struct walk *w) {
+    size_t n = strlen(w->path);
+    bool is_start = w->path + n < w->relative;
+    int fd = fd_open_entry(w->root, is_start ? "" : w->relative, O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
+        return is_start ? fd : fd == -ENOENT ? 0 : unreadable(w, -fd);
+    bool is_entered = !is_foreign(w, fd);
+    struct walk_dir *d = is_entered ? calloc(1, sizeof *d) : NULL;
+    if (!d) {
+        close(fd);
+        return is_entered ? -ENOMEM : 0;
+    }
+    d->up = w->dir;
+    d->path_n = n;
+    w->dir = d;
+    return read_names(w, fd);
+}
+
+int walk_next(struct walk *w) {
+    int r = w->has_begun ? 0 : enter(w);
+    w->has_begun = true;
+    while (r == 0 && w->dir && !walk_is_late(w)) {
+        if (w->dir->told == w->dir->count) {
+            leave(w);
+            continue;
+        }
+        const char *record = w->dir->sorted[w->dir->told++];
+        if (!set_path(w, record + 1))
+            return unreadable(w, ENAMETOOLONG);
+        if (record[0] == WALK_VISIT)
+            return WALK_ENTRY;
+        r = enter(w);
+    }
+    return r;
 }

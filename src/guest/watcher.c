@@ -73,7 +73,6 @@ struct look {
     struct walk walk;
     struct watcher *watcher;
     bool is_news; /* what is found was made after the watch began */
-    int error;
 };
 
 static unsigned on_name(struct walk *walk, unsigned char type) {
@@ -85,32 +84,29 @@ static unsigned on_name(struct walk *walk, unsigned char type) {
     return WALK_SKIP;
 }
 
-static void on_entry(struct walk *walk, unsigned char type) {
-    struct look *l = container_of(walk, struct look, walk);
-    (void)type;
+/* The directory that the walk is at. */
+static int look_at(struct look *l) {
+    const struct walk *walk = &l->walk;
     AUTO_CLOSE int fd = fd_open_entry(walk->root, walk->relative, O_PATH | O_DIRECTORY);
     int r = fd < 0 ? 0 : watch_dir(l->watcher, fd, walk->path);
     if (l->is_news)
         queue_add(&l->watcher->queue, CHANGE_CREATED, walk->path, 0, true);
-    if (r < 0 && r != -EACCES && r != -ENOENT) {
-        l->error = r;
-        walk->stop = true;
-    }
+    return r == -EACCES || r == -ENOENT ? 0 : MIN(r, 0);
 }
 
 /* Everything below a directory that is watched already. Takes fd. */
 static int look_below(struct watcher *w, int fd, const char *path, bool is_news) {
     struct look l = {.watcher = w, .is_news = is_news};
     l.walk.on_name = on_name;
-    l.walk.on_entry = on_entry;
     l.walk.entries_left = UINT64_MAX;
     int r = walk_init(&l.walk, fd, path);
-    if (r == 0)
-        r = walk_run(&l.walk);
+    while (r >= 0 && (r = walk_next(&l.walk)) > 0)
+        if (r == WALK_ENTRY)
+            r = look_at(&l);
     walk_done(&l.walk);
     if (r == -EACCES || r == -ENOENT)
         r = 0;
-    return r < 0 ? r : l.walk.is_cut ? -ENOMEM : l.error;
+    return r < 0 ? r : l.walk.is_cut ? -ENOMEM : 0;
 }
 
 /* Once the start cannot be watched as promised. */
