@@ -127,15 +127,8 @@ static int begin_member(struct unpack *u) {
 }
 
 static int put_data(struct unpack *u, struct str data) {
-    while (data.n > 0) {
-        ssize_t n = write(u->file, data.p, data.n);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return fail(u, strerror(errno));
-        data = (struct str){data.p + n, data.n - (size_t)n};
-    }
-    return 0;
+    int r = fd_write_all(u->file, data.p, data.n);
+    return r < 0 ? fail(u, strerror(-r)) : 0;
 }
 
 static int end_member(struct unpack *u) {

@@ -186,15 +186,10 @@ static int begin_member(struct unpack *u) {
 }
 
 static int put_data(struct unpack *u, struct str data) {
-    while (data.n > 0) {
-        ssize_t n = write(u->file, data.p, data.n);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return fail(u, errno, "write");
-        data = (struct str){data.p + n, data.n - (size_t)n};
-        u->result.total_bytes += (uint64_t)n;
-    }
+    int r = fd_write_all(u->file, data.p, data.n);
+    if (r < 0)
+        return fail(u, -r, "write");
+    u->result.total_bytes += data.n;
     return 0;
 }
 
