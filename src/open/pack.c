@@ -26,7 +26,8 @@ static int fail(const struct packer *p, int r, struct err *e) {
     } rows[] = {
         [PACKER_SPECIAL] = {ERR_TREE_INVALID, "is neither a file, a directory nor a symlink"},
         [PACKER_LEADS_OUT] = {ERR_TREE_INVALID, "is a symlink that leaves the tree"},
-        [PACKER_UNREADABLE] = {ERR_FILE_DENIED, "cannot be read by the caller"},
+        [PACKER_UNREADABLE] = {ERR_FILE_DENIED,
+                               "is a file or directory that the caller cannot read"},
         [PACKER_SHORT] = {ERR_FILE_CHANGED, "shrank or failed while it was read"},
     };
     if (r == -EPIPE)

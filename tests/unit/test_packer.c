@@ -114,6 +114,7 @@ TEST(packer_tells_names_of_any_bytes_in_order) {
     put_file("new\nline", "a");
     put_file("\xff\xfe", "b");
     put_file("d.txt", "");
+    put_file("d0", "");
     CHECK_INT(mkdir("d", 0750), 0);
     put_file("d/x", "c");
     CHECK_INT(symlink("../\xff", "d/link"), 0);
@@ -122,10 +123,11 @@ TEST(packer_tells_names_of_any_bytes_in_order) {
     CHECK_INT(run(&f), PACKER_END);
     CHECK_STR(f.told, "");
     CHECK_STR(list(&f),
-              "d/\nd.txt\nd/link -> ../\xff\nd/x 1 63\nhard\nnew\nline 1 61\n\xff\xfe 1 62\n");
-    CHECK_INT(f.packer.files, 6);
+              "d/\nd.txt\nd/link -> ../\xff\nd/x 1 63\nd0\nhard\nnew\nline 1 61\n\xff\xfe 1 62\n");
+    CHECK_INT(f.packer.files, 7);
     CHECK_INT(f.packer.directories, 1);
     CHECK_INT(f.packer.total_bytes, 3);
+    CHECK_INT(f.packer.walk.names_left, WALK_NAMES_MAX);
     CHECK_INT(buf_len(&f.archive) % TAR_BLOCK, 0);
     CHECK_INT(packer_next(&f.packer, &f.out), PACKER_END);
     end(&f);
