@@ -21,7 +21,7 @@ MAY = {
     "bermd": "base loop wire store core api drivers transport proto",
     "guest": "base",
     "spawn": "base",
-    "open": "guest/path.h guest/pattern.h guest/walk.h base",
+    "open": "base",
     "jail": "spawn base",
     "cli": "clients/c base",
     CLIENT: "wire base proto",

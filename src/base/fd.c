@@ -2,7 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
+#include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -99,6 +102,44 @@ int fd_open_beneath(int dir, const char *path, int flags, mode_t mode) {
     return fd < 0 ? -errno : (int)fd;
 }
 
+/* For kernels without openat2: a step at a time, each refusing links. */
+static int open_by_steps(int dir, const char *path, int flags) {
+    int at = fcntl(dir, F_DUPFD_CLOEXEC, 3);
+    for (;;) {
+        char name[NAME_MAX + 1];
+        size_t n = strcspn(path, "/");
+        bool is_last = path[n] == '\0';
+        if (at < 0 || n > NAME_MAX) {
+            if (at >= 0)
+                close(at);
+            return at < 0 ? -errno : -ENAMETOOLONG;
+        }
+        snprintf(name, sizeof name, "%.*s", (int)n, path);
+        int next = openat(at, n > 0 ? name : ".",
+                          is_last ? flags : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int error = errno;
+        close(at);
+        if (is_last || next < 0)
+            return next < 0 ? -error : next;
+        at = next;
+        path += n + 1;
+    }
+}
+
+int fd_open_entry(int dir, const char *path, int flags) {
+    flags |= O_NOFOLLOW | O_CLOEXEC | (flags & O_PATH ? 0 : O_NOCTTY | O_NONBLOCK);
+    int fd = fd_open_beneath(dir, path[0] ? path : ".", flags, 0);
+    return fd == -ENOSYS ? open_by_steps(dir, path, flags) : fd;
+}
+
+int fd_open_parent(int dir, const char *path, const char **ret_name) {
+    char parent[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    *ret_name = slash ? slash + 1 : path;
+    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - path) : 0, path);
+    return fd_open_entry(dir, parent, O_PATH | O_DIRECTORY);
+}
+
 int fd_make_dir(int dir, const char *name, mode_t mode) {
     if (mkdirat(dir, name, mode) < 0 && errno != EEXIST)
         return -errno;
@@ -126,6 +167,19 @@ int fd_sealed_copy(const char *name, int source) {
     if (fcntl(fd, F_ADD_SEALS, seals) < 0)
         return -errno;
     return TAKE_FD(fd);
+}
+
+int fd_write_all(int fd, const void *bytes, size_t n) {
+    for (const char *at = bytes; n > 0;) {
+        ssize_t put = write(fd, at, n);
+        if (put < 0 && errno == EAGAIN)
+            poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
+        else if (put < 0 && errno != EINTR)
+            return -errno;
+        at += MAX(put, 0);
+        n -= (size_t)MAX(put, 0);
+    }
+    return 0;
 }
 
 int fd_write_text(int dir, const char *path, const char *text) {

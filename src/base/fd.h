@@ -28,12 +28,19 @@ MUST_USE ssize_t fd_recv(int sock, void *bytes, size_t max_bytes, int *fds, size
 /* Opens `path` beneath `dir`: no symlink, no magic link, no step above `dir`. O_CLOEXEC is
  * added. */
 MUST_USE int fd_open_beneath(int dir, const char *path, int flags, mode_t mode);
+/* The same in a tree that others write to: what the path names is opened itself, a link not followed and a
+ * FIFO not waited for; it may be empty, for `dir`. Works without openat2 too, where the path has no "..". */
+MUST_USE int fd_open_entry(int dir, const char *path, int flags);
+/* The directory such an entry lies in, and its name there, which points into `path`. */
+MUST_USE int fd_open_parent(int dir, const char *path, const char **ret_name);
 /* Makes (if absent) and opens a directory beneath `dir`; one component. */
 MUST_USE int fd_make_dir(int dir, const char *name, mode_t mode);
 
 /* A memfd that holds the bytes of `source` (from its start) and can never change again. */
 MUST_USE int fd_sealed_copy(const char *name, int source);
 
+/* All of it, also where the descriptor does not block. */
+MUST_USE int fd_write_all(int fd, const void *bytes, size_t n);
 /* Writes `text` to an existing file beneath `dir` in one write, as sysctl and cgroup files want
  * it. */
 MUST_USE int fd_write_text(int dir, const char *path, const char *text);

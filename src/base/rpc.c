@@ -265,7 +265,7 @@ void rpc_put_error(struct json_out *o, const struct err *e, int64_t next_offset)
     json_close(o, '}');
 }
 
-int rpc_write_error(struct buf *to, int64_t id, const struct err *e) {
+int rpc_write_error(struct buf *to, int64_t id, const struct err *e, int64_t next_offset) {
     struct json_out o;
     open_message(&o, to);
     json_key(&o, "id");
@@ -274,7 +274,7 @@ int rpc_write_error(struct buf *to, int64_t id, const struct err *e) {
     else
         json_null(&o);
     json_key(&o, "error");
-    rpc_put_error(&o, e, -1);
+    rpc_put_error(&o, e, next_offset);
     json_close(&o, '}');
     return json_end(&o);
 }

@@ -75,9 +75,9 @@ void rpc_open_request(struct json_out *o, struct buf *to, int64_t id, const char
 void rpc_open_notification(struct json_out *o, struct buf *to, const char *method);
 void rpc_open_result(struct json_out *o, struct buf *to, int64_t id);
 MUST_USE int rpc_close(struct json_out *o);
-/* A whole failure message; id 0 is written as null. */
-MUST_USE int rpc_write_error(struct buf *to, int64_t id, const struct err *e);
-/* The `error` object alone, for exits that carry one. next_offset < 0: absent. */
+/* A whole failure message; id 0 is written as null. next_offset < 0: absent. */
+MUST_USE int rpc_write_error(struct buf *to, int64_t id, const struct err *e, int64_t next_offset);
+/* The `error` object alone, for exits that carry one. */
 void rpc_put_error(struct json_out *o, const struct err *e, int64_t next_offset);
 
 /* Appends `message` with its frame, or nothing. */

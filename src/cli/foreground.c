@@ -10,6 +10,7 @@
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 
+#include "base/fd.h"
 #include "cli/cli.h"
 
 #define ACK_BYTES ((uint64_t)4 << 20) /* of output, the most between two acknowledgements */
@@ -36,19 +37,6 @@ struct foreground {
 
 /* --- output --- */
 
-static bool write_all(int fd, const uint8_t *bytes, size_t n) {
-    while (n > 0) {
-        ssize_t r = write(fd, bytes, n);
-        if (r < 0 && errno == EINTR)
-            continue;
-        if (r < 0)
-            return false;
-        bytes += r;
-        n -= (size_t)r;
-    }
-    return true;
-}
-
 static void set_timer(const struct foreground *f, long ns) {
     struct itimerspec when = {.it_value.tv_nsec = ns};
     timerfd_settime(f->timer_fd, 0, &when, NULL);
@@ -74,8 +62,10 @@ static int acknowledge(struct foreground *f, bool release) {
 
 static int on_chunk(struct foreground *f, const Berm__V1__OutputChunk *chunk) {
     bool is_stderr = chunk->stream == BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDERR;
-    if (!write_all(is_stderr ? STDERR_FILENO : STDOUT_FILENO, chunk->data.data, chunk->data.len)) {
-        f->write_error = errno;
+    int r =
+        fd_write_all(is_stderr ? STDERR_FILENO : STDOUT_FILENO, chunk->data.data, chunk->data.len);
+    if (r < 0) {
+        f->write_error = -r;
         return 1;
     }
     f->offset[is_stderr] = chunk->offset + chunk->data.len;

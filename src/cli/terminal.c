@@ -10,6 +10,7 @@
 #include <sys/signalfd.h>
 #include <termios.h>
 
+#include "base/fd.h"
 #include "cli/cli.h"
 
 #define KEY_P 0x10 /* Ctrl-P, which waits for the next key */
@@ -164,18 +165,10 @@ static int on_wake(void *user) {
 
 static int write_output(struct terminal *t, const Berm__V1__OutputChunk *chunk) {
     bool is_stderr = chunk->stream == BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDERR;
-    for (size_t at = 0; at < chunk->data.len;) {
-        ssize_t n = write(is_stderr ? STDERR_FILENO : STDOUT_FILENO, chunk->data.data + at,
-                          chunk->data.len - at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            t->write_error = errno;
-            return 1;
-        }
-        at += (size_t)n;
-    }
-    return 0;
+    int r =
+        fd_write_all(is_stderr ? STDERR_FILENO : STDOUT_FILENO, chunk->data.data, chunk->data.len);
+    t->write_error = -r;
+    return r < 0;
 }
 
 static int on_message(const Berm__V1__InteractResponse *m, void *user) {

@@ -38,15 +38,6 @@ static int fail(struct unpack *u, const char *why) {
     return -1;
 }
 
-/* "a/b/c" is "c" in the directory "a/b". */
-static int open_parent(struct unpack *u, const char *path, const char **ret_name) {
-    char parent[TAR_PATH_MAX + 1];
-    const char *slash = strrchr(path, '/');
-    *ret_name = slash ? slash + 1 : path;
-    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-    return fd_open_beneath(u->root, parent, O_PATH | O_DIRECTORY, 0);
-}
-
 /* The directories above the member, where they are missing. */
 static int make_parents(struct unpack *u) {
     char part[TAR_PATH_MAX + 1];
@@ -54,7 +45,7 @@ static int make_parents(struct unpack *u) {
     for (char *slash = strchr(part, '/'); slash; slash = strchr(slash + 1, '/')) {
         const char *name;
         *slash = '\0';
-        AUTO_CLOSE int dir = open_parent(u, part, &name);
+        AUTO_CLOSE int dir = fd_open_parent(u->root, part, &name);
         if (dir < 0)
             return dir;
         if (mkdirat(dir, name, 0755) < 0 && errno != EEXIST)
@@ -97,7 +88,7 @@ static int make_link(struct unpack *u, int dir, const char *name) {
     const char *target_name;
     if (tar_clean_path(u->tar.member.target, path))
         return -EXDEV;
-    AUTO_CLOSE int target = open_parent(u, path, &target_name);
+    AUTO_CLOSE int target = fd_open_parent(u->root, path, &target_name);
     if (target < 0)
         return target;
     return linkat(target, target_name, dir, name, 0) < 0 ? -errno : 0;
@@ -125,9 +116,9 @@ static int begin_member(struct unpack *u) {
         return fail(u, why);
     if (u->path[0] == '\0')
         return u->tar.member.type == TAR_DIRECTORY ? 0 : fail(u, "has no name");
-    int dir = open_parent(u, u->path, &name);
+    int dir = fd_open_parent(u->root, u->path, &name);
     if (dir == -ENOENT && make_parents(u) == 0)
-        dir = open_parent(u, u->path, &name);
+        dir = fd_open_parent(u->root, u->path, &name);
     if (dir < 0)
         return fail(u, strerror(-dir));
     int r = make(u, dir, name);
@@ -136,15 +127,8 @@ static int begin_member(struct unpack *u) {
 }
 
 static int put_data(struct unpack *u, struct str data) {
-    while (data.n > 0) {
-        ssize_t n = write(u->file, data.p, data.n);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return fail(u, strerror(errno));
-        data = (struct str){data.p + n, data.n - (size_t)n};
-    }
-    return 0;
+    int r = fd_write_all(u->file, data.p, data.n);
+    return r < 0 ? fail(u, strerror(-r)) : 0;
 }
 
 static int end_member(struct unpack *u) {

@@ -189,20 +189,6 @@ void transcript_add(struct transcript *t, enum transcript_way way, struct str me
 
 /* --- the file --- */
 
-static int write_all(int fd, const void *bytes, size_t n) {
-    const char *at = bytes;
-    while (n > 0) {
-        ssize_t w = write(fd, at, n);
-        if (w < 0 && errno == EINTR)
-            continue;
-        if (w < 0)
-            return -errno;
-        at += w;
-        n -= (size_t)w;
-    }
-    return 0;
-}
-
 /* The newest whole lines of `bytes` that fit into max. */
 static struct str newest(const void *bytes, size_t n, size_t max) {
     const char *p = bytes;
@@ -229,9 +215,9 @@ static int write_anew(struct transcript *t, int old, size_t old_size) {
         return fd;
     struct str head = newest(kept, (size_t)got, half);
     struct str tail = newest(buf_data(&t->lines), buf_len(&t->lines), max);
-    int r = write_all(fd, head.p, head.n);
+    int r = fd_write_all(fd, head.p, head.n);
     if (r == 0)
-        r = write_all(fd, tail.p, tail.n);
+        r = fd_write_all(fd, tail.p, tail.n);
     if (r == 0 && renameat(t->dir_fd, t->fresh_name, t->dir_fd, t->name) < 0)
         r = -errno;
     if (r < 0)
@@ -249,7 +235,7 @@ static int write_lines(struct transcript *t) {
     size_t n = buf_len(&t->lines);
     if (st.st_size + (int64_t)n > t->max_bytes)
         return write_anew(t, fd, (size_t)st.st_size);
-    int r = write_all(fd, buf_data(&t->lines), n);
+    int r = fd_write_all(fd, buf_data(&t->lines), n);
     if (r < 0 && ftruncate(fd, st.st_size) < 0) /* no half lines */
         r = -errno;
     return r;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "base/fd.h"
 #include "base/limits.h"
 #include "guest/files.h"
 #include "guest/newfile.h"
@@ -188,16 +189,6 @@ static int open_target(struct work *w, char *path, struct target *t, struct err 
     return newfile_check(t->dir, t->name, t->path, false, &mode, e);
 }
 
-static int write_all(int fd, struct bytes b) {
-    for (size_t done = 0; done < b.n;) {
-        ssize_t n = write(fd, b.p + done, b.n - done);
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
-}
-
 /* With the mode and owner of the old one. */
 static int replace(const struct target *t, struct bytes now, struct bytes was, struct stat *ret_st,
                    struct err *e) {
@@ -205,7 +196,7 @@ static int replace(const struct target *t, struct bytes now, struct bytes was, s
     AUTO_CLOSE int fd = newfile_open(t->dir, temp);
     if (fd < 0)
         return path_error(e, -fd, "write in the directory of", t->path);
-    int r = write_all(fd, now);
+    int r = fd_write_all(fd, now.p, now.n);
     if (r == 0 && (t->st.st_uid != geteuid() || t->st.st_gid != getegid()) &&
         fchown(fd, t->st.st_uid, t->st.st_gid) < 0)
         r = -errno;

@@ -4,8 +4,9 @@
 #include <fcntl.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
+#include "base/pattern.h"
 #include "guest/params.h"
-#include "guest/pattern.h"
 #include "guest/search.h"
 
 struct glob {
@@ -44,20 +45,15 @@ static unsigned on_name(struct walk *w, unsigned char type) {
     return want;
 }
 
-static void end_with(struct glob *g, enum search_end end) {
-    g->end = end;
-    g->walk.stop = true;
-}
-
-static void on_entry(struct walk *w, unsigned char type) {
-    struct glob *g = container_of(w, struct glob, walk);
+/* The entry that the walk is at. */
+static void put_match(struct glob *g) {
+    const struct walk *w = &g->walk;
     struct stat st;
-    (void)type;
-    AUTO_CLOSE int fd = path_open_below(w->root, w->relative, O_PATH);
+    AUTO_CLOSE int fd = fd_open_entry(w->root, w->relative, O_PATH);
     if (fd < 0 || fstat(fd, &st) < 0 || (!g->all_types && !S_ISREG(st.st_mode)))
         return; /* it went away, or became something else */
     if (g->left == 0) {
-        end_with(g, SEARCH_MATCHES);
+        g->end = SEARCH_MATCHES;
         return;
     }
     struct json_out before = g->out;
@@ -66,7 +62,7 @@ static void on_entry(struct walk *w, unsigned char type) {
     if (g->out.error) {
         g->out = before;
         buf_truncate(&g->items, n);
-        end_with(g, SEARCH_SIZE);
+        g->end = SEARCH_SIZE;
         return;
     }
     g->left--;
@@ -91,17 +87,17 @@ static int work_glob(struct work *w, struct err *e) {
     path_clean(path);
     g->left = (size_t)max;
     g->walk.on_name = on_name;
-    g->walk.on_entry = on_entry;
     buf_init(&g->items, SEARCH_ITEMS_MAX);
     json_begin(&g->out, &g->items);
     user_names_load(&g->names);
     search_bound(&g->walk, LIMIT_GLOB_TIME);
-    int r = walk_init(&g->walk, path);
-    if (r == 0)
-        r = walk_run(&g->walk);
+    int r = walk_init(&g->walk, path_open(path, O_PATH | O_DIRECTORY, 0), path);
+    while (r >= 0 && g->end == SEARCH_ALL && (r = walk_next(&g->walk)) > 0)
+        if (r == WALK_ENTRY)
+            put_match(g);
     if (r < 0)
         return path_error(e, -r, "search", path);
-    if (g->walk.is_cut && !g->walk.stop)
+    if (g->walk.is_cut && g->end == SEARCH_ALL)
         g->end = SEARCH_WORK;
     search_put(w->out, &g->items, g->end);
     json_put_u64(w->out, "unreadable", g->walk.unreadable);

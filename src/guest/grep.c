@@ -13,9 +13,10 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
+#include "base/pattern.h"
 #include "guest/newfile.h"
 #include "guest/params.h"
-#include "guest/pattern.h"
 #include "guest/scan.h"
 #include "guest/search.h"
 
@@ -43,7 +44,7 @@ struct grep {
 
 static void stop_with(struct grep *g, enum search_end end) {
     g->found->end = end;
-    g->walk.stop = g->scan.stop = true;
+    g->scan.stop = true;
 }
 
 /* As UTF-8: what is not shows as U+FFFD, and so does NUL, which not every reader can carry. A character the
@@ -130,11 +131,10 @@ static unsigned on_name(struct walk *w, unsigned char type) {
                                                                                  : WALK_SKIP;
 }
 
-static void on_entry(struct walk *w, unsigned char type) {
-    struct grep *g = container_of(w, struct grep, walk);
+/* The entry that the walk is at. */
+static void search_entry(struct grep *g) {
     struct stat st;
-    (void)type;
-    AUTO_CLOSE int fd = path_open_below(w->root, w->relative, O_RDONLY);
+    AUTO_CLOSE int fd = fd_open_entry(g->walk.root, g->walk.relative, O_RDONLY);
     if (fd < 0) {
         g->found->unreadable += fd != -ENOENT;
         return;
@@ -160,11 +160,12 @@ static int search_one(struct grep *g, const char *path, struct err *e) {
 static int search(struct grep *g, struct str pattern, const char *path, struct err *e) {
     if (scan_init(&g->scan, pattern, e) < 0)
         return -(int)e->code;
-    int r = walk_init(&g->walk, path);
+    int r = walk_init(&g->walk, path_open(path, O_PATH | O_DIRECTORY, 0), path);
     if (r == -ENOTDIR)
         return search_one(g, path, e);
-    if (r == 0)
-        r = walk_run(&g->walk);
+    while (r >= 0 && !g->scan.stop && (r = walk_next(&g->walk)) > 0)
+        if (r == WALK_ENTRY)
+            search_entry(g);
     return r < 0 ? path_error(e, -r, "search", path) : 0;
 }
 
@@ -226,7 +227,6 @@ static int take_params(struct work *w, struct grep *g, struct str *pattern, char
     g->scan.on_match = on_match;
     g->scan.is_late = is_late;
     g->walk.on_name = on_name;
-    g->walk.on_entry = on_entry;
     return 0;
 }
 

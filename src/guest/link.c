@@ -249,7 +249,7 @@ static void refuse_stream(struct link *l, int why) {
         err_set(&e, ERR_MALFORMED, "neither a line nor a Content-Length header");
     struct buf text;
     buf_init(&text, 4096);
-    if (rpc_write_error(&text, 0, &e) == 0)
+    if (rpc_write_error(&text, 0, &e, -1) == 0)
         (void)!link_send(l, (struct str){(const char *)buf_data(&text), buf_len(&text)}, NULL, 0);
     buf_done(&text);
     link_fail(l);

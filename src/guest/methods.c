@@ -206,20 +206,8 @@ int guest_send_text(struct guest *g) {
 }
 
 static void send_error(struct guest *g, int64_t id, const struct err *e, int64_t next_offset) {
-    struct json_out o;
     buf_clear(&g->text);
-    json_begin(&o, &g->text);
-    json_open(&o, '{');
-    json_put_str(&o, "jsonrpc", STR("2.0"));
-    json_key(&o, "id");
-    if (id > 0)
-        json_i64(&o, id);
-    else
-        json_null(&o);
-    json_key(&o, "error");
-    rpc_put_error(&o, e, next_offset);
-    json_close(&o, '}');
-    if (json_end(&o) < 0 || guest_send_text(g) < 0)
+    if (rpc_write_error(&g->text, id, e, next_offset) < 0 || guest_send_text(g) < 0)
         link_fail(&g->link);
 }
 

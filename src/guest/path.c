@@ -100,54 +100,6 @@ int path_open_parent(char *path, const char **ret_name) {
     return fd;
 }
 
-/* For kernels without openat2: a step at a time, each refusing links. */
-static int open_by_steps(int dir, const char *path, int flags) {
-    int at = fcntl(dir, F_DUPFD_CLOEXEC, 3);
-    for (;;) {
-        char name[PATH_NAME_MAX + 1];
-        size_t n = strcspn(path, "/");
-        bool is_last = path[n] == '\0';
-        if (at < 0 || n > PATH_NAME_MAX) {
-            if (at >= 0)
-                close(at);
-            return at < 0 ? -errno : -ENAMETOOLONG;
-        }
-        snprintf(name, sizeof name, "%.*s", (int)n, path);
-        int next = openat(at, n > 0 ? name : ".",
-                          is_last ? flags : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        int error = errno;
-        close(at);
-        if (is_last || next < 0)
-            return next < 0 ? -error : next;
-        at = next;
-        path += n + 1;
-    }
-}
-
-int path_open_below(int dir, const char *path, int flags) {
-    struct open_how how = {
-        .flags = (uint64_t)(unsigned)flags | O_CLOEXEC | O_NOFOLLOW,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-    };
-    if (!(flags & O_PATH))
-        how.flags |= O_NOCTTY | O_NONBLOCK;
-    long fd;
-    do
-        fd = syscall(SYS_openat2, dir, path[0] ? path : ".", &how, sizeof how);
-    while (fd < 0 && (errno == EINTR || errno == EAGAIN));
-    if (fd < 0 && errno == ENOSYS)
-        return open_by_steps(dir, path, (int)how.flags);
-    return fd < 0 ? -errno : (int)fd;
-}
-
-int path_open_parent_below(int dir, const char *path, const char **ret_name) {
-    char parent[PATH_LENGTH_MAX + 1];
-    const char *slash = strrchr(path, '/');
-    *ret_name = slash ? slash + 1 : path;
-    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - path) : 0, path);
-    return path_open_below(dir, parent, O_PATH | O_DIRECTORY);
-}
-
 int path_rename(int from_dir, const char *from, int to_dir, const char *to, bool replace) {
     if (replace)
         return renameat(from_dir, from, to_dir, to) < 0 ? -errno : 0;

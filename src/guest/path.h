@@ -29,12 +29,6 @@ MUST_USE int path_open(const char *path, int flags, mode_t mode);
  * slashes. -EINVAL where the last name is `.`, `..` or the root itself. */
 MUST_USE int path_open_parent(char *path, const char **ret_name);
 
-/* Opens what lies below `dir`: no link is followed, not even the last name's, nothing leads above `dir`, and
- * a path may be empty for `dir` itself. O_CLOEXEC, O_NOFOLLOW, O_NOCTTY and O_NONBLOCK are added. -errno. */
-MUST_USE int path_open_below(int dir, const char *path, int flags);
-/* The same for the directory of a path's last name. */
-MUST_USE int path_open_parent_below(int dir, const char *path, const char **ret_name);
-
 /* One atomic step; -EEXIST where something is there and `replace` is not set. -errno. */
 MUST_USE int path_rename(int from_dir, const char *from, int to_dir, const char *to, bool replace);
 

@@ -7,7 +7,8 @@
 
 #include "base/limits.h"
 #include "guest/files.h"
-#include "guest/walk.h"
+#include "guest/path.h"
+#include "base/walk.h"
 
 #define SEARCH_MATCHES_MAX 10000
 /* What an answer has room for beside the envelope and the counts. */

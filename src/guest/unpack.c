@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "base/fd.h"
 #include "base/tar.h"
 #include "guest/archive.h"
 #include "guest/files.h"
@@ -56,7 +57,7 @@ static int make_parents(struct unpack *u) {
     for (char *slash = strchr(part, '/'); slash; slash = strchr(slash + 1, '/')) {
         const char *name;
         *slash = '\0';
-        AUTO_CLOSE int dir = path_open_parent_below(u->root, part, &name);
+        AUTO_CLOSE int dir = fd_open_parent(u->root, part, &name);
         if (dir < 0)
             return dir;
         if (mkdirat(dir, name, 0755) < 0 && errno != EEXIST)
@@ -68,11 +69,11 @@ static int make_parents(struct unpack *u) {
 
 /* The directory the member lies in, made where it is missing. */
 static int open_parent(struct unpack *u, const char **ret_name) {
-    int dir = path_open_parent_below(u->root, u->path, ret_name);
+    int dir = fd_open_parent(u->root, u->path, ret_name);
     if (dir == -ENOENT) {
         dir = make_parents(u);
         if (dir == 0)
-            dir = path_open_parent_below(u->root, u->path, ret_name);
+            dir = fd_open_parent(u->root, u->path, ret_name);
     }
     if (dir == -ELOOP || dir == -ENOTDIR || dir == -EXDEV)
         return refuse(u, "passes through a symlink or a file");
@@ -107,7 +108,7 @@ static int make_link(struct unpack *u, int dir, const char *name) {
     struct stat st;
     if (tar_clean_path(u->tar.member.target, path) || path[0] == '\0')
         return -EXDEV;
-    AUTO_CLOSE int target = path_open_parent_below(u->root, path, &target_name);
+    AUTO_CLOSE int target = fd_open_parent(u->root, path, &target_name);
     if (target < 0)
         return target == -ELOOP || target == -ENOTDIR ? -EXDEV : target;
     if (fstatat(target, target_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -185,15 +186,10 @@ static int begin_member(struct unpack *u) {
 }
 
 static int put_data(struct unpack *u, struct str data) {
-    while (data.n > 0) {
-        ssize_t n = write(u->file, data.p, data.n);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return fail(u, errno, "write");
-        data = (struct str){data.p + n, data.n - (size_t)n};
-        u->result.total_bytes += (uint64_t)n;
-    }
+    int r = fd_write_all(u->file, data.p, data.n);
+    if (r < 0)
+        return fail(u, -r, "write");
+    u->result.total_bytes += data.n;
     return 0;
 }
 
@@ -251,7 +247,7 @@ static void set_late_modes(struct unpack *u) {
     for (size_t i = u->n_late; i-- > 0;) {
         uint32_t mode;
         memcpy(&mode, all[i], sizeof mode);
-        AUTO_CLOSE int fd = path_open_below(u->root, all[i] + sizeof mode, O_RDONLY | O_DIRECTORY);
+        AUTO_CLOSE int fd = fd_open_entry(u->root, all[i] + sizeof mode, O_RDONLY | O_DIRECTORY);
         if (fd >= 0)
             fchmod(fd, mode);
     }

@@ -9,10 +9,11 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/limits.h"
+#include "base/walk.h"
 #include "guest/files.h"
 #include "guest/params.h"
-#include "guest/walk.h"
 
 #define COALESCE_MS 50
 #define REST 10
@@ -72,7 +73,6 @@ struct look {
     struct walk walk;
     struct watcher *watcher;
     bool is_news; /* what is found was made after the watch began */
-    int error;
 };
 
 static unsigned on_name(struct walk *walk, unsigned char type) {
@@ -84,32 +84,29 @@ static unsigned on_name(struct walk *walk, unsigned char type) {
     return WALK_SKIP;
 }
 
-static void on_entry(struct walk *walk, unsigned char type) {
-    struct look *l = container_of(walk, struct look, walk);
-    (void)type;
-    AUTO_CLOSE int fd = path_open_below(walk->root, walk->relative, O_PATH | O_DIRECTORY);
+/* The directory that the walk is at. */
+static int look_at(struct look *l) {
+    const struct walk *walk = &l->walk;
+    AUTO_CLOSE int fd = fd_open_entry(walk->root, walk->relative, O_PATH | O_DIRECTORY);
     int r = fd < 0 ? 0 : watch_dir(l->watcher, fd, walk->path);
     if (l->is_news)
         queue_add(&l->watcher->queue, CHANGE_CREATED, walk->path, 0, true);
-    if (r < 0 && r != -EACCES && r != -ENOENT) {
-        l->error = r;
-        walk->stop = true;
-    }
+    return r == -EACCES || r == -ENOENT ? 0 : MIN(r, 0);
 }
 
 /* Everything below a directory that is watched already. Takes fd. */
 static int look_below(struct watcher *w, int fd, const char *path, bool is_news) {
     struct look l = {.watcher = w, .is_news = is_news};
     l.walk.on_name = on_name;
-    l.walk.on_entry = on_entry;
     l.walk.entries_left = UINT64_MAX;
-    int r = walk_init_at(&l.walk, fd, path);
-    if (r == 0)
-        r = walk_run(&l.walk);
+    int r = walk_init(&l.walk, fd, path);
+    while (r >= 0 && (r = walk_next(&l.walk)) > 0)
+        if (r == WALK_ENTRY)
+            r = look_at(&l);
     walk_done(&l.walk);
     if (r == -EACCES || r == -ENOENT)
         r = 0;
-    return r < 0 ? r : l.walk.is_cut ? -ENOMEM : l.error;
+    return r < 0 ? r : l.walk.is_cut ? -ENOMEM : 0;
 }
 
 /* Once the start cannot be watched as promised. */
@@ -131,7 +128,7 @@ static int open_root(struct watcher *w) {
 static void new_directory(struct watcher *w, const char *path) {
     const char *relative = path + strlen(w->path) + (w->path[1] != '\0');
     AUTO_CLOSE int root = open_root(w);
-    AUTO_CLOSE int fd = root < 0 ? root : path_open_below(root, relative, O_PATH | O_DIRECTORY);
+    AUTO_CLOSE int fd = root < 0 ? root : fd_open_entry(root, relative, O_PATH | O_DIRECTORY);
     int r = fd < 0 ? -ENOENT : watch_dir(w, fd, path);
     if (r >= 0)
         r = look_below(w, TAKE_FD(fd), path, true);

@@ -64,22 +64,12 @@ static void receive(struct terminal *t) {
     make_raw(t);
 }
 
-static void write_all(const char *bytes, size_t n) {
-    while (n > 0) {
-        ssize_t put = write(1, bytes, n);
-        if (put < 0 && errno != EINTR && errno != EAGAIN)
-            return; /* nobody looks any more; the command goes on */
-        bytes += MAX(put, 0);
-        n -= (size_t)MAX(put, 0);
-    }
-}
-
 /* False when there was nothing. */
 static bool copy_output(struct terminal *t) {
     char bytes[8192];
     ssize_t n = t->master < 0 ? -1 : read(t->master, bytes, sizeof bytes);
     if (n > 0)
-        write_all(bytes, (size_t)n);
+        (void)!fd_write_all(1, bytes, (size_t)n); /* where nobody looks the command goes on */
     else if (t->master >= 0 && (n == 0 || errno != EAGAIN)) {
         fd_close_all(&t->master, 1); /* nobody inside has it open: keys are for us again */
         make_normal(t);

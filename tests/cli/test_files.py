@@ -91,6 +91,9 @@ def test_where_a_copy_goes(berm, sandbox, tmp_path):
     found = berm("exec", sandbox, "--", "find", ".", "-type", "f").stdout.decode().split()
     assert sorted(found) == ["./fresh/two", "./made/by/cp", "./named", "./one", "./there/many/two", "./there/one",
                              "./there/two"]
+    (tmp_path / "way").symlink_to("many")    # what is named is followed; what lies below is not
+    berm("cp", tmp_path / "way", f"{sandbox}:followed")
+    assert berm("cat", f"{sandbox}:followed/two").stdout == b"2"
     (tmp_path / "out").mkdir()
     berm("cp", f"{sandbox}:there", tmp_path / "out")
     berm("cp", f"{sandbox}:named", tmp_path / "out")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from control import OTHER_UIDS, Daemon
+from control import OTHER_UIDS, Daemon, fresh
 
 
 @pytest.fixture
@@ -40,6 +40,14 @@ def client(daemon):
 def box(client):
     """A sandbox that is READY; its id."""
     return client.create().sandbox_id
+
+
+@pytest.fixture
+def place(client, box):
+    """A directory of the test's own, relative to the workspace."""
+    name = fresh("dir")
+    client.ask("MakeDir", sandbox_id=box, path=name)
+    return name
 
 
 @pytest.fixture(scope="module")

@@ -23,14 +23,6 @@ def client(shared):
     return shared.client()
 
 
-@pytest.fixture
-def place(client, box):
-    """A directory of the test's own, relative to the workspace."""
-    name = fresh("dir")
-    client.ask("MakeDir", sandbox_id=box, path=name)
-    return name
-
-
 def below(place, name):
     return f"{place}/".encode() + name if isinstance(name, bytes) else f"{place}/{name}"
 

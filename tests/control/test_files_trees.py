@@ -8,7 +8,7 @@ import tarfile
 
 import pytest
 
-from control import eventually, fresh, pb, refused
+from control import eventually, pb, refused
 from files import (ATTRIBUTES, CREATED, DOWNLOAD, GZIP, MODIFIED, REMOVED, RENAMED, UPLOAD, Watch, download, entry,
                    file_events, listed, read, stat, tar, untar, upload, write)
 
@@ -21,13 +21,6 @@ def box(shared):
 @pytest.fixture
 def client(shared):
     return shared.client()
-
-
-@pytest.fixture
-def place(client, box):
-    name = fresh("dir")
-    client.ask("MakeDir", sandbox_id=box, path=name)
-    return name
 
 
 # ---- trees

@@ -2,7 +2,7 @@
  * directory above it leads to. The first byte is the pattern's length; the path follows. */
 #include "fuzz.h"
 
-#include "guest/pattern.h"
+#include "base/pattern.h"
 
 #define PATH_MOST 200
 

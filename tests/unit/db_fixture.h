@@ -61,6 +61,16 @@ static inline void db_remove_dir(struct db_fixture *f) {
     CHECK_INT(rmdir(f->dir), 0);
 }
 
+static inline void db_fresh(struct db_fixture *f) {
+    db_make_dir(f);
+    CHECK_INT(db_start(f), 0);
+}
+
+static inline void db_finish(struct db_fixture *f) {
+    db_stop(f);
+    db_remove_dir(f);
+}
+
 static inline void db_on_done(void *user, const struct err *e) {
     struct db_fixture *f = user;
     f->answered++;

@@ -7,16 +7,6 @@
 
 static struct db_fixture f;
 
-static void fresh(void) {
-    db_make_dir(&f);
-    CHECK_INT(db_start(&f), 0);
-}
-
-static void finish(void) {
-    db_stop(&f);
-    db_remove_dir(&f);
-}
-
 static struct str text(char *out, size_t cap, const char *prefix, uint64_t number) {
     int n = snprintf(out, cap, "%s%llu", prefix, (unsigned long long)number);
     return (struct str){out, (size_t)n};
@@ -165,7 +155,7 @@ static void check_all_are_there(void) {
 
 TEST(db_gives_back_what_it_was_given_also_after_a_restart) {
     struct stat st;
-    fresh();
+    db_fresh(&f);
     CHECK(f.facts.is_new);
     CHECK_INT(f.facts.head_sequence + f.facts.sandbox_number + f.facts.exec_number, 0);
     struct db_txn *t = db_begin(f.db);
@@ -191,11 +181,11 @@ TEST(db_gives_back_what_it_was_given_also_after_a_restart) {
     CHECK_INT(f.facts.sandbox_number, 1);
     CHECK_INT(f.facts.exec_number, 1);
     check_all_are_there();
-    finish();
+    db_finish(&f);
 }
 
 TEST(db_lists_newest_first_by_owner_sandbox_and_number) {
-    fresh();
+    db_fresh(&f);
     struct db_txn *t = db_begin(f.db);
     for (uint64_t i = 1; i <= 6; i++) {
         put_sandbox(t, i, i % 2 ? STR("odd") : STR("even"), i <= 2 ? 8 : 2, STR("r"));
@@ -223,11 +213,11 @@ TEST(db_lists_newest_first_by_owner_sandbox_and_number) {
     struct seen s = {.most = 2};
     CHECK_INT(db_list_sandboxes(f.db, STR(""), 0, see_sandbox, &s, &f.e), 0);
     CHECK_STR(s.text, "6 5");
-    finish();
+    db_finish(&f);
 }
 
 TEST(db_knows_what_lives_and_what_runs) {
-    fresh();
+    db_fresh(&f);
     struct db_txn *t = db_begin(f.db);
     for (uint32_t state = 1; state <= 8; state++)
         put_sandbox(t, state, STR("me"), state, STR("r"));
@@ -245,7 +235,7 @@ TEST(db_knows_what_lives_and_what_runs) {
     CHECK_INT(BERM__V1__EXEC_STATE__EXEC_STATE_RUNNING, 2);
     CHECK_INT(BERM__V1__EXEC_STATE__EXEC_STATE_EXITED, 3);
     CHECK_INT(BERM__V1__EXEC_STATE__EXEC_STATE_LOST, 4);
-    finish();
+    db_finish(&f);
 }
 
 static bool see_change(void *user, const struct db_sandbox *row) {
@@ -260,7 +250,7 @@ static bool see_change(void *user, const struct db_sandbox *row) {
 
 TEST(db_puts_again_in_place_of_the_first) {
     int seen = 0;
-    fresh();
+    db_fresh(&f);
     struct db_txn *t = db_begin(f.db);
     put_sandbox(t, 1, STR("me"), 2, STR("old"));
     put_exec(t, 1, STR("box-1"), STR("me"), 2);
@@ -276,7 +266,7 @@ TEST(db_puts_again_in_place_of_the_first) {
     CHECK_INT(db_each_running(f.db, see_exec, &s, &f.e), 0);
     CHECK_INT(s.n, 0);
     check_sandboxes(STR("me"), 0, "1");
-    finish();
+    db_finish(&f);
 }
 
 static bool has_no_record(void *user, const struct db_sandbox *row) {
@@ -290,7 +280,7 @@ static bool exec_has_no_record(void *user, const struct db_exec *row) {
 
 TEST(db_keeps_the_ids_of_what_it_forgets) {
     bool empty = false;
-    fresh();
+    db_fresh(&f);
     struct db_txn *t = db_begin(f.db);
     for (uint64_t i = 1; i <= 5; i++)
         put_exec(t, i, i <= 3 ? STR("box-1") : STR("box-2"), STR("me"), 3);
@@ -308,7 +298,7 @@ TEST(db_keeps_the_ids_of_what_it_forgets) {
     CHECK(empty);
     CHECK_INT(db_find_exec(f.db, STR("exec-5"), exec_has_no_record, &empty, &f.e), 1);
     CHECK(!empty);
-    finish();
+    db_finish(&f);
 }
 
 static void prune(int64_t now, int64_t events_before, uint64_t least, int64_t deleted_before) {
@@ -320,7 +310,7 @@ static void prune(int64_t now, int64_t events_before, uint64_t least, int64_t de
 TEST(db_prunes_requests_events_and_histories_past_their_time) {
     bool empty = false;
     int seen = 0;
-    fresh();
+    db_fresh(&f);
     struct db_txn *t = db_begin(f.db);
     db_put_request(t, &request);
     for (uint64_t i = 1; i <= 10; i++) {
@@ -353,7 +343,7 @@ TEST(db_prunes_requests_events_and_histories_past_their_time) {
     CHECK_INT(f.facts.head_sequence, 10);
     CHECK_INT(f.facts.oldest_sequence, 10);
     CHECK_INT(f.facts.sandbox_number, 10);
-    finish();
+    db_finish(&f);
 }
 
 struct order {
@@ -371,7 +361,7 @@ TEST(db_answers_in_order_and_never_from_inside_commit) {
     enum { N = 300 };
     static struct order orders[N];
     unsigned next = 0;
-    fresh();
+    db_fresh(&f);
     for (unsigned i = 0; i < N; i++) {
         struct db_txn *t = db_begin(f.db);
         struct db_event event = db_event_of(i + 1, STR("e"));
@@ -386,7 +376,7 @@ TEST(db_answers_in_order_and_never_from_inside_commit) {
     CHECK_INT(db_count_events(&f), N - N / 10);
     for (unsigned i = 0; i < N; i++)
         CHECK(orders[i].durable);
-    finish();
+    db_finish(&f);
 }
 
 /* Follows itself up from inside its answers, also when the store is closing. */
@@ -408,11 +398,11 @@ static void on_link(void *user, const struct err *e) {
 
 TEST(db_close_commits_what_waits_and_what_follows_from_it) {
     struct chain chain = {0, 20};
-    fresh();
+    db_fresh(&f);
     on_link(&chain, NULL);
-    finish();
+    db_finish(&f);
     CHECK_INT(chain.at, 20);
-    fresh();
+    db_fresh(&f);
     for (uint64_t i = 1; i <= 100; i++) {
         struct db_txn *t = db_begin(f.db);
         struct db_event event = db_event_of(i, STR("e"));
@@ -422,7 +412,7 @@ TEST(db_close_commits_what_waits_and_what_follows_from_it) {
     db_stop(&f);
     CHECK_INT(db_start(&f), 0);
     CHECK_INT(db_count_events(&f), 100);
-    finish();
+    db_finish(&f);
 }
 
 static void on_close_inside(void *user, const struct err *e) {
@@ -433,7 +423,7 @@ static void on_close_inside(void *user, const struct err *e) {
 }
 
 TEST(db_may_be_closed_inside_an_answer) {
-    fresh();
+    db_fresh(&f);
     db_commit(db_begin(f.db), on_close_inside, &f);
     db_commit(db_begin(f.db), on_close_inside, NULL);
     db_drop(db_begin(f.db));
@@ -448,7 +438,7 @@ TEST(db_may_be_closed_inside_an_answer) {
 TEST(db_log_stays_short) {
     static char big[16384];
     struct stat st;
-    fresh();
+    db_fresh(&f);
     for (uint64_t i = 1; i <= 3000; i++) {
         struct db_txn *t = db_begin(f.db);
         struct db_event event = db_event_of(i, (struct str){big, sizeof big});
@@ -461,7 +451,7 @@ TEST(db_log_stays_short) {
     CHECK_INT(stat(db_path(&f, "berm.db-wal"), &st), 0);
     CHECK(st.st_size < 16 << 20);
     CHECK_INT(db_count_events(&f), 3000);
-    finish();
+    db_finish(&f);
 }
 
 static bool on_plan(void *user, struct sql_row *row) {
@@ -476,7 +466,7 @@ static bool on_plan(void *user, struct sql_row *row) {
 TEST(db_statements_use_their_indexes) {
     struct sql *s;
     char query[1024];
-    fresh();
+    db_fresh(&f);
     db_stop(&f);
     CHECK_INT(sql_open(db_path(&f, "berm.db"), NULL, 0, &s, &f.e), 0);
     for (int i = STATEMENT_FORGET_EXECS; i < STATEMENT_COUNT; i++) {

@@ -15,16 +15,6 @@ static struct db_fixture f;
 static char page[4096];
 static const struct str record = {page, sizeof page};
 
-static void fresh(void) {
-    db_make_dir(&f);
-    CHECK_INT(db_start(&f), 0);
-}
-
-static void finish(void) {
-    db_stop(&f);
-    db_remove_dir(&f);
-}
-
 static bool in_child(bool (*body)(void)) {
     int status;
     fflush(stdout);
@@ -48,7 +38,7 @@ static void wait_for(unsigned answers) {
 }
 
 TEST(db_failure_fails_all_that_was_handed_over_before_its_answer) {
-    fresh();
+    db_fresh(&f);
     CHECK_INT(db_put_event_now(&f, 1, record), 0);
     hand_over(1, record); /* given twice: a bug */
     hand_over(2, record);
@@ -61,7 +51,7 @@ TEST(db_failure_fails_all_that_was_handed_over_before_its_answer) {
     CHECK_INT(db_count_events(&f), 1);
     CHECK_INT(db_put_event_now(&f, 2, record), 0);
     CHECK_INT(db_count_events(&f), 2);
-    finish();
+    db_finish(&f);
 }
 
 static void on_first(void *user, const struct err *e) {
@@ -71,7 +61,7 @@ static void on_first(void *user, const struct err *e) {
 
 /* Two batches are answered in one turn, the second with a failure that nobody has heard of yet. */
 TEST(db_failure_fails_what_the_answer_before_it_hands_over) {
-    fresh();
+    db_fresh(&f);
     struct db_txn *t = db_begin(f.db);
     struct db_event event = db_event_of(1, record);
     db_put_event(t, &event);
@@ -84,11 +74,11 @@ TEST(db_failure_fails_what_the_answer_before_it_hands_over) {
     CHECK_INT(f.failed, 2);
     CHECK_INT(db_count_events(&f), 1);
     CHECK_INT(db_put_event_now(&f, 2, record), 0);
-    finish();
+    db_finish(&f);
 }
 
 TEST(db_refuses_a_number_that_another_has) {
-    fresh();
+    db_fresh(&f);
     struct db_txn *t = db_begin(f.db);
     struct db_sandbox row = {.id = STR("a"), .owner = STR("me"), .number = 1, .record = STR("r")};
     db_put_sandbox(t, &row);
@@ -97,13 +87,13 @@ TEST(db_refuses_a_number_that_another_has) {
     row.id = STR("b");
     db_put_sandbox(t, &row);
     CHECK_INT(db_commit_now(&f, t), -ERR_INTERNAL);
-    finish();
+    db_finish(&f);
 }
 
 TEST(db_takes_so_many_bytes_and_refuses_the_rest_in_order) {
     static char big[1 << 20];
     enum { FITS = 63 }; /* of DB_QUEUE_BYTES: each is a little more than its record */
-    fresh();
+    db_fresh(&f);
     for (uint64_t i = 1; i <= FITS + 3; i++) /* the loop does not run: all of them wait */
         hand_over(i, (struct str){big, sizeof big});
     hand_over(1000, record); /* would fit, and stands behind what is refused */
@@ -113,7 +103,7 @@ TEST(db_takes_so_many_bytes_and_refuses_the_rest_in_order) {
     CHECK_INT(f.e.code, ERR_LIMIT_REACHED);
     CHECK_INT(db_count_events(&f), FITS);
     CHECK_INT(db_put_event_now(&f, 1000, record), 0);
-    finish();
+    db_finish(&f);
 }
 
 TEST(db_survives_without_memory) {
@@ -146,11 +136,11 @@ TEST(db_survives_without_memory) {
     CHECK_INT(db_commit_now(&f, t), -ERR_LIMIT_REACHED);
     CHECK_INT(db_count_events(&f), 1);
     CHECK_INT(db_put_event_now(&f, 2, record), 0);
-    finish();
+    db_finish(&f);
 }
 
 TEST(db_writes_nothing_of_a_spoiled_txn) {
-    fresh();
+    db_fresh(&f);
     struct db_txn *t = db_begin(f.db);
     struct db_event event = db_event_of(1, record);
     db_put_event(t, &event);
@@ -158,7 +148,7 @@ TEST(db_writes_nothing_of_a_spoiled_txn) {
     db_put_event(t, &event);
     CHECK_INT(db_commit_now(&f, t), -ERR_LIMIT_REACHED);
     CHECK_INT(db_count_events(&f), 0);
-    finish();
+    db_finish(&f);
 }
 
 static bool open_while_held(void) {
@@ -168,11 +158,11 @@ static bool open_while_held(void) {
 }
 
 TEST(db_is_held_by_one_process) {
-    fresh();
+    db_fresh(&f);
     CHECK(open_while_held());
     CHECK(in_child(open_while_held));
     CHECK_INT(db_put_event_now(&f, 1, record), 0);
-    finish();
+    db_finish(&f);
     db_make_dir(&f);
     CHECK_INT(rmdir(f.dir), 0);
     CHECK_INT(db_start(&f), -ERR_STORE_FAILED); /* no such folder */
@@ -237,7 +227,7 @@ TEST(db_reads_the_log_a_dead_process_left) {
     CHECK_INT(db_start(&f), 0);
     CHECK_INT(f.facts.head_sequence, 200);
     CHECK_INT(db_count_events(&f), 200);
-    finish();
+    db_finish(&f);
 }
 
 TEST(db_leaves_a_damaged_file_untouched) {
@@ -281,7 +271,7 @@ static void change_file(const char *text) {
 }
 
 TEST(db_refuses_newer_versions_and_strangers) {
-    fresh();
+    db_fresh(&f);
     db_stop(&f);
     change_file("PRAGMA user_version = 99");
     check_refused(-ERR_STORE_FAILED);
@@ -295,7 +285,7 @@ TEST(db_refuses_newer_versions_and_strangers) {
     change_file("DROP TABLE theirs");
     CHECK_INT(db_start(&f), 0); /* version 0 and nothing in it */
     CHECK(f.facts.is_new);
-    finish();
+    db_finish(&f);
 }
 
 static bool on_number(void *user, struct sql_row *row) {

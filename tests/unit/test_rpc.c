@@ -228,7 +228,7 @@ TEST(rpc_errors) {
     buf_init(&b, 4096);
     err_field(&e, "argv", "is bad");
     memcpy(e.text, "is \xff bad", 9);
-    CHECK_INT(rpc_write_error(&b, 0, &e), 0);
+    CHECK_INT(rpc_write_error(&b, 0, &e, -1), 0);
     static const char want[] =
         "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":5,\"message\":"
         "\"a field of the request is not acceptable\",\"data\":{\"code\":\"INVALID_ARGUMENT\","

@@ -1,6 +1,6 @@
 /* A pattern becomes a list of nodes, each a state of a machine that is in many states at once: for every
  * character of the path each state says which ones follow. */
-#include "guest/pattern.h"
+#include "base/pattern.h"
 
 enum op {
     OP_CHAR,  /* lo */
