@@ -46,10 +46,17 @@ static int keep(struct mounts *m, int fd) {
 
 /* For each detached mount that is closed the kernel waits for every CPU, so they become one tree before: the
  * layer, which was opened first, and the lowers. What is no mount, or is part of a sandbox by now, refuses to
- * be moved; kernels before 6.15 refuse all of it. */
+ * be moved; kernels before 6.15 refuse all of it. Each comes to lie on the one before, and a clone is a peer of
+ * what it was cloned from: unless it leaves its peers first, the next one shows on the host. */
 void mounts_done(struct mounts *m) {
-    for (unsigned i = 1; i < m->n_fds; i++)
-        sys_attach(m->fds[i], m->fds[0], "");
+    struct mount_attr alone = {.propagation = MS_PRIVATE};
+    for (unsigned i = 0; i < m->n_fds; i++) {
+        bool is_alone = sys_mount_setattr(m->fds[i], "", &alone) == 0;
+        if (i == 0 && !is_alone)
+            break;
+        if (i > 0 && is_alone)
+            sys_attach(m->fds[i], m->fds[0], "");
+    }
     fd_close_all(m->fds, m->n_fds);
     *m = (struct mounts){.n_fds = 0};
 }

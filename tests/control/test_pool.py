@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from control import DELETED, READY, STOPPED, at_once, eventually, pb, pids_in_cgroup, refused
+from control import DELETED, READY, STOPPED, Refused, at_once, eventually, pb, pids_in_cgroup, refused
 
 SIZE = 2
 LOOK = """hostname; id -u; id -g; pwd; stat -c '%u %g %a' . /home/user /tmp; ls -A /workspace /home/user /tmp
@@ -202,16 +202,29 @@ def test_a_guest_that_ends_while_it_is_claimed(pool):
         pids = guests(pool, pool.parked())
         made = at_once([client.create, lambda: [os.kill(pid, signal.SIGKILL) for pid in pids]])[0]
         assert made.state in (READY, STOPPED) or made.reason.code == "GUEST_LOST", made
-        if made.state == READY and client.get(made.sandbox_id).state == READY:
-            client.run(made.sandbox_id, "true")
+        if made.state == READY:
+            try:
+                client.run(made.sandbox_id, "true")
+            except Refused:     # it was hit when it was READY: that is an end like any other
+                assert client.wait_state(made.sandbox_id, STOPPED).reason.code == "GUEST_LOST"
         client.delete(made.sandbox_id)
 
 
 def test_a_path_that_goes_away_is_refused_as_ever(pool):
     client = pool.client()
-    box = client.create(mounts=[pb.Mount(source=str(pool.folder), target="/in")]).sandbox_id
+    source = pool.folder / "goes"
+    source.mkdir()
+    box = client.create(mounts=[pb.Mount(source=str(source), target="/in")]).sandbox_id
     assert is_claimed(pool, box)
     client.stop(box)
+    source.rmdir()
+    pool.wait_parked(SIZE)
+    parked = pool.parked()
+    with refused("FILE_NOT_FOUND", "spec.mounts[0].source"):
+        client.start(box)
+    with refused("FILE_NOT_FOUND", "spec.mounts[0].source"):
+        client.create(mounts=[pb.Mount(source=str(source), target="/in")])
+    assert pool.parked() == parked          # who is refused takes none
     assert client.delete(box).state == DELETED
 
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """A parked sandbox gets its name, its limits and its directories later, once."""
+import ctypes
+import multiprocessing
 import os
 import pathlib
-import struct
+import shutil
 import sys
 import tempfile
 
@@ -140,6 +142,44 @@ def after_a_failure_it_is_parked_no_more():
         os.close(etc)
 
 
+def unlike_the_host(place, state, told):
+    """In a world where mounts are shared, as systemd makes them: what requests that fail leave there."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    new_namespace, recursive, private, shared = 0x20000, 0x4000, 1 << 18, 1 << 20
+    assert libc.unshare(new_namespace) == 0
+    for kind in (private, shared):      # of its own first, so that nothing comes back to the real one
+        assert libc.mount(b"none", b"/", None, recursive | kind, None) == 0
+
+    def mounts():
+        return sorted(line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines())
+    good, bad = os.open(place, os.O_PATH), os.open("/etc", os.O_PATH)
+    with Spawn(state, "--mount-root", place) as spawn:
+        spawn.ask(client.HELLO)
+        before, errors = mounts(), []
+        for layer in (client.LAYER_DISK, client.LAYER_MEMORY):
+            sleep = dict(layer=layer, argv=("berm-init", "1000", "/", "sleep", "60"))
+            spawn.create(id="half", slot=1, flags=F_PARKED, **sleep)
+            two = dict(mounts=[("/in", 0), ("/out", 0)])
+            errors.append(spawn.ask(CLAIM, claim_body("half", **two), [good, bad]).error)
+            errors.append(spawn.create(id="next", slot=2, **sleep).error)
+            errors.append(spawn.create(id="never", slot=3, fds=[good, bad], **sleep, **two).error)
+            for id in ("half", "next"):
+                spawn.destroy(id)
+        told.put((errors, [path for path in mounts() if path not in before]))
+
+
+@test
+def nothing_is_attached_to_the_host_when_its_mounts_are_shared():
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        os.chown(place, 61234, 61234)
+        told = multiprocessing.SimpleQueue()
+        there = multiprocessing.Process(target=unlike_the_host, args=(place, STATE, told))
+        there.start()
+        there.join(60)
+        same(there.exitcode, 0, "it came to its end")
+        same(told.get() if not told.empty() else None, ([EACCES, 0, EACCES] * 2, []), "refused, and no mount stays")
+
+
 @test
 def fields_are_checked():
     with Spawn(STATE, "--mount-root", "/usr") as spawn:
@@ -174,4 +214,8 @@ def one_that_has_ended_cannot_be_claimed():
         same(spawn.destroy("ended").error, 0, "DESTROY")
 
 
-main()
+if __name__ == "__main__":
+    try:
+        main()
+    finally:
+        shutil.rmtree(STATE, ignore_errors=True)
