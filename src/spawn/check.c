@@ -97,12 +97,15 @@ static bool has_good_mounts(const struct spawn_mount *mounts, uint32_t n, uint32
                             uint32_t flags) {
     if (n > max)
         return false;
-    for (uint32_t i = 0; i < n; i++)
+    uint32_t n_layered = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t kind = mounts[i].flags;
         if (!is_target(mounts[i].target) || is_reserved_target(mounts[i].target) ||
-            mounts[i].reserved != 0 || (mounts[i].flags & ~flags) != 0 ||
-            mounts[i].flags == SPAWN_MOUNT_ALL)
+            mounts[i].reserved != 0 || (kind & ~flags) != 0 || (kind & (kind - 1)) != 0)
             return false;
-    return true;
+        n_layered += kind == SPAWN_MOUNT_LAYERED;
+    }
+    return n_layered <= SPAWN_LAYERED_MAX;
 }
 
 static bool has_good_fields(const struct spawn_create *req) {
