@@ -21,7 +21,8 @@ MUST_USE int layer_open_kept(struct spawn *s, const char *id, uint32_t *ret_base
  * the range; what another range has made is refused. */
 MUST_USE int layer_pair(int layer, const char *upper, const char *work, uint32_t owner,
                         int *ret_upper, int *ret_work);
-/* The pair that belongs to a target. Of two with one name the kernel refuses the second. */
+/* The pair that belongs to a target. The kernel lets two overlays share one and leaves open what comes of it, so
+ * check_create refuses that. */
 #define LAYER_NAME_MAX 32
 void layer_names(const char *target, char ret_upper[LAYER_NAME_MAX], char ret_work[LAYER_NAME_MAX]);
 

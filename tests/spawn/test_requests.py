@@ -99,6 +99,8 @@ def mount_targets_are_checked():
             refused(spawn, message(CREATE, 1, create_body(mounts=[("/x", both)])), fds=[directory], text=f"kinds {both}")
         nine = [(f"/x/{n}", MOUNT_LAYERED) for n in range(9)]
         refused(spawn, message(CREATE, 1, create_body(mounts=nine)), fds=[directory] * 9, text="too many layers")
+        twice = [("/x", MOUNT_LAYERED), ("/y", 0), ("/x", MOUNT_LAYERED)]
+        refused(spawn, message(CREATE, 1, create_body(mounts=twice)), fds=[directory] * 3, text="one layer twice")
         refused(spawn, message(CREATE, 1, create_body(mounts=[("/x", 0)])), fds=[], text="no descriptor")
         for target in ("/procs", "/x/..y", "/a/b/c"):
             reply = spawn.create(id="target", mounts=[(target, 0)], fds=[directory])
