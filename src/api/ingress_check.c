@@ -129,6 +129,10 @@ static int check_tool(const Berm__V1__SandboxSpec *s, size_t i, struct err *e) {
         field_of(field, "tools", i, "credentials");
         return err_field(e, field, "%s: %s has none", field, t->name);
     }
+    if (s->tools[i]->cache && !t->caches[0]) {
+        field_of(field, "tools", i, "cache");
+        return err_field(e, field, "%s: %s has none", field, t->name);
+    }
     return 0;
 }
 

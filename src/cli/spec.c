@@ -29,7 +29,7 @@ const struct opt spec_opts[] = {
      "shows a host directory inside, else as the workspace; may repeat"},
     {"copy", 0, "SOURCE[:TARGET]",
      "copies a host file or directory in, else as the workspace; may repeat"},
-    {"tool", 0, "NAME[:credentials]", "a bundle of programs; may repeat"},
+    {"tool", 0, "NAME[:credentials][:cache]", "a bundle of programs; may repeat"},
     {"device", 0, "KIND[:COUNT]", "hardware; may repeat"},
     {"profile", 0, "WHO", "user (default) or root: whose rights programs have inside"},
     {"driver", 0, "NAME", "which driver makes it"},
@@ -218,19 +218,30 @@ static bool fill_paths(struct cli *cli, Berm__V1__SandboxSpec *spec) {
     return true;
 }
 
+/* NAME[:credentials][:cache], in any order. */
+static bool fill_tool(struct cli *cli, const char *text, Berm__V1__Tool *t) {
+    char *rest = cli_text(cli, "%s", text);
+    t->name = strsep(&rest, ":");
+    for (const char *word; (word = strsep(&rest, ":"));) {
+        bool is_credentials = strcmp(word, "credentials") == 0;
+        if (!is_credentials && strcmp(word, "cache") != 0) {
+            opt_usage(cli, "--tool %s: give NAME, NAME:credentials, NAME:cache or both", text);
+            return false;
+        }
+        t->credentials = t->credentials || is_credentials;
+        t->cache = t->cache || !is_credentials;
+    }
+    return true;
+}
+
 static bool fill_extras(struct cli *cli, Berm__V1__SandboxSpec *spec) {
     size_t at = 0;
     spec->tools = cli_alloc(cli, (opt_count(cli, "tool") + 1) * sizeof *spec->tools);
     for (char *text; (text = opt_next(cli, "tool", &at));) {
         Berm__V1__Tool *t = cli_alloc(cli, sizeof *t);
-        const char *colon = strchr(text, ':');
         berm__v1__tool__init(t);
-        t->name = colon ? cli_text(cli, "%.*s", (int)(colon - text), text) : text;
-        t->credentials = colon != NULL;
-        if (colon && strcmp(colon, ":credentials") != 0) {
-            opt_usage(cli, "--tool %s: give NAME or NAME:credentials", text);
+        if (!fill_tool(cli, text, t))
             return false;
-        }
         spec->tools[spec->n_tools++] = t;
     }
     at = 0;

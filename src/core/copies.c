@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "core/copy_feed.h"
 #include "core/ingress.h"
 #include "core/tools.h"
 
@@ -30,7 +31,8 @@ struct copying {
     struct open_ask ask; /* the source, then its packing */
     struct guest_wait wait;
     struct deadline late;
-    uint64_t handle; /* the guest's; 0 = none */
+    uint64_t handle;        /* the guest's; 0 = none */
+    struct copy_feed *feed; /* where the guest passes no pipe; or NULL */
     bool packed;
     bool unpacked;
     struct err pack_failure;
@@ -129,6 +131,7 @@ void copies_drop(struct sandbox *sb) {
         return;
     open_ask_cancel(&c->ask);
     guest_wait_cancel(&c->wait);
+    copy_feed_close(c->feed);
     deadline_clear(sb->registry->spec.deadlines, &c->late);
     free(c);
 }
@@ -169,6 +172,7 @@ static void copy_next(struct copying *c, bool was_there) {
     bool was_secret = !copy_of(c);
     size_t index = was_secret ? secret_of(c)->index : 0;
     close_handle(c);
+    copy_feed_close(TAKE(c->feed));
     c->found += was_secret && was_there;
     c->at++;
     if (was_secret && (c->at == n || secret_of(c)->index != index)) {
@@ -238,11 +242,29 @@ void copies_notice(struct sandbox *sb, const struct json *params) {
 }
 
 /* berm-open writes to nothing but a pipe. */
-static bool is_pipe(const struct guest_answer *a) {
+static bool is_pipe(int fd) {
     struct stat st;
-    int flags = a->n_fds == 1 ? fcntl(a->fds[0], F_GETFL) : -1;
-    return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY && fstat(a->fds[0], &st) == 0 &&
+    int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY && fstat(fd, &st) == 0 &&
            S_ISFIFO(st.st_mode);
+}
+
+static void on_feed_broken(void *user, const struct err *e) {
+    fail(user, e);
+}
+
+/* The guest's pipe, or one of ours where it has passed none. */
+static int pipe_of(struct copying *c, const struct guest_answer *a, struct err *e) {
+    struct sandbox *sb = c->sandbox;
+    int fd = -1;
+    if (a->n_fds == 0)
+        return copy_feed_new(sb->registry->spec.loop, sb->link, c->handle, on_feed_broken, c,
+                             &c->feed, &fd, e) < 0
+                   ? -(int)e->code
+                   : fd;
+    if (a->n_fds != 1 || !is_pipe(a->fds[0]))
+        return err_set(e, ERR_GUEST_PROTOCOL, "the guest unpacks from no pipe");
+    return TAKE_FD(a->fds[0]);
 }
 
 static void on_unpacking(struct guest_wait *w, const struct guest_answer *a) {
@@ -255,12 +277,14 @@ static void on_unpacking(struct guest_wait *w, const struct guest_answer *a) {
         fail(c, a->e);
         return;
     }
-    if (!handle || handle->type != JSON_INT || handle->integer <= 0 || !is_pipe(a)) {
-        err_set(&e, ERR_GUEST_PROTOCOL, "the guest unpacks from no pipe");
+    c->handle =
+        handle && handle->type == JSON_INT && handle->integer > 0 ? (uint64_t)handle->integer : 0;
+    AUTO_CLOSE int pipe_fd =
+        c->handle > 0 ? pipe_of(c, a, &e) : err_set(&e, ERR_GUEST_PROTOCOL, "no handle");
+    if (pipe_fd < 0) {
         fail(c, &e);
         return;
     }
-    c->handle = (uint64_t)handle->integer;
     const Berm__V1__Copy *copy = copy_of(c);
     open_ask_init(&c->ask, on_packed);
     opener_pack(c->sandbox->registry->spec.opener, &c->ask, c->uid,
@@ -269,7 +293,7 @@ static void on_unpacking(struct guest_wait *w, const struct guest_answer *a) {
                                          .n_excludes = copy ? copy->n_excludes : 0,
                                          .excludes = copy ? copy->excludes : NULL,
                                          .is_private = !copy},
-                a->fds[0]);
+                pipe_fd);
 }
 
 static void on_source(struct open_ask *a, const struct open_result *result) {

@@ -1,7 +1,8 @@
 /* copies — what is copied into a sandbox before it is READY for the first time.
  *
  * One copy after the other: the source is looked at, the guest asked to unpack and answers with a pipe, and
- * berm-open packs into that pipe as the owner; done when both say so. No byte of it passes through here.
+ * berm-open packs into that pipe as the owner; done when both say so. No byte of it passes through here, unless the
+ * guest cannot pass a pipe: then berm-open's is ours, and chunks go over the link (copy_feed).
  * Restart: a daemon that ends in the middle, or a link that breaks, begins again; the guest replaces what
  *          is there. That all were done is kept by a file in the sandbox's folder; a layer in memory gets
  *          them at every start.

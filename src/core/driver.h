@@ -46,6 +46,8 @@ struct place_mount {
     bool writable;
     bool
         is_public; /* nobody inside has its owner's rights: what all may read is what can be read */
+    bool
+        is_layered; /* what is written goes to the place's own layer and not there; not with the others */
 };
 
 struct place_spec {

@@ -40,9 +40,34 @@ static const struct tool *missing_tool(const Berm__V1__Tool *t) {
     return tool && !tool_is_on_host(tool) ? tool : NULL;
 }
 
+/* A directory of the caller's home where the sandbox's user has the same one. */
+static bool add_cache(struct ingress *in, const Berm__V1__SandboxSpec *spec, const char *name,
+                      size_t tool) {
+    char source[TOOL_PATH_MAX], target[TOOL_PATH_MAX];
+    bool is_root = spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT;
+    snprintf(source, sizeof source, "~/%s", name);
+    snprintf(target, sizeof target, "%s/%s", is_root ? "/root" : "/home/user", name);
+    return add(in, &(struct ingress_item){.kind = INGRESS_CACHE,
+                                          .source = source,
+                                          .target = target,
+                                          .index = (unsigned)tool,
+                                          .fd = -1});
+}
+
+static bool take_caches(struct ingress *in, const Berm__V1__SandboxSpec *spec) {
+    bool ok = true;
+    for (size_t i = 0; i < in->n_tools; i++) {
+        const struct tool *t = spec->tools[i]->cache ? tool_named(spec->tools[i]->name) : NULL;
+        for (size_t k = 0; t && ok && k < TOOL_CACHES_MAX && t->caches[k]; k++)
+            ok = add_cache(in, spec, t->caches[k], i);
+    }
+    return ok;
+}
+
 static bool take(struct ingress *in, const Berm__V1__SandboxSpec *spec, size_t n_copies) {
     bool ok = true;
-    in->items = calloc(spec->n_mounts + n_copies + in->n_tools * TOOL_TREES_MAX, sizeof *in->items);
+    in->items = calloc(spec->n_mounts + n_copies + in->n_tools * (TOOL_TREES_MAX + TOOL_CACHES_MAX),
+                       sizeof *in->items);
     for (size_t i = 0; in->items && ok && i < spec->n_mounts; i++)
         ok = add(in, &(struct ingress_item){.source = spec->mounts[i]->source,
                                             .target = spec->mounts[i]->target,
@@ -54,7 +79,7 @@ static bool take(struct ingress *in, const Berm__V1__SandboxSpec *spec, size_t n
                                             .source = spec->copies[i]->source,
                                             .index = (unsigned)i,
                                             .fd = -1});
-    return in->items && ok;
+    return in->items && ok && take_caches(in, spec);
 }
 
 /* --- one after the other --- */
@@ -93,11 +118,15 @@ static bool take_trees(struct ingress *in) {
     return ok;
 }
 
-static size_t count_mounts(const struct ingress *in) {
-    size_t n = 0;
+static int check_count(const struct ingress *in, size_t more, struct err *e) {
+    size_t n = more;
     for (size_t i = 0; i < in->n_items; i++)
-        n += in->items[i].kind != INGRESS_COPY;
-    return n;
+        n += in->items[i].kind == INGRESS_MOUNT || in->items[i].fd >= 0;
+    return n <= PLACE_MOUNTS_MAX
+               ? 0
+               : err_limit(e, ERR_INVALID_ARGUMENT, LIMIT_MOUNTS_COUNT, PLACE_MOUNTS_MAX,
+                           "with those of its tools there are more than %d mounts",
+                           PLACE_MOUNTS_MAX);
 }
 
 static void on_searched(struct tool_search *s, const struct err *failed) {
@@ -105,9 +134,8 @@ static void on_searched(struct tool_search *s, const struct err *failed) {
     struct err e = failed ? *failed : (struct err){0};
     if (!failed && !take_trees(in))
         err_set(&e, ERR_LIMIT_REACHED, "out of memory");
-    else if (!failed && count_mounts(in) > PLACE_MOUNTS_MAX)
-        err_limit(&e, ERR_INVALID_ARGUMENT, LIMIT_MOUNTS_COUNT, PLACE_MOUNTS_MAX,
-                  "with those of its tools there are more than %d mounts", PLACE_MOUNTS_MAX);
+    else if (!failed)
+        (void)check_count(in, 0, &e);
     tool_search_end(s);
     if (e.code != ERR_NONE) {
         fail(in, &e, "tools", in->tool, "name");
@@ -133,23 +161,48 @@ static void ask_next(struct ingress *in) {
         in->on_done(in, NULL);
 }
 
+/* A cache that is not there begins as an empty one. One that is not the caller's own is refused: the
+ * sandbox's user would have to become its owner. */
+static int judge(const struct ingress *in, const struct open_result *result, struct err *e) {
+    const struct ingress_item *item = &in->items[in->at];
+    bool is_cache = item->kind == INGRESS_CACHE;
+    if (is_cache && result->e && result->e->code == ERR_FILE_NOT_FOUND)
+        return 0;
+    if (result->e) {
+        *e = *result->e;
+        return is_cache ? err_wrap(e, "%s", item->source) : -(int)e->code;
+    }
+    if (item->kind != INGRESS_COPY && *result->fd < 0)
+        return err_set(e, ERR_DRIVER_UNAVAILABLE, "berm-open answered without a descriptor");
+    if (is_cache && result->is_foreign)
+        return err_set(e, ERR_HOST_PATH_REFUSED, "%s: it does not belong to the caller",
+                       item->source);
+    return is_cache ? check_count(in, 1, e) : 0;
+}
+
 static void on_opened(struct open_ask *a, const struct open_result *result) {
+    static const struct {
+        const char *list, *member;
+    } fields[] = {[INGRESS_MOUNT] = {"mounts", "source"},
+                  [INGRESS_COPY] = {"copies", "source"},
+                  [INGRESS_CACHE] = {"tools", "cache"}};
     struct ingress *in = container_of(a, struct ingress, ask);
     struct ingress_item *item = &in->items[in->at];
     struct err e;
-    bool is_copy = item->kind == INGRESS_COPY;
-    bool lacks_fd = !result->e && !is_copy && *result->fd < 0;
-    if (lacks_fd)
-        err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-open answered without a descriptor");
-    if (result->e || lacks_fd) {
-        fail(in, result->e ? result->e : &e, is_copy ? "copies" : "mounts", item->index, "source");
+    if (judge(in, result, &e) < 0) {
+        fail(in, &e, fields[item->kind].list, item->index, fields[item->kind].member);
         return;
     }
-    if (!is_copy)
+    if (item->kind != INGRESS_COPY && !result->e)
         item->fd = TAKE_FD(*result->fd);
     item->is_foreign = result->is_foreign;
     in->at++;
     ask_next(in);
+}
+
+static int name_tool(struct err *e, size_t index, const char *member) {
+    snprintf(e->field, sizeof e->field, "spec.tools[%zu].%s", index, member);
+    return err_wrap(e, "%s", e->field);
 }
 
 /* Credentials come from the caller's home, as copies do. */
@@ -157,28 +210,31 @@ static int check_tools(struct registry *r, const char *owner, const Berm__V1__Sa
                        struct err *e) {
     uint32_t uid;
     for (size_t i = 0; i < spec->n_tools; i++)
-        if (spec->tools[i]->credentials && ingress_uid(r, owner, &uid, e) < 0) {
-            snprintf(e->field, sizeof e->field, "spec.tools[%zu].credentials", i);
-            return err_wrap(e, "%s", e->field);
-        }
+        if (spec->tools[i]->credentials && ingress_uid(r, owner, &uid, e) < 0)
+            return name_tool(e, i, "credentials");
     return 0;
 }
 
-/* Tools that have to be searched for. UNSUPPORTED when there is nowhere to, or nothing to do it with. */
+/* Tools that have to be searched for: UNSUPPORTED when there is nowhere to, or nothing to do it with. And those
+ * whose caches are to be opened: HOST_PATH_REFUSED when there is nothing to do it with. */
 static int list_tools(struct ingress *in, const Berm__V1__SandboxSpec *spec, const char *owner,
                       struct err *e) {
     struct err why;
     bool is_any = false;
     for (size_t i = 0; i < MIN(spec->n_tools, (size_t)TOOLS_MAX); i++) {
         const struct tool *t = missing_tool(spec->tools[i]);
-        bool may = !t || ingress_uid(in->registry, owner, &in->uid, &why) == 0;
+        bool has_cache = spec->tools[i]->cache;
+        bool may = (!t && !has_cache) || ingress_uid(in->registry, owner, &in->uid, &why) == 0;
         if (t && (!may || !t->homes[0].trees[0])) {
             tool_not_found(t, may ? NULL : why.text, e);
-            snprintf(e->field, sizeof e->field, "spec.tools[%zu].name", i);
-            return err_wrap(e, "%s", e->field);
+            return name_tool(e, i, "name");
+        }
+        if (!may) {
+            *e = why;
+            return name_tool(e, i, "cache");
         }
         in->tools[in->n_tools++] = t;
-        is_any = is_any || t;
+        is_any = is_any || t || has_cache;
     }
     return is_any ? 1 : 0;
 }
@@ -216,14 +272,17 @@ int ingress_begin(struct ingress *in, struct registry *r, const char *owner,
 /* --- what was found --- */
 
 size_t ingress_mounts(const struct ingress *in, struct place_mount ret_mounts[PLACE_MOUNTS_MAX]) {
-    static const enum ingress_kind order[] = {INGRESS_TOOL, INGRESS_MOUNT};
+    static const enum ingress_kind order[] = {INGRESS_TOOL, INGRESS_CACHE, INGRESS_MOUNT};
     size_t n = 0;
     for (size_t k = 0; k < COUNT_OF(order); k++)
         for (size_t i = 0; i < in->n_items && n < PLACE_MOUNTS_MAX; i++) {
             const struct ingress_item *m = &in->items[i];
-            if (m->kind == order[k])
-                ret_mounts[n++] =
-                    (struct place_mount){m->fd, m->target, m->writable, m->is_foreign};
+            if (m->kind == order[k] && m->fd >= 0)
+                ret_mounts[n++] = (struct place_mount){.dir_fd = m->fd,
+                                                       .target = m->target,
+                                                       .writable = m->writable,
+                                                       .is_public = m->is_foreign,
+                                                       .is_layered = m->kind == INGRESS_CACHE};
         }
     return n;
 }
@@ -247,7 +306,8 @@ char *ingress_path(const struct ingress *in) {
 size_t ingress_mounts_max(const Berm__V1__SandboxSpec *spec) {
     size_t n = spec->n_mounts;
     for (size_t i = 0; i < spec->n_tools; i++)
-        n += missing_tool(spec->tools[i]) ? TOOL_TREES_MAX : 0;
+        n += (missing_tool(spec->tools[i]) ? TOOL_TREES_MAX : 0) +
+             (spec->tools[i]->cache ? TOOL_CACHES_MAX : 0);
     return n;
 }
 

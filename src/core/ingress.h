@@ -1,5 +1,5 @@
 /* ingress — what of the host goes into a sandbox: its mounts are opened, its copies' sources looked at, its tools
- * that are not in /usr searched for, all with the rights of the sandbox's owner.
+ * that are not in /usr searched for and their caches opened, all with the rights of the sandbox's owner.
  *
  * Done twice: before a create or start is accepted, so that a wrong path is refused at once and by its field;
  * and when the place is made, because what a path leads to may have changed.
@@ -11,7 +11,7 @@
 #include "core/registry.h"
 #include "core/tool_search.h"
 
-enum ingress_kind { INGRESS_MOUNT, INGRESS_COPY, INGRESS_TOOL };
+enum ingress_kind { INGRESS_MOUNT, INGRESS_COPY, INGRESS_CACHE, INGRESS_TOOL };
 
 struct ingress_item {
     enum ingress_kind kind;
@@ -21,14 +21,14 @@ struct ingress_item {
     bool is_foreign; /* once it is open: not the owner's own */
     bool is_bin;     /* of a tool: programs lie in it */
     unsigned index;  /* in its list of the spec */
-    int fd;          /* once it is open, else -1; never of a copy */
+    int fd; /* once it is open, else -1; never of a copy, nor of a cache that is not there */
 };
 
 struct ingress {
     struct registry *registry;
     struct open_ask ask;
-    struct ingress_item
-        *items; /* the mounts, in order, then the copies, then what tools were found in */
+    struct ingress_item *
+        items; /* the mounts, in order, then the copies, the caches, and what tools were found in */
     size_t n_items;
     size_t at;
     struct tool_search search;
@@ -47,7 +47,7 @@ MUST_USE int ingress_uid(struct registry *r, const char *owner, uint32_t *ret_ui
 MUST_USE int ingress_begin(struct ingress *in, struct registry *r, const char *owner,
                            const Berm__V1__SandboxSpec *spec, bool with_copies,
                            void (*on_done)(struct ingress *in, const struct err *e), struct err *e);
-/* Of one that is done: its mounts, those of tools first, so that nothing is made in what the caller mounts. Their
+/* Of one that is done: its mounts, those of tools and caches first, so that nothing is made in what the caller mounts. Their
  * strings and descriptors stay the ingress's. */
 size_t ingress_mounts(const struct ingress *in, struct place_mount ret_mounts[PLACE_MOUNTS_MAX]);
 /* Of one that is done: PATH with the tools it found, yours; NULL: none was, or no memory. */

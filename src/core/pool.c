@@ -70,10 +70,14 @@ static bool limits_fit(const struct registry *r, const Berm__V1__SandboxSpec *sp
            l.disk_inodes == own.disk_inodes;
 }
 
-/* A directory that can be written takes a filter that is part of the place from its first moment. */
+/* A directory that can be written takes a filter that is part of the place from its first moment, a cache the
+ * layer as it was opened then. */
 static bool mounts_fit(const Berm__V1__SandboxSpec *spec) {
     for (size_t i = 0; i < spec->n_mounts; i++)
         if (spec->mounts[i]->writable)
+            return false;
+    for (size_t i = 0; i < spec->n_tools; i++)
+        if (spec->tools[i]->cache)
             return false;
     return ingress_mounts_max(spec) <= PLACE_CLAIM_MOUNTS_MAX;
 }

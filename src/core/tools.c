@@ -16,9 +16,12 @@ static const struct tool tools[] = {
     { __VA_ARGS__ }
 #define FILES(...) \
     { __VA_ARGS__ }
-#define TOOL(name, need, homes, files) {#name, need, homes, files},
+#define CACHES(...) \
+    { __VA_ARGS__ }
+#define TOOL(name, need, homes, files, caches) {#name, need, homes, files, caches},
 #include "core/tools.def"
 #undef TOOL
+#undef CACHES
 #undef FILES
 #undef HOMES
 #undef HOME

@@ -180,7 +180,10 @@ int native_fill_mounts(struct spawn_ask *r, struct spawn_mount *to, size_t max,
         if (strlen(m->target) >= SPAWN_TARGET_MAX)
             return err_field(e, "mounts", "a target is longer than %d bytes", SPAWN_TARGET_MAX - 1);
         snprintf(to[i].target, sizeof to[i].target, "%s", m->target);
-        to[i].flags = m->writable ? SPAWN_MOUNT_WRITABLE : m->is_public ? SPAWN_MOUNT_PUBLIC : 0;
+        to[i].flags = m->writable     ? SPAWN_MOUNT_WRITABLE
+                      : m->is_public  ? SPAWN_MOUNT_PUBLIC
+                      : m->is_layered ? SPAWN_MOUNT_LAYERED
+                                      : 0;
         int failed = take_fd(r, m->dir_fd, e);
         if (failed < 0)
             return failed;

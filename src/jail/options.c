@@ -17,7 +17,8 @@ static const char usage[] =
     "Runs COMMAND in a sandbox of its own: the host's programs, none of its data, no network.\n"
     "  --root              run as root inside (packages can be installed); default: user\n"
     "  --image DIR         DIR as the root file system instead of the host's\n"
-    "  --bind SRC:DST[:rw] the host directory SRC at DST, read-only unless rw\n"
+    "  --bind SRC:DST[:rw|:layer] the host directory SRC at DST, read-only; with rw written to, with\n"
+    "                      layer written over: SRC stays as it is\n"
     "  --env NAME=VALUE    an environment variable (the host's are not passed on)\n"
     "  --cwd DIR           working directory inside (default /workspace)\n"
     "  --memory SIZE       memory limit          --cpu N     CPUs, such as 0.5\n"
@@ -106,12 +107,17 @@ static int add_bind(struct draft *d, char *text) {
     if (req->n_mounts == SPAWN_MOUNTS_MAX)
         return -E2BIG;
     struct spawn_mount *m = &req->mounts[req->n_mounts];
-    size_t n = strlen(text);
-    if (n > 3 && strcmp(text + n - 3, ":rw") == 0) {
-        m->flags |= SPAWN_MOUNT_WRITABLE;
-        text[n - 3] = '\0';
-    }
+    static const struct {
+        const char *word;
+        uint32_t flag;
+    } kinds[] = {{"rw", SPAWN_MOUNT_WRITABLE}, {"layer", SPAWN_MOUNT_LAYERED}};
     char *target = strrchr(text, ':');
+    for (size_t i = 0; target != NULL && m->flags == 0 && i < COUNT_OF(kinds); i++)
+        if (strcmp(target + 1, kinds[i].word) == 0) {
+            m->flags = kinds[i].flag;
+            *target = '\0';
+            target = strrchr(text, ':');
+        }
     if (target == NULL)
         return -EINVAL;
     *target++ = '\0';

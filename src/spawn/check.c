@@ -8,6 +8,7 @@
 
 #include "base/str.h"
 #include "spawn/disk.h"
+#include "spawn/layer.h"
 
 #define MEMORY_MIN (UINT64_C(1) << 20)
 #define MEMORY_MAX (UINT64_C(1) << 50)
@@ -93,15 +94,32 @@ static bool has_text(const struct spawn_create *req) {
     return true;
 }
 
+/* Two overlays must not share a layer. */
+static bool has_layer_before(const struct spawn_mount *mounts, uint32_t i) {
+    char upper[LAYER_NAME_MAX], other[LAYER_NAME_MAX], work[LAYER_NAME_MAX];
+    layer_names(mounts[i].target, upper, work);
+    for (uint32_t k = 0; k < i; k++) {
+        layer_names(mounts[k].target, other, work);
+        if (mounts[k].flags == SPAWN_MOUNT_LAYERED && strcmp(upper, other) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool has_good_mounts(const struct spawn_mount *mounts, uint32_t n, uint32_t max,
                             uint32_t flags) {
     if (n > max)
         return false;
-    for (uint32_t i = 0; i < n; i++)
+    uint32_t n_layered = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t kind = mounts[i].flags;
         if (!is_target(mounts[i].target) || is_reserved_target(mounts[i].target) ||
-            mounts[i].reserved != 0 || (mounts[i].flags & ~flags) != 0 ||
-            mounts[i].flags == SPAWN_MOUNT_ALL)
+            mounts[i].reserved != 0 || (kind & ~flags) != 0 || (kind & (kind - 1)) != 0)
             return false;
+        if (kind == SPAWN_MOUNT_LAYERED &&
+            (++n_layered > SPAWN_LAYERED_MAX || has_layer_before(mounts, i)))
+            return false;
+    }
     return true;
 }
 

@@ -103,14 +103,13 @@ int layer_open_kept(struct spawn *s, const char *id, uint32_t *ret_base) {
     struct stat st;
     if (fstatat(mount, "upper", &st, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
-    if (st.st_uid < userns_base(0) || st.st_uid % SPAWN_UID_SPAN != 0)
+    if (st.st_uid < userns_base(0))
         return -EPERM;
-    *ret_base = st.st_uid;
+    *ret_base = st.st_uid - st.st_uid % SPAWN_UID_SPAN;
     return TAKE_FD(mount);
 }
 
-/* The directory belongs to root inside from its first moment on; one of another range is
- * refused. */
+/* Whose it is inside may have changed since: root there can give it away. One of another range is refused. */
 static int owned_dir(int layer, const char *name, uint32_t owner) {
     bool fresh = mkdirat(layer, name, 0755) == 0;
     if (!fresh && errno != EEXIST)
@@ -123,18 +122,28 @@ static int owned_dir(int layer, const char *name, uint32_t owner) {
         return -errno;
     if (fstat(dir, &st) < 0)
         return -errno;
-    return st.st_uid == owner ? TAKE_FD(dir) : -EPERM;
+    return st.st_uid / SPAWN_UID_SPAN == owner / SPAWN_UID_SPAN ? TAKE_FD(dir) : -EPERM;
 }
 
-int layer_pair(int layer, const char *upper, const char *work, uint32_t base, int *ret_upper,
+int layer_pair(int layer, const char *upper, const char *work, uint32_t owner, int *ret_upper,
                int *ret_work) {
-    AUTO_CLOSE int up = owned_dir(layer, upper, base);
+    AUTO_CLOSE int up = owned_dir(layer, upper, owner);
     if (up < 0)
         return up;
-    AUTO_CLOSE int wk = owned_dir(layer, work, base);
+    AUTO_CLOSE int wk = owned_dir(layer, work, owner);
     if (wk < 0)
         return wk;
     *ret_upper = TAKE_FD(up);
     *ret_work = TAKE_FD(wk);
     return 0;
+}
+
+/* FNV-1a: a path as a name of one length. */
+void layer_names(const char *target, char ret_upper[LAYER_NAME_MAX],
+                 char ret_work[LAYER_NAME_MAX]) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (const char *p = target; *p != '\0'; p++)
+        hash = (hash ^ (uint8_t)*p) * UINT64_C(0x100000001b3);
+    snprintf(ret_upper, LAYER_NAME_MAX, "m-%016" PRIx64 "-upper", hash);
+    snprintf(ret_work, LAYER_NAME_MAX, "m-%016" PRIx64 "-work", hash);
 }

@@ -259,10 +259,11 @@ static int finish_overlay(int fs) {
     return r < 0 ? r : sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 }
 
+/* `owner` is whose its top directory is inside, as an id of the host. */
 static int make_overlay(struct build *b, const char *upper_name, const char *work_name,
-                        const struct lower *lowers, unsigned n) {
+                        uint32_t owner, const struct lower *lowers, unsigned n) {
     int upper = -1, work = -1;
-    int r = layer_pair(b->layer, upper_name, work_name, b->base, &upper, &work);
+    int r = layer_pair(b->layer, upper_name, work_name, owner, &upper, &work);
     AUTO_CLOSE int upper_fd = upper;
     AUTO_CLOSE int work_fd = work;
     AUTO_CLOSE int fs = r < 0 ? r : sys_fsopen("overlay");
@@ -306,7 +307,7 @@ static int build_root(struct build *b) {
     for (unsigned i = 0; i < b->n_base; i++)
         lowers[n++].fd = b->base_lowers[i];
     if (r == 0)
-        r = make_overlay(b, "upper", "work", lowers, n);
+        r = make_overlay(b, "upper", "work", b->base, lowers, n);
     if (r < 0)
         return r;
     b->e->root = r;
@@ -344,7 +345,7 @@ static int build_tree(struct build *b, unsigned index) {
     bool written = n > 0 || faccessat(b->layer, upper, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     lowers[n++].fd = b->trees[index];
     if (b->req->profile == SPAWN_PROFILE_ROOT || written)
-        r = make_overlay(b, upper, work, lowers, n);
+        r = make_overlay(b, upper, work, b->base, lowers, n);
     else
         r = make_screen(b, b->trees[index]);
     if (r >= 0)
@@ -352,10 +353,13 @@ static int build_tree(struct build *b, unsigned index) {
     return MIN(r, 0);
 }
 
+static uint32_t user_of(const struct mounts_owner *owner) {
+    return owner->base + (owner->profile == SPAWN_PROFILE_ROOT ? 0 : SPAWN_USER_UID);
+}
+
 static int make_map(const struct spawn *s, const struct mounts_owner *owner, uint32_t uid,
                     uint32_t gid) {
-    uint32_t inner = owner->profile == SPAWN_PROFILE_ROOT ? 0 : SPAWN_USER_UID;
-    struct userns_part part = {uid, gid, owner->base + inner, 1};
+    struct userns_part part = {uid, gid, user_of(owner), 1};
     return userns_for_mount(s->proc, &part, 1);
 }
 
@@ -367,8 +371,9 @@ void mounts_map_ahead(const struct spawn *s, struct mounts_owner *owner) {
 }
 
 /* The directory's owner outside is the sandbox's user inside; nobody else's files change hands. */
-static int map_owner(struct spawn *s, const struct mounts_owner *owner, int bind, bool writable) {
+static int map_owner(struct spawn *s, const struct mounts_owner *owner, int bind, uint32_t flags) {
     struct stat st;
+    bool writable = (flags & SPAWN_MOUNT_WRITABLE) != 0;
     if (fstat(bind, &st) < 0)
         return -errno;
     if (writable && st.st_uid == 0)
@@ -381,23 +386,41 @@ static int map_owner(struct spawn *s, const struct mounts_owner *owner, int bind
     s->dir_gid = st.st_gid;
     s->has_dir = true;
     int r = map_mount(bind, is_ahead ? owner->map : made, writable);
-    if (r == -EINVAL &&
-        !writable) /* the file system cannot map ids: what all may read can be read */
+    /* The file system cannot map ids: what all may read can be read. Not beneath a layer: what is copied up
+     * there would keep the host's owner. */
+    if (r == -EINVAL && flags == 0)
         r = map_mount(bind, -1, false);
     return r;
 }
 
 static int map_bind(struct spawn *s, const struct mounts_owner *owner, int bind, uint32_t flags) {
-    return flags & SPAWN_MOUNT_PUBLIC
-               ? map_mount(bind, -1, false)
-               : map_owner(s, owner, bind, (flags & SPAWN_MOUNT_WRITABLE) != 0);
+    return flags & SPAWN_MOUNT_PUBLIC ? map_mount(bind, -1, false)
+                                      : map_owner(s, owner, bind, flags);
+}
+
+/* The directory stays as it is: an overlay over it, like a screen, with an upper half of the sandbox's own. */
+static int build_layered(struct build *b, const struct mounts_owner *owner, unsigned index) {
+    const struct spawn_mount *mount = &b->req->mounts[index];
+    char upper[LAYER_NAME_MAX], work[LAYER_NAME_MAX];
+    struct lower lowers[SPAWN_LAYERS_MAX + 1] = {0};
+    unsigned n = 0;
+    layer_names(mount->target, upper, work);
+    int r = kept_lowers(b, upper, lowers, &n);
+    lowers[n++].fd = b->binds[index];
+    if (r == 0)
+        r = make_overlay(b, upper, work, user_of(owner), lowers, n);
+    if (r >= 0)
+        add_mount(b, r, mount->target + 1, true);
+    return MIN(r, 0);
 }
 
 static int build_bind(struct build *b, unsigned index) {
     const struct spawn_mount *mount = &b->req->mounts[index];
     struct mounts_owner owner = {.profile = b->req->profile, .base = b->base, .map = -1};
     int r = map_bind(b->s, &owner, b->binds[index], mount->flags);
-    if (r == 0)
+    if (r == 0 && mount->flags == SPAWN_MOUNT_LAYERED)
+        r = build_layered(b, &owner, index);
+    else if (r == 0)
         add_mount(b, b->binds[index], mount->target + 1, true);
     return r;
 }

@@ -15,6 +15,7 @@
 #define SPAWN_VERSION 1
 #define SPAWN_ID_MAX 64 /* with the NUL: [a-z0-9-], starts with a letter or digit */
 #define SPAWN_MOUNTS_MAX 64
+#define SPAWN_LAYERED_MAX 8      /* of them with a layer: each is a file system */
 #define SPAWN_CLAIM_MOUNTS_MAX 8 /* a message of two pages is sent in no time, one of five is not */
 #define SPAWN_LAYERS_MAX 8
 #define SPAWN_TARGET_MAX 256
@@ -92,8 +93,9 @@ enum spawn_create_flags {
 };
 enum spawn_mount_flags {
     SPAWN_MOUNT_WRITABLE = 1 << 0,
-    SPAWN_MOUNT_PUBLIC = 1 << 1, /* nobody inside has its owner's rights; not with WRITABLE */
-    SPAWN_MOUNT_ALL = 3,
+    SPAWN_MOUNT_PUBLIC = 1 << 1,  /* nobody inside has its owner's rights */
+    SPAWN_MOUNT_LAYERED = 1 << 2, /* what is written goes to the sandbox's own layer */
+    SPAWN_MOUNT_ALL = 7,          /* at most one of them */
 };
 enum spawn_destroy_flags { SPAWN_DESTROY_FILES = 1 << 0, SPAWN_DESTROY_ALL = 1 };
 
@@ -116,7 +118,8 @@ struct spawn_limits {
 
 /* A directory from outside, mounted at `target`. Its owner outside is PID 1's user inside: 1000 in
  * profile user, 0 in profile root; every other owner shows as nobody. With PUBLIC all
- * owners do: what can be read is what everybody may read. */
+ * owners do: what can be read is what everybody may read. With LAYERED it is the lower half of an
+ * overlay whose upper half is part of the sandbox's layer, by the target's name. */
 struct spawn_mount {
     char target[SPAWN_TARGET_MAX]; /* absolute, no empty, `.` or `..` component */
     uint32_t flags;

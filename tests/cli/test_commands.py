@@ -115,6 +115,7 @@ def test_doctor_names_what_is_missing(tmp_path):
     (["create", "--ttl", "1y"], "--ttl 1y: give a time"), (["create", "--label", "x"], "--label x: give KEY=VALUE"),
     (["create", "--network", "all"], "give none, egress or open"), (["create", "--mount", ":/x"], "SOURCE:TARGET"),
     (["create", "--mount", "/x:y"], "TARGET from / on"), (["create", "--tool", "git:credential"], "NAME:credentials"),
+    (["create", "--tool", "uv:cache:"], "NAME:cache"),
     (["create", "--image", "/", "--snapshot", "s"], "two roots"), (["create", "--allow", "h:0"], "port"),
     (["create", "--memory", "99999999999G"], "--memory"), (["rm"], "give sandboxes, or --label"),
     (["rm", "sb", "--label", "a=b"], "give sandboxes, or --label"), (["update", "sb"], "say what to change"),
@@ -251,6 +252,9 @@ def asked(fake, *arguments):
     (["--copy", "/a:/b"], pb.SandboxSpec(copies=[pb.Copy(source="/a", target="/b")])),
     (["--tool", "git", "--tool", "node:credentials"], pb.SandboxSpec(tools=[
         pb.Tool(name="git"), pb.Tool(name="node", credentials=True)])),
+    (["--tool", "uv:cache", "--tool", "npm:cache:credentials", "--tool", "x:credentials:cache"], pb.SandboxSpec(tools=[
+        pb.Tool(name="uv", cache=True), pb.Tool(name="npm", credentials=True, cache=True),
+        pb.Tool(name="x", credentials=True, cache=True)])),
     (["--device", "gpu:2", "--device", "kvm"], pb.SandboxSpec(devices=[
         pb.DeviceRequest(kind="gpu", count=2), pb.DeviceRequest(kind="kvm")])),
     (["--profile", "root", "--driver", "native", "--workspace", "/w"], pb.SandboxSpec(

@@ -2,74 +2,24 @@
 
 import base64
 import os
-import pathlib
 import shutil
 import stat
-import tempfile
 
 import pytest
 
 from berm._gen.berm.v1 import berm_pb2 as pb
-from control import OTHER_UIDS, READY, STOPPED, refused
+from control import READY, STOPPED, refused
+from homes import ONE, TWO, home, link, own, program, put, start_at_home  # noqa: F401
 
-ONE, TWO = OTHER_UIDS
 NAMES = ("git", "uv", "npm", "apt", "claude", "codex", "opencode")
 MISSING = [n for n in NAMES if not any(os.access(f"{d}/{n}", os.X_OK) for d in ("/usr/bin", "/usr/local/bin"))]
 SECRET = "hunter2-of-the-caller"
 
 
-@pytest.fixture
-def home():
-    """ONE's home, private as homes are; everything that may go in lies in it."""
-    top = pathlib.Path(tempfile.mkdtemp(prefix="berm-tools-"))
-    top.chmod(0o755)
-    path = top / "one"
-    path.mkdir(mode=0o750)
-    own(path)
-    yield path
-    shutil.rmtree(top)
-
-
-def own(path, uid=ONE):
-    os.lchown(path, uid, 65534)
-    return path
-
-
-def put(home, name, text, mode=0o755, uid=ONE):
-    """A file and the directories to it, all of ONE's."""
-    path = home / name
-    for parent in reversed(path.relative_to(home).parents[:-1]):
-        if not (home / parent).exists():
-            (home / parent).mkdir(mode=0o755)
-            own(home / parent)
-    path.write_text(text)
-    path.chmod(mode)
-    return own(path, uid)
-
-
-def program(says):
-    return f"#!/bin/sh\necho {says}\n"
-
-
-def link(home, name, to):
-    put(home, name, "")
-    (home / name).unlink()
-    (home / name).symlink_to(to)
-    own(home / name)
-
-
 @pytest.fixture(params=[4, 0], ids=["claimed", "made"])
 def daemon(make, home, request):
-    """Accounts as the daemon sees them have ONE at home. With a pool, and without."""
-    passwd = home.parent / "passwd"
-    passwd.write_text(pathlib.Path("/etc/passwd").read_text() + f"one:x:{ONE}:65534::{home}:/bin/sh\n")
-    inside = ("unshare", "--mount", "sh", "-c", f'mount --bind {passwd} /etc/passwd && exec "$@"', "sh")
-    daemon = make("--set", "socket_mode=0666", "--set", f"allow_uids={ONE},{TWO}", "--set", f"mount_roots={home}",
-                  "--set", f"limits.sandboxes.parked={request.param}", "--set", "log_level=debug").start(prefix=inside)
-    daemon.n_parked, daemon.inside = request.param, inside
-    if request.param:
-        daemon.wait_parked(request.param)
-    return daemon
+    """With a pool, and without."""
+    return start_at_home(make, home, parked=request.param)
 
 
 @pytest.fixture

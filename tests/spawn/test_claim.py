@@ -10,7 +10,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import client  # noqa: E402
-from client import (CLAIM, F_PARKED, MOUNT_PUBLIC, MOUNT_WRITABLE, PROFILE_ROOT, STEP_REQUEST, Spawn,  # noqa: E402
+from client import (CLAIM, F_PARKED, MOUNT_LAYERED, MOUNT_PUBLIC, MOUNT_WRITABLE, PROFILE_ROOT, STEP_REQUEST, Spawn,  # noqa: E402
                     claim_body, create_body, message)
 from tap import check, main, same, state_dir, test  # noqa: E402
 
@@ -188,7 +188,7 @@ def fields_are_checked():
                (dict(disk=64 << 20), []), (dict(inodes=4096), []), (dict(file=1 << 20), []), (dict(memory=1), []),
                (dict(pids=1), []), (dict(cpu=1), []), (dict(n_mounts=9), []), (dict(n_mounts=0xFFFFFFFF), []),
                (dict(mounts=[("/x", 0)]), []), (dict(), [usr]), (dict(mounts=[("/x", 0)]), [null]),
-               (dict(mounts=[("/x", MOUNT_WRITABLE)]), [usr]), (dict(mounts=[("/proc/x", 0)]), [usr]),
+               (dict(mounts=[("/x", MOUNT_WRITABLE)]), [usr]), (dict(mounts=[("/x", MOUNT_LAYERED)]), [usr]), (dict(mounts=[("/proc/x", 0)]), [usr]),
                (dict(mounts=[("/../x", 0)]), [usr]), (dict(mounts=[("x", 0)]), [usr]), (dict(mounts=[("/x", 4)]), [usr])]
         parked = Parked(spawn, "hostile", "hostname")
         for fields, fds in bad:

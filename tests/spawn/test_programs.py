@@ -178,6 +178,31 @@ def a_bind_is_read_only_unless_said_and_belongs_to_the_user():
 
 
 @test
+def a_bind_with_a_layer_is_written_over_and_stays_as_it_is():
+    with tempfile.TemporaryDirectory() as place:
+        for name, owner in ((".", 12345), ("f", 12345), ("theirs", 54321)):
+            path = pathlib.Path(place, name)
+            if name != ".":
+                path.write_text(f"{name}\n")
+            os.chown(path, owner, owner)
+        before = [(p.name, p.read_text(), p.stat()) for p in sorted(pathlib.Path(place).iterdir())]
+        bind = ("--bind", f"{place}:/data/deep:layer")
+        script = ("cd /data/deep; stat -c %u . f theirs; echo new >> f; echo g > g; rm -f theirs 2>&1; "
+                  "chmod 700 f; cat f g; ls")
+        for options in ((), ("--layer", "disk"), ("--root",), ("--without", "overlay-fd"), ("--disk", "8M")):
+            uid = 0 if "--root" in options else 1000
+            same(output(*options, *bind, "--", "sh", "-c", script),
+                 f"{uid}\n{uid}\n65534\nrm: cannot remove 'theirs': Value too large for defined data type\n"
+                 "f\nnew\ng\nf\ng\ntheirs\n", f"written over {options}")
+        same(output("--keep", "layered", *bind, "--", "sh", "-c", "echo kept > /data/deep/kept; rm /data/deep/f"), "", "kept")
+        same(output("--keep", "layered", *bind, "--", "ls", "/data/deep"), "kept\ntheirs\n", "found again")
+        same(jail("--keep", "layered", "--", "ls", "/data/deep/kept").returncode, 2, "not without the directory beneath")
+        same([(p.name, p.read_text(), p.stat()) for p in sorted(pathlib.Path(place).iterdir())], before, "the host's")
+        twice = jail(*bind, *bind, "--", "cat", "/data/deep/f")
+        same((twice.returncode, twice.stdout), (125, ""), f"one target twice: {twice.stderr}")
+
+
+@test
 def an_image_is_a_root():
     if not shutil.which("gcc"):
         raise Skip("the host has no gcc to build the image's program")

@@ -12,7 +12,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import client  # noqa: E402
-from client import (CREATE, CREATE_BODY, F_CONTROL, F_STDIO, HEAD, HELLO, REPLY, ROOT_IMAGE, SIZES,  # noqa: E402
+from client import (CREATE, CREATE_BODY, F_CONTROL, F_STDIO, HEAD, HELLO, MOUNT_LAYERED, REPLY, ROOT_IMAGE, SIZES,  # noqa: E402
                     STEP_EXISTS, STEP_REQUEST, Spawn, create_body, id_body, message)
 from tap import ROOT, Skip, check, main, same, state_dir, test  # noqa: E402
 
@@ -94,8 +94,13 @@ def mount_targets_are_checked():
                        "/proc/self", "/dev", "/dev/shm", "/sys/fs", "/" + "x" * 255):
             refused(spawn, message(CREATE, 1, create_body(mounts=[(target, 0)])), fds=[directory],
                     text=target)
-        refused(spawn, message(CREATE, 1, create_body(mounts=[("/x", 4)])), fds=[directory], text="flag")
-        refused(spawn, message(CREATE, 1, create_body(mounts=[("/x", 3)])), fds=[directory], text="public and writable")
+        refused(spawn, message(CREATE, 1, create_body(mounts=[("/x", 8)])), fds=[directory], text="flag")
+        for both in (3, 5, 6, 7):
+            refused(spawn, message(CREATE, 1, create_body(mounts=[("/x", both)])), fds=[directory], text=f"kinds {both}")
+        nine = [(f"/x/{n}", MOUNT_LAYERED) for n in range(9)]
+        refused(spawn, message(CREATE, 1, create_body(mounts=nine)), fds=[directory] * 9, text="too many layers")
+        twice = [("/x", MOUNT_LAYERED), ("/y", 0), ("/x", MOUNT_LAYERED)]
+        refused(spawn, message(CREATE, 1, create_body(mounts=twice)), fds=[directory] * 3, text="one layer twice")
         refused(spawn, message(CREATE, 1, create_body(mounts=[("/x", 0)])), fds=[], text="no descriptor")
         for target in ("/procs", "/x/..y", "/a/b/c"):
             reply = spawn.create(id="target", mounts=[(target, 0)], fds=[directory])

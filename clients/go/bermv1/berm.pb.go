@@ -2744,14 +2744,17 @@ func (x *Copy) GetExcludes() []string {
 // A named bundle of programs: git, uv, npm, apt, claude, codex or opencode. GetInfo lists as
 // "tool.NAME" those in the host's /usr, which everybody has. Others are looked for in the caller's
 // home and in /opt, with the caller's own rights as OWN-4 says, shown read-only at the path they
-// have on the host and put at the end of PATH, unless env sets it. Caches of the host do not go
-// in: a tool begins with empty ones, which are the sandbox's own.
+// have on the host and put at the end of PATH, unless env sets it.
 type Tool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bundle's name; UNSUPPORTED when this caller has it nowhere.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Whether the caller's own credentials for it go in too. Never without this.
-	Credentials   bool `protobuf:"varint,2,opt,name=credentials,proto3" json:"credentials,omitempty"`
+	Credentials bool `protobuf:"varint,2,opt,name=credentials,proto3" json:"credentials,omitempty"`
+	// Whether it begins with the caller's own cache: uv, npm and opencode have one. The caller's files
+	// are read where they are, with the caller's own rights as OWN-4 says; what the sandbox writes is
+	// its own and reaches nobody else. Without this, and where the caller has none, it is empty.
+	Cache         bool `protobuf:"varint,3,opt,name=cache,proto3" json:"cache,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2796,6 +2799,13 @@ func (x *Tool) GetName() string {
 func (x *Tool) GetCredentials() bool {
 	if x != nil {
 		return x.Credentials
+	}
+	return false
+}
+
+func (x *Tool) GetCache() bool {
+	if x != nil {
+		return x.Cache
 	}
 	return false
 }
@@ -13985,10 +13995,11 @@ const file_berm_v1_berm_proto_rawDesc = "" +
 	"\x04Copy\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1a\n" +
-	"\bexcludes\x18\x03 \x03(\tR\bexcludes\"<\n" +
+	"\bexcludes\x18\x03 \x03(\tR\bexcludes\"R\n" +
 	"\x04Tool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
-	"\vcredentials\x18\x02 \x01(\bR\vcredentials\"9\n" +
+	"\vcredentials\x18\x02 \x01(\bR\vcredentials\x12\x14\n" +
+	"\x05cache\x18\x03 \x01(\bR\x05cache\"9\n" +
 	"\rDeviceRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\"\x97\x01\n" +

@@ -517,12 +517,14 @@ class Copy(_message.Message):
     def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., excludes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Tool(_message.Message):
-    __slots__ = ("name", "credentials")
+    __slots__ = ("name", "credentials", "cache")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_FIELD_NUMBER: _ClassVar[int]
     name: str
     credentials: bool
-    def __init__(self, name: _Optional[str] = ..., credentials: bool = ...) -> None: ...
+    cache: bool
+    def __init__(self, name: _Optional[str] = ..., credentials: bool = ..., cache: bool = ...) -> None: ...
 
 class DeviceRequest(_message.Message):
     __slots__ = ("kind", "count")
