@@ -59,10 +59,10 @@ void spawn_kill_leaf(const char *id, uint32_t leaf);
 /* --- guest.c: berm-guest in a sandbox, spoken to as bermd speaks to it --- */
 
 void guest_open(const char *state, const char *layer);
-/* Runs a program with a cgroup of its own and logs in `dir`; how long until it was told as ended, and
- * until its cgroup was gone. */
-void guest_run(const char *dir, char *const *argv, double *ret_told_us, double *ret_gone_us);
-/* Makes a cgroup for a program and removes it again, which is part of guest_run. */
+/* Runs a program with a cgroup of its own, made ahead, and logs in `dir`; how long until it was told as
+ * ended, and until its cgroup was gone and that of the next program made. */
+void guest_run(const char *dir, char *const *argv, double *ret_told_us, double *ret_next_us);
+/* Makes a cgroup for a program and removes it again, which is what guest_run does after the program. */
 void guest_leaf(void);
 void guest_close(void);
 

@@ -103,6 +103,8 @@ static void on_durable(struct recorded *r) {
         json_put_str(o, "exec_id", str_of(x->record->exec_id));
         guest_link_send(x->sandbox->link, NULL, 0, NULL);
     }
+    if (x->sandbox)
+        leaf_make_ahead(x->sandbox);
     exec_settle_idle(x);
 }
 
@@ -111,9 +113,10 @@ static void on_durable(struct recorded *r) {
  * works again. */
 static void on_reverted(struct recorded *r) {
     struct exec *x = container_of(r, struct exec, recorded);
-    if (!r->durable)
+    if (!r->durable) {
+        exec_return_leaf(x);
         exec_drop(x);
-    else if (x->over)
+    } else if (x->over)
         deadline_set(x->registry->spec.deadlines, &x->again, clock_us() + AGAIN_US);
 }
 
@@ -380,7 +383,7 @@ int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
     sb->n_started++;
     count(x, 1);
     sandbox_is_used(sb);
-    exec_ask_leaf(x);
+    exec_take_leaf(x);
     put_start_event(x, t, c);
     entry_put_exec(t, &x->recorded, x->record, x->owner, x->number, x->leaf);
     entry_put_request(t, c->key, x->record->exec_id, (struct str){0});

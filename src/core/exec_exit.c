@@ -356,6 +356,7 @@ static void gone(struct exec *x) {
 
 void exec_all_gone(struct sandbox *sb) {
     sb->oom_kills_seen = 0;
+    leaf_ahead_done(sb);
     LIST_FOR_EACH(node, &sb->execs) {
         struct exec *x = container_of(node, struct exec, in_sandbox);
         if (!x->over)

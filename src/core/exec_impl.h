@@ -75,13 +75,22 @@ void exec_put_env(struct json_out *o, size_t n, Berm__V1__KeyValue *const *env);
 
 /* exec_start.c: asks the guest, when intent, leaf and link are there. */
 void exec_go(struct exec *x);
-void exec_ask_leaf(struct exec *x);
 /* After the link is up: every program that the guest does not know is started. */
 void exec_resume_all(struct sandbox *sb);
 /* The guest knows this program. */
 void exec_is_known(struct exec *x, const struct json *state);
 /* The guest speaks of one that has ended in our books, or that never was: it may forget it. */
 void exec_forget_unknown(struct sandbox *sb, const struct json *state);
+
+/* exec_leaf.c: the one made ahead, or one that is asked for by exec_ask_leaf */
+void exec_take_leaf(struct exec *x);
+void exec_ask_leaf(struct exec *x);
+/* Of one that will never run. */
+void exec_return_leaf(struct exec *x);
+/* For the sandbox's next program, unless there is one. */
+void leaf_make_ahead(struct sandbox *sb);
+/* Removes what lay ready when the last daemon ended, once; `newest` is the sandbox's last program of that time. */
+void leaf_sweep(struct sandbox *sb, uint64_t newest);
 
 /* exec_exit.c */
 void exec_on_exited(struct exec *x, const struct json *state);

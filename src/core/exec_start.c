@@ -1,4 +1,4 @@
-/* exec_start — from a durable intent to a running program: its cgroup, its files, the guest's answer. */
+/* exec_start — from a durable intent to a running program: its files, the guest's answer. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,52 +8,6 @@
 #include "base/failpoint.h"
 #include "base/fd.h"
 #include "core/exec_impl.h"
-
-/* --- its cgroup --- */
-
-static struct exec *exec_with_leaf(struct sandbox *sb, uint32_t leaf) {
-    LIST_FOR_EACH(node, &sb->execs) {
-        struct exec *x = container_of(node, struct exec, in_sandbox);
-        if (x->leaf == leaf)
-            return x;
-    }
-    return NULL;
-}
-
-/* Asked for by number, because the program may be gone when the answer comes. Without a cgroup of its
- * own the guest keeps a process above the program instead. */
-static void on_leaf(struct place *p, const struct place_answer *a, void *user) {
-    struct sandbox *sb = p->user;
-    uint32_t leaf = (uint32_t)(uintptr_t)user;
-    struct exec *x = exec_with_leaf(sb, leaf);
-    struct stat st;
-    if (!x || x->over) {
-        for (size_t i = 0; !a->e && i < a->n_fds; i++)
-            close(a->fds[i]);
-        if (!a->e)
-            place_kill_leaf(p, leaf, NULL, NULL);
-        return;
-    }
-    for (size_t i = 0; !a->e && i < a->n_fds; i++)
-        if (x->leaf_fd < 0)
-            x->leaf_fd = a->fds[i];
-        else
-            close(a->fds[i]);
-    x->leaf_is_dir = x->leaf_fd >= 0 && fstat(x->leaf_fd, &st) == 0 && S_ISDIR(st.st_mode);
-    x->leaf_waits = false;
-    exec_go(x);
-}
-
-/* In parallel with the commit of the intent: an empty cgroup without a program harms nobody and goes
- * with its sandbox. */
-void exec_ask_leaf(struct exec *x) {
-    struct place *p = x->sandbox->place;
-    if (!p || !(p->driver->features & DRIVER_HAS_LEAVES))
-        return;
-    x->leaf = (uint32_t)(x->number & INT32_MAX);
-    x->leaf_waits = true;
-    place_leaves(p, x->leaf, 1, on_leaf, (void *)(uintptr_t)x->leaf);
-}
 
 /* --- the request --- */
 
@@ -211,11 +165,8 @@ void exec_is_known(struct exec *x, const struct json *state) {
         if (x->sent)
             x->started_us = clock_us();
     }
-    if (x->leaf && x->leaf_fd < 0 && !x->leaf_waits && x->sandbox->place) { /* after a restart */
-        x->leaf_waits = true;
-        struct place *p = x->sandbox->place;
-        place_leaves(p, x->leaf, 1, on_leaf, (void *)(uintptr_t)x->leaf);
-    }
+    if (x->leaf && x->leaf_fd < 0 && !x->leaf_waits) /* after a restart */
+        exec_ask_leaf(x);
     exec_give_input(x);
     exec_wake(x);
 }
@@ -230,9 +181,7 @@ void exec_resume_all(struct sandbox *sb) {
             exec_wake(x);
             continue;
         }
-        if (!x->leaf && !x->sent)
-            exec_ask_leaf(x);
-        else if (x->leaf_fd < 0 && !x->leaf_waits && !x->sent)
+        if (x->leaf_fd < 0 && !x->leaf_waits && !x->sent)
             exec_ask_leaf(x);
         exec_go(x);
     }

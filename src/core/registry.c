@@ -197,6 +197,8 @@ static bool forget_old(void *user, const struct db_exec *row) {
     char name[80];
     bool has_ended = row->state == EXEC_EXITED || row->state == EXEC_LOST;
     snprintf(name, sizeof name, "%.*s", (int)row->id.n, row->id.p);
+    if (row->number <= s->registry->exec_number_found)
+        leaf_sweep(s->sandbox, row->number); /* they come newest first */
     if (s->kept-- > 0 || !has_ended || map_find(&s->registry->execs, name))
         return true;
     db_forget_exec(entry_txn(s->entry), row->id);
@@ -400,7 +402,7 @@ int registry_open(const struct registry_spec *spec, struct registry **ret_r, str
     }
     r->ledger = ledger_open(spec->loop, r->db, &facts);
     r->sandbox_number = facts.sandbox_number;
-    r->exec_number = facts.exec_number;
+    r->exec_number = r->exec_number_found = facts.exec_number;
     uv_check_init(spec->loop, &r->turn);
     r->turn.data = r;
     uv_check_start(&r->turn, on_turn);

@@ -14,6 +14,8 @@ struct registry {
     struct list idle_execs; /* ended programs that were read in and that nobody watches */
     uint64_t sandbox_number;
     uint64_t exec_number;
+    uint64_t exec_number_found; /* of the last program of the daemon before */
+    unsigned n_leaves_ahead;
     uint8_t *slots; /* a bit for each range of uids in use */
     uint32_t next_slot;
     struct pool *pool; /* NULL: there is none, or none any more */

@@ -248,6 +248,7 @@ struct sandbox *sandbox_new(struct registry *r, Berm__V1__Sandbox *record, uint6
     deadline_init(&sb->again, on_again);
     deadline_init(&sb->patience, on_patience);
     sandbox_lifetime_init(sb);
+    leaf_ahead_init(sb);
     map_add(&r->sandboxes, &sb->by_id, record->sandbox_id);
     list_push_back(&r->all, &sb->in_registry);
     return sb;
@@ -295,6 +296,7 @@ void sandbox_free(struct sandbox *sb) {
     }
     sandbox_update_drop(sb);
     sandbox_measures_end(sb);
+    leaf_ahead_done(sb);
     sandbox_disconnect(sb);
     ingress_end(&sb->ingress);
     free(sb->tool_path);

@@ -30,6 +30,13 @@ enum sandbox_op {
 };
 enum sandbox_step { OP_INTENT, OP_COMMIT, OP_SEND, OP_ACK, OP_OUTCOME, OP_REPLY };
 
+/* A program's cgroup that waits for its program; see exec_leaf.c. */
+struct leaf_ahead {
+    uint32_t leaf;         /* its number; 0 = none */
+    int fd;                /* -1 = it is being made */
+    struct deadline quiet; /* when it is given back */
+};
+
 struct sandbox {
     struct map_node by_id;
     struct list in_registry;
@@ -72,6 +79,9 @@ struct sandbox {
     struct list execs;  /* all that are in memory */
     unsigned n_started; /* programs, since their records were last pruned */
     unsigned n_running;
+    uint64_t newest_exec; /* number of the last program that this daemon started; 0 = none */
+    struct leaf_ahead ahead;
+    bool leaf_is_swept;      /* what the daemon before had made ahead */
     uint64_t oom_kills_seen; /* of the sandbox, at the last program that might have been one */
     struct list waits;
     struct list measures; /* of usage, waiting for the driver */
@@ -136,6 +146,10 @@ bool sandbox_settled(const struct sandbox *sb);
 void sandbox_look_at_waits(struct sandbox *sb);
 /* Its folder below the state directory, made on first use; -errno. */
 int sandbox_dir(struct sandbox *sb);
+
+/* exec_leaf.c: and when the place, with all its cgroups, is gone */
+void leaf_ahead_init(struct sandbox *sb);
+void leaf_ahead_done(struct sandbox *sb);
 
 /* lifetime.c */
 void sandbox_lifetime_init(struct sandbox *sb);

@@ -246,8 +246,8 @@ void exec_check_end(struct exec *x) {
     if (x->state != EXEC_ENDING)
         return;
     bool at_end = !x->out[0].is_open && !x->out[1].is_open;
-    bool alone =
-        x->keep_descendants || x->is_drained || (tree_is_empty(&x->tree) && !is_being_left(x));
+    bool alone = x->keep_descendants || x->is_drained || x->is_alone ||
+                 (tree_is_empty(&x->tree) && !is_being_left(x));
     if ((at_end || x->is_drained) && alone && buf_len(&x->held) == 0)
         finish(x);
 }
@@ -335,13 +335,16 @@ void execs_on_child(struct execs *xs, const struct child_end *end) {
         if (x->report.fd >= 0)
             take_report(x); /* what it wrote comes before its end */
     } else if (end->pid == x->tree.leader) {
-        leader_ended(x, end->wait_status, false);
+        leader_ended(x, end->wait_status, end->is_last);
     }
 }
 
-void execs_check_ends(struct execs *xs) {
+/* Everyone in the sandbox descends from the guest, and who has lost his parents is its child. */
+void execs_check_ends(struct execs *xs, bool is_childless) {
     LIST_FOR_EACH(it, &xs->all) {
-        exec_check_end(container_of(it, struct exec, node));
+        struct exec *x = container_of(it, struct exec, node);
+        x->is_alone |= is_childless && x->state == EXEC_ENDING;
+        exec_check_end(x);
     }
 }
 

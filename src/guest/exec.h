@@ -70,6 +70,7 @@ struct exec {
     uint64_t kill_again_ms;
     int wait_status;
     bool has_status; /* the shepherd told it, and not yet whether others are left */
+    bool is_alone;   /* the guest has no child left: nobody has to be looked for */
 
     int terminal; /* the master side; -1: none */
     struct exec_out out[STREAM_COUNT];
@@ -128,10 +129,11 @@ struct child_end {
     pid_t session;
     int wait_status;
     uint64_t max_rss_bytes; /* of the largest one among it and all it waited for */
+    bool is_last;           /* the guest has no child left, so nobody is below it at all */
 };
 void execs_on_child(struct execs *x, const struct child_end *end);
 /* After the last of them: which programs may now be told as exited. */
-void execs_check_ends(struct execs *x);
+void execs_check_ends(struct execs *x, bool is_childless);
 /* Writes notifications that are due; as many as the link takes. */
 void execs_tell(struct execs *x);
 /* SIGTERM to all when grace_ms > 0, else SIGKILL. */

@@ -55,13 +55,15 @@ static int read_options(int argc, char **argv, struct options *o) {
     return 0;
 }
 
-/* The session is asked for while the child can still be asked about. */
-static bool reap_one(struct child_end *end) {
+/* A child that has ended and can still be asked about; 0: all there are live; -ECHILD: there are none. */
+static pid_t find_ended(void) {
     siginfo_t info = {.si_pid = 0};
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ? -errno : info.si_pid;
+}
+
+static bool reap(pid_t pid, struct child_end *end) {
     struct rusage used;
-    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
-        return false;
-    *end = (struct child_end){.pid = info.si_pid, .session = getsid(info.si_pid)};
+    *end = (struct child_end){.pid = pid, .session = getsid(pid)};
     if (wait4(end->pid, &end->wait_status, 0, &used) < 0)
         return false;
     end->max_rss_bytes = (uint64_t)used.ru_maxrss * 1024;
@@ -70,11 +72,14 @@ static bool reap_one(struct child_end *end) {
 
 static void reap_all(struct guest *g) {
     struct child_end end;
-    while (reap_one(&end)) {
+    pid_t next = find_ended();
+    while (next > 0 && reap(next, &end)) {
+        next = find_ended();
+        end.is_last = next == -ECHILD;
         execs_on_child(&g->execs, &end);
         children_on_end(&g->jobs.children, end.pid);
     }
-    execs_check_ends(&g->execs);
+    execs_check_ends(&g->execs, next == -ECHILD);
 }
 
 static void on_signal(struct source *s, uint32_t events) {
