@@ -54,7 +54,7 @@ escape: ## attempts to leave a sandbox, each with a control; needs root
 	@scripts/build gcc
 	@tests/escape/run
 
-# An emulated processor is about ten times slower than a real one.
+# An emulated processor is about ten times slower than a real one. Each line is a boot; tests/vm/run bounds it.
 VM_TEST = scripts/test --slow 10
 
 vm: ## what depends on the kernel, on Debian's own with unified cgroups and with project quota, in QEMU
@@ -63,6 +63,7 @@ vm: ## what depends on the kernel, on Debian's own with unified cgroups and with
 	@tests/vm/run --state ext4 $(VM_TEST) $(addprefix --only spawn-,filter requests walls programs limits)
 	@tests/vm/run --state ext4-quota $(VM_TEST) --only spawn-quota --only spawn-limits
 	@tests/vm/run --state xfs-quota $(VM_TEST) --only spawn-quota --only spawn-limits
+	@tests/vm/run --state ext4 $(VM_TEST) $(addprefix --only control-,lifecycle exec usage)
 	@tests/vm/run --state ext4 $(VM_TEST) --only control-restart
 	@tests/vm/run --state ext4 $(VM_TEST) --only escape
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Turns src/spawn/seccomp.policy into a C table of classic BPF, one filter per architecture and variant,
-and one per architecture for its `marks`.
+and one per architecture for each of its `marks` and `attrs`.
 
 The system call number is found by binary search over ranges of equal answer, so the filter stays short
 (installing it costs time per instruction) and every call costs about seven comparisons.
@@ -10,7 +10,8 @@ The system call number is found by binary search over ranges of equal answer, so
 import re
 import sys
 
-ERRNO = {"EPERM": 1, "ENOSYS": 38, "EAFNOSUPPORT": 97}
+ERRNO = {"EPERM": 1, "E2BIG": 7, "ENOSYS": 38, "EOPNOTSUPP": 95, "EAFNOSUPPORT": 97}
+OVERLAYS = ("marks", "attrs")    # small filters over the whole one, where a sandbox needs them
 LD, JEQ, JGE, JSET, RET = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, ERR = 0x7FFF0000, 0x80000000, 0x00050000
 OFF_NR, OFF_ARCH, OFF_ARGS = 0, 4, 16
@@ -48,7 +49,7 @@ def parse_rule(text):
 
 
 def parse(path):
-    policy = {"last": None, "archs": [], "rules": {}, "marks": {}, "calls": []}
+    policy = {"last": None, "archs": [], "rule": {}, "calls": [], **{name: {} for name in OVERLAYS}}
     for line in open(path):
         line = line.split("#")[0].strip()
         if not line:
@@ -59,12 +60,17 @@ def parse(path):
         elif word == "arch":
             name, audit = rest.split()
             policy["archs"].append((name, int(audit, 0)))
-        elif word in ("rule", "marks") and ":" in rest:
+        elif word in ("rule", *OVERLAYS) and ":" in rest:
             name, _, body = rest.partition(":")
-            policy["rules" if word == "rule" else "marks"][name.strip()] = parse_rule(body)
+            policy[word][name.strip()] = parse_rule(body)
         else:
             policy["calls"].append((word, rest.split()))
     return policy
+
+
+def first_alike(rules, name):
+    """Calls with the same rule share the first one's code."""
+    return next(other for other in rules if rules[other] == rules[name])
 
 
 def actions(policy, column, variant):
@@ -75,7 +81,7 @@ def actions(policy, column, variant):
     for action, fields in policy["calls"]:
         number = fields[1 + column]
         if number != "-":
-            table[int(number)] = fields[0] if action == "rule" else words[action]
+            table[int(number)] = first_alike(policy["rule"], fields[0]) if action == "rule" else words[action]
     return table
 
 
@@ -157,8 +163,9 @@ def build(policy, column, audit, variant):
     prog.emit(JEQ, audit, None, ("to", "kill"))
     prog.emit(LD, OFF_NR)
     tree(prog, ranges(table), fresh)
-    for name, rule in policy["rules"].items():
-        rule_code(prog, name, rule)
+    for name, rule in policy["rule"].items():
+        if name == first_alike(policy["rule"], name):
+            rule_code(prog, name, rule)
     for word in ("allow", *ERRNO):
         prog.here(("to", word))
         prog.emit(RET, answer(word))
@@ -167,17 +174,18 @@ def build(policy, column, audit, variant):
     return prog.resolve()
 
 
-def build_marks(policy, column):
+def build_overlay(policy, column, rules):
     """Lies over a filter that has judged the architecture and the number."""
     prog = Program()
     numbers = {fields[0]: fields[1 + column] for _, fields in policy["calls"]}
-    here = {name: rule for name, rule in policy["marks"].items() if numbers[name] != "-"}
+    here = {name: rule for name, rule in rules.items() if numbers[name] != "-"}
     prog.emit(LD, OFF_NR)
     for name in here:
-        prog.emit(JEQ, int(numbers[name]), ("to", name))
+        prog.emit(JEQ, int(numbers[name]), ("to", first_alike(here, name)))
     prog.emit(RET, ALLOW)
     for name, rule in here.items():
-        rule_code(prog, name, rule)
+        if name == first_alike(here, name):
+            rule_code(prog, name, rule)
     prog.here(("to", "allow"))
     prog.emit(RET, ALLOW)
     return prog.resolve()
@@ -201,7 +209,8 @@ def main():
             out.write(f"#ifdef __{arch}__\n")
             for variant in ("dev", "strict"):
                 write_filter(out, arch, variant, build(policy, column, audit, variant))
-            write_filter(out, arch, "marks", build_marks(policy, column))
+            for name in OVERLAYS:
+                write_filter(out, arch, name, build_overlay(policy, column, policy[name]))
             out.write("#endif\n")
 
 

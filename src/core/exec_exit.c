@@ -166,8 +166,8 @@ static uint64_t file_value(int dir, const char *name) {
 void exec_read_usage(struct exec *x) {
     char text[4096];
     Berm__V1__ExecUsage *u = x->record->usage;
-    if (x->leaf_fd < 0 || !x->leaf_is_dir)
-        return;
+    if (x->leaf_fd < 0 || !x->leaf_is_dir || x->record->started_unix_ms == 0)
+        return; /* what the leaf counts before the start is the attempt, not the program */
     if (fd_read_text(x->leaf_fd, "cpu.stat", text, sizeof text) > 0) {
         u->cpu_user_us = stat_value(text, "user_usec ");
         u->cpu_system_us = stat_value(text, "system_usec ");

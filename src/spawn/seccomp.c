@@ -1,5 +1,6 @@
 #include "spawn/seccomp.h"
 
+#include <linux/memfd.h>
 #include <linux/seccomp.h>
 
 #include "spawn/sys.h"
@@ -8,7 +9,22 @@ static long add(const struct sock_fprog *filter) {
     return sys3(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)filter);
 }
 
+/* Whether this kernel lets a process without capabilities set an attribute of `security.`. */
+static int attrs_are_open(void) {
+    long fd = sys2(SYS_memfd_create, (long)"", MFD_CLOEXEC);
+    if (fd < 0)
+        return (int)fd;
+    long r = sys5(SYS_fsetxattr, fd, (long)"security.berm", (long)"", 0, 0);
+    sys_close((int)fd);
+    return r == 0;
+}
+
 int seccomp_apply(bool strict, bool no_marks) {
-    long r = add(strict ? &seccomp_strict : &seccomp_dev);
-    return (int)(r < 0 || !no_marks ? r : add(&seccomp_marks));
+    int open = attrs_are_open();
+    long r = open < 0 ? open : add(strict ? &seccomp_strict : &seccomp_dev);
+    if (r == 0 && open > 0)
+        r = add(&seccomp_attrs);
+    if (r == 0 && no_marks)
+        r = add(&seccomp_marks);
+    return (int)r;
 }

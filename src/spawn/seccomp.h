@@ -6,8 +6,10 @@
 
 extern const struct sock_fprog seccomp_dev;    /* debuggers work */
 extern const struct sock_fprog seccomp_strict; /* ptrace and process_vm_* refused */
-extern const struct sock_fprog
-    seccomp_marks; /* over one of these: no file becomes setuid or setgid */
+/* Over one of these: */
+extern const struct sock_fprog seccomp_marks; /* no file becomes setuid or setgid */
+extern const struct sock_fprog seccomp_attrs; /* no attribute of a file changes */
 
-/* Raw system calls only: runs in the child. Needs no_new_privs. */
+/* Raw system calls only: runs in the child, with the capabilities that the sandbox will have and
+ * with no_new_privs. */
 int seccomp_apply(bool strict, bool no_marks);

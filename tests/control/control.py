@@ -27,7 +27,7 @@ from berm._gen.berm.v1 import berm_pb2 as pb, berm_pb2_grpc
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BERMD = ROOT / os.environ.get("BERMD", "build/bin/bermd")
 PATIENCE = int(os.environ.get("BERM_TEST_PATIENCE", "60"))  # before a test says that something never came
-SLOW = max(1, PATIENCE // 60)   # the least backoff is also how long a connection may take
+SLOW = max(1, PATIENCE // 60)   # times that end something, so that it has begun before
 WAIT_MS = 60000   # the largest wait_ms: only ever waited for in a failure
 OTHER_UIDS = (61234, 61235)
 MARK = "BERM_TEST_DAEMON"   # in the environment of a daemon: whose it is

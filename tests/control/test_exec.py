@@ -7,7 +7,7 @@ import threading
 import grpc
 import pytest
 
-from control import EXITED, PATIENCE, RUNNING, Lost, Refused, fresh, pairs, pb, refused
+from control import EXITED, PATIENCE, RUNNING, SLOW, Lost, Refused, fresh, pairs, pb, refused
 
 PIPE = pb.STDIN_MODE_PIPE
 
@@ -148,15 +148,16 @@ def test_descendants_that_may_live_on(daemon, client, box):
     ("trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; done' & while :; do sleep 0.1; done", 9)])
 def test_a_timeout_ends_the_whole_tree(daemon, client, box, script, number):
     """covers: EXEC-8, EXEC-6"""
-    done = client.run(box, "sh", "-c", script, timeout_ms=500, grace_ms=500).exec
-    assert how(done) == "timed_out" and done.exit.timed_out.timeout_ms == 500
+    done = client.run(box, "sh", "-c", script, timeout_ms=500 * SLOW, grace_ms=500).exec
+    assert how(done) == "timed_out" and done.exit.timed_out.timeout_ms == 500 * SLOW
     assert done.exit.timed_out.signal_number == number
     assert not daemon.pids(box, "x-*")
 
 
 def test_a_timeout_with_the_pipes_held_open(client, box):
     """covers: EXEC-8"""
-    done = client.run(box, "sh", "-c", "(setsid sleep 1000 &) ; echo text; sleep 1000", timeout_ms=500, grace_ms=-1)
+    done = client.run(box, "sh", "-c", "(setsid sleep 1000 &) ; echo text; sleep 1000",
+                      timeout_ms=500 * SLOW, grace_ms=-1)
     assert how(done.exec) == "timed_out" and done.stdout_data == b"text\n"
 
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from control import (DELETED, DELETING, FAILED, PAUSED, PENDING, READY, STOPPED, STOPPING, WAIT_MS, Refused, at_once,
-                     fresh, labels_of, pairs, pb, refused)
+from control import (DELETED, DELETING, FAILED, PAUSED, PENDING, READY, SLOW, STOPPED, STOPPING, WAIT_MS, Refused,
+                     at_once, fresh, labels_of, pairs, pb, refused)
 
 GENERATED = re.compile(r"sb-[a-z2-7]{20}")
 
@@ -493,7 +493,7 @@ def causes(client, box):
 
 def test_a_sandbox_ends_with_its_time(client):
     """covers: SBX-15"""
-    made = client.create(lifetime=pb.Lifetime(ttl_ms=300))
+    made = client.create(lifetime=pb.Lifetime(ttl_ms=300 * SLOW))
     assert made.expires_unix_ms > made.created_unix_ms
     client.wait_state(made.sandbox_id, pb.SANDBOX_STATE_DELETED)
     assert (pb.SANDBOX_STATE_DELETING, pb.STATE_CAUSE_TTL) in causes(client, made.sandbox_id)
@@ -503,9 +503,9 @@ def test_a_sandbox_ends_with_its_time(client):
                                            ("DELETE", pb.SANDBOX_STATE_DELETED)])
 def test_idle_time_counts_from_the_last_program(client, action, state):
     """covers: SBX-15"""
-    lifetime = pb.Lifetime(idle_ttl_ms=700, idle_action=getattr(pb, f"LIFETIME_ACTION_{action}"))
+    lifetime = pb.Lifetime(idle_ttl_ms=700 * SLOW, idle_action=getattr(pb, f"LIFETIME_ACTION_{action}"))
     box = client.create(lifetime=lifetime).sandbox_id
-    assert client.run(box, "sleep", "2").exec.exit.code == 0        # longer than the idle time, and it ran
+    assert client.run(box, "sleep", str(SLOW)).exec.exit.code == 0  # longer than the idle time, and it ran
     client.wait_state(box, state)
     told = [cause for at, cause in causes(client, box) if at == state]
     assert told == [pb.STATE_CAUSE_IDLE_TTL]

@@ -272,7 +272,7 @@ PROBE(xattr_trusted_opaque, "plain", "EPERM|EOPNOTSUPP", "EPERM|EOPNOTSUPP", "ho
 PROBE(xattr_security_any, "plain", "EPERM|EOPNOTSUPP", "EPERM|EOPNOTSUPP", "host") {
     return set_attr("security.berm", "y", 1);
 }
-PROBE(xattr_capability, "plain", "EPERM", "EPERM", "host") {
+PROBE(xattr_capability, "plain", "EPERM|EOPNOTSUPP", "EPERM|EOPNOTSUPP", "host") {
     uint32_t caps[5] = {0x02000001, 1 << 21, 0, 0, 0};
     return set_attr("security.capability", caps, sizeof caps);
 }

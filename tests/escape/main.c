@@ -20,8 +20,6 @@
 #include "acts.h"
 #include "probe.h"
 
-#define PROBE_MS_MAX 8000
-
 extern const struct probe *const __start_probes[];
 extern const struct probe *const __stop_probes[];
 bool in_control, is_root;
@@ -166,7 +164,8 @@ static void run_one(const struct probe *p) {
     }
     int status = 0;
     bool late = true;
-    for (int ms = 0; late && ms < PROBE_MS_MAX; ms++) {
+    int ms_max = atoi(given("ESCAPE_PROBE_MS"));
+    for (int ms = 0; late && ms < ms_max; ms++) {
         late = waitpid(pid, &status, WNOHANG) != pid;
         if (late)
             poll(NULL, 0, 1);

@@ -12,7 +12,7 @@ from tap import ROOT, check, main, same, test  # noqa: E402
 
 POLICY = ROOT / "src/spawn/seccomp.policy"
 ALLOW, KILL = 0x7FFF0000, 0x80000000
-ERRNO = {"EPERM": 1, "ENOSYS": 38, "EAFNOSUPPORT": 97}
+OVERLAYS = ("marks", "attrs")
 ARCHS = {"x86_64": (0xC000003E, 1), "aarch64": (0xC00000B7, 2)}
 
 
@@ -31,7 +31,7 @@ def filters():
 
 
 def whole_filters():
-    return [item for item in filters().items() if item[0][1] != "marks"]
+    return [item for item in filters().items() if item[0][1] not in OVERLAYS]
 
 
 def simulate(code, arch, nr, args=()):
@@ -117,6 +117,8 @@ CASES = [
     ("personality", (0,), ALLOW), ("personality", (0xFFFFFFFF,), ALLOW),
     ("personality", (0x40000,), ALLOW), ("personality", (0x400000,), 0x50001),
     ("personality", (0x20009,), 0x50001),
+    *[(name, (0, 0, 0, size), want) for name in ("setxattr", "lsetxattr", "fsetxattr")
+      for size, want in ((0, ALLOW), (1023, ALLOW), (1024, 0x50007), (65536, 0x50007), (1024 | 1 << 40, 0x50007))],
 ]
 
 
@@ -132,10 +134,29 @@ def arguments_decide_as_the_rules_say():
             same(hex(got), hex(want), f"{arch} {variant} {name}{args}")
 
 
+def numbers_of(column):
+    lines = [line.split() for line in POLICY.read_text().splitlines()]
+    return {f[1]: int(f[1 + column]) for f in lines if len(f) == 4 and f[1 + column].isdigit()}
+
+
 CREAT, TMPFILE = 0o100, 0o20200000
 # call, where its flags stand (if it has any), where its mode stands
 MARKING = [("chmod", None, 1), ("fchmod", None, 1), ("fchmodat", None, 2), ("fchmodat2", None, 2), ("creat", None, 1),
            ("mknod", None, 1), ("mknodat", None, 2), ("open", 1, 2), ("openat", 2, 3)]
+
+
+@test
+def no_attribute_changes_over_a_kernel_that_asks_nobody():
+    for (arch, variant), code in filters().items():
+        if variant != "attrs":
+            continue
+        audit, column = ARCHS[arch]
+        changing = {nr for name, nr in numbers_of(column).items() if re.search("(set|remove)xattr", name)}
+        same(len(changing), 8, f"{arch}: calls that change attributes")
+        refused = {nr for nr in range(1101) if simulate(code, audit, nr) == 0x5005F}
+        others = {nr for nr in range(1101) if simulate(code, audit, nr) == ALLOW}
+        same(refused, changing - {463}, f"{arch}: EOPNOTSUPP")      # setxattrat is ENOSYS in the whole filter
+        same(len(refused | others), 1101, f"{arch}: all other calls")
 
 
 @test
@@ -144,8 +165,7 @@ def marks_of_privilege_are_refused_and_nothing_else_is():
         if variant != "marks":
             continue
         audit, column = ARCHS[arch]
-        lines = [line.split() for line in POLICY.read_text().splitlines()]
-        numbers = {f[1]: int(f[1 + column]) for f in lines if len(f) == 4 and f[1 + column].isdigit()}
+        numbers = numbers_of(column)
         judged = [row for row in MARKING if row[0] in numbers]
         others = set(range(1101)) - {numbers[name] for name, _, _ in judged}
         everything = (0xFFFFFFFF,) * 6
