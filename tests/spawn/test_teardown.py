@@ -33,7 +33,7 @@ def cgroups():
         _, point, kind, *_ = line.split()
         if kind in ("cgroup", "cgroup2"):
             top = point + OURS  # walked, because what is being removed may vanish under the walk
-            found += [place for place, _, _ in os.walk(top) if place != top]
+            found += [place for place, _, _ in os.walk(top) if place != top and "/.spare-" not in place]
     return sorted(found)
 
 
