@@ -373,7 +373,7 @@ int spawn_leave_host(const struct spawn *s) {
 }
 
 bool spawn_has_chores(const struct spawn *s) {
-    return s->spent.n_fds > 0 || s->net.owed > 0 || s->trash_pid < 0;
+    return s->spent.n_fds > 0 || s->net.owed > 0 || s->trash_pid < 0 || s->unseen_ends > 0;
 }
 
 void spawn_chores(struct spawn *s) {
