@@ -29,11 +29,13 @@ static int open_state_dir(const char *mount_point, const char *state) {
     return r;
 }
 
-static void remove_state_dir(int dir, const char *state) {
+static bool remove_state_dir(int dir, const char *state) {
     AUTO_CLOSE int berm = dir < 0 ? -1 : openat(dir, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     AUTO_CLOSE int top = berm < 0 ? -1 : openat(berm, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (top >= 0 && unlinkat(berm, state, AT_REMOVEDIR) == 0)
+    bool is_gone = top >= 0 && unlinkat(berm, state, AT_REMOVEDIR) == 0;
+    if (is_gone)
         unlinkat(top, "berm", AT_REMOVEDIR); /* not while others have theirs in it */
+    return is_gone;
 }
 
 static bool has_word(const char *text, char between, const char *word) {
@@ -120,7 +122,9 @@ int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2, unsigned v1_want
 }
 
 void cgroup_finish(struct cgroups *cg) {
-    remove_state_dir(cg->v2, cg->state);
+    /* Where sandboxes live on, whoever serves them next has use for the spares. */
+    if (remove_state_dir(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], cg->state))
+        cgroup_spares_remove(cg);
     for (int i = 0; i < CG_V1_COUNT; i++)
         remove_state_dir(cg->v1[i], cg->state);
 }
@@ -157,6 +161,22 @@ static int write_u64(int dir, const char *name, const char *prefix, uint64_t val
     char text[80];
     snprintf(text, sizeof text, "%s%" PRIu64 "%s", prefix, value, suffix);
     return fd_write_text(dir, name, text);
+}
+
+uint64_t cgroup_read(int dir, const char *name, const char *key) {
+    char text[4096];
+    if (fd_read_text(dir, name, text, sizeof text) < 0)
+        return 0;
+    size_t n = strlen(key);
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        uint64_t value;
+        if (strncmp(line, key, n) == 0 && sscanf(line + n, "%" SCNu64, &value) == 1)
+            return value;
+        if (*line == '\0')
+            break;
+    }
+    return 0;
 }
 
 #define CPU_PERIOD_US 100000
@@ -199,8 +219,11 @@ static int limit_v1(int dir, enum cgroup_v1 which, const struct spawn_limits *l)
         return limit_v1_memory(dir, l->memory_bytes);
     if (which == CG_PIDS)
         return write_u64(dir, "pids.max", "", l->pids, "");
-    /* The period is the one a new cgroup has. */
-    return write_u64(dir, "cpu.cfs_quota_us", "", l->cpu_milli * CPU_PERIOD_US / 1000, "");
+    /* The period is the one a new cgroup has. A write looks at every cgroup with a share of the CPUs. */
+    uint64_t quota_us = l->cpu_milli * CPU_PERIOD_US / 1000;
+    if (cgroup_read(dir, "cpu.cfs_quota_us", "") == quota_us)
+        return 0;
+    return write_u64(dir, "cpu.cfs_quota_us", "", quota_us, "");
 }
 
 static bool wants(const struct spawn_limits *l, enum cgroup_v1 which) {
@@ -256,10 +279,13 @@ static int make_v2(const struct cgroups *cg, const char *id, const struct spawn_
     return r;
 }
 
-static int make_v1(const struct cgroups *cg, enum cgroup_v1 which, const char *id,
+static int make_v1(struct cgroups *cg, enum cgroup_v1 which, const char *id,
                    const struct spawn_limits *limits, uint32_t owner, struct cgroup_seat *seat) {
-    AUTO_CLOSE int dir = make_dir(cg->v1[which], id);
-    int r = dir < 0 ? dir : own_procs(dir, owner); /* opens nothing here, and tells whose it is */
+    int r = cgroup_spare_take(cg, which, id);
+    AUTO_CLOSE int dir = r == -ENOENT ? make_dir(cg->v1[which], id)
+                         : r < 0      ? r
+                                      : open_dir(cg->v1[which], id);
+    r = dir < 0 ? dir : own_procs(dir, owner); /* opens nothing here, and tells whose it is */
     if (r < 0)
         return r;
     AUTO_CLOSE int leaf = -1;
@@ -274,7 +300,7 @@ static int make_v1(const struct cgroups *cg, enum cgroup_v1 which, const char *i
     return 0;
 }
 
-int cgroup_make(const struct cgroups *cg, const char *id, const struct spawn_limits *limits,
+int cgroup_make(struct cgroups *cg, const char *id, const struct spawn_limits *limits,
                 uint32_t owner, struct cgroup_seat *ret_seat) {
     struct cgroup_seat seat = {.v2_leaf = -1};
     int r = cg->v2 >= 0 ? make_v2(cg, id, limits, owner, &seat)
@@ -335,43 +361,26 @@ int cgroup_freeze(const struct cgroups *cg, const char *id, bool frozen) {
     return fd_write_text(dir, "freezer.state", frozen ? "FROZEN" : "THAWED");
 }
 
-/* The number after `key ` at the start of a line, or the whole file when key is "". */
-static uint64_t read_value(int dir, const char *name, const char *key) {
-    char text[4096];
-    if (fd_read_text(dir, name, text, sizeof text) < 0)
-        return 0;
-    size_t n = strlen(key);
-    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        uint64_t value;
-        if (strncmp(line, key, n) == 0 && sscanf(line + n, "%" SCNu64, &value) == 1)
-            return value;
-        if (*line == '\0')
-            break;
-    }
-    return 0;
-}
-
 int cgroup_usage(const struct cgroups *cg, const char *id, struct spawn_usage *ret_usage) {
     struct spawn_usage u = {0};
     AUTO_CLOSE int dir = open_dir(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], id);
     if (dir < 0)
         return dir;
     AUTO_CLOSE int cpuacct = cg->v2 >= 0 ? -1 : open_dir(cg->v1[CG_CPUACCT], id);
-    u.cpu_us = cpuacct >= 0 ? read_value(cpuacct, "cpuacct.usage", "") / 1000
-                            : read_value(dir, "cpu.stat", "usage_usec ");
+    u.cpu_us = cpuacct >= 0 ? cgroup_read(cpuacct, "cpuacct.usage", "") / 1000
+                            : cgroup_read(dir, "cpu.stat", "usage_usec ");
     AUTO_CLOSE int memory = cg->v2_has[CG_MEMORY] ? -1 : open_dir(cg->v1[CG_MEMORY], id);
     if (memory >= 0) {
-        u.memory_bytes = read_value(memory, "memory.usage_in_bytes", "");
-        u.memory_peak_bytes = read_value(memory, "memory.max_usage_in_bytes", "");
-        u.oom_kills = read_value(memory, "memory.oom_control", "oom_kill ");
+        u.memory_bytes = cgroup_read(memory, "memory.usage_in_bytes", "");
+        u.memory_peak_bytes = cgroup_read(memory, "memory.max_usage_in_bytes", "");
+        u.oom_kills = cgroup_read(memory, "memory.oom_control", "oom_kill ");
     } else if (cg->v2_has[CG_MEMORY]) {
-        u.memory_bytes = read_value(dir, "memory.current", "");
-        u.memory_peak_bytes = read_value(dir, "memory.peak", "");
-        u.oom_kills = read_value(dir, "memory.events", "oom_kill ");
+        u.memory_bytes = cgroup_read(dir, "memory.current", "");
+        u.memory_peak_bytes = cgroup_read(dir, "memory.peak", "");
+        u.oom_kills = cgroup_read(dir, "memory.events", "oom_kill ");
     }
     AUTO_CLOSE int pids = cg->v2_has[CG_PIDS] ? -1 : open_dir(cg->v1[CG_PIDS], id);
-    u.pids = read_value(pids >= 0 ? pids : dir, "pids.current", "");
+    u.pids = cgroup_read(pids >= 0 ? pids : dir, "pids.current", "");
     *ret_usage = u;
     return 0;
 }

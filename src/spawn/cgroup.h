@@ -8,6 +8,9 @@
  * counts CPU time, and v1 memory, pids and cpu carry the limits at <id>. Without v2 the v1
  * freezer and cpuacct stand in for it.
  *
+ * What a sandbox had on v1 is kept for the next one (cgroup_spare.c): the kernel's end of a memory
+ * cgroup looks at every file system of the machine while all other cgroup calls wait.
+ *
  * Nothing is ever attached by writing a pid into cgroup.procs from outside, which waits for the
  * whole machine: v2 uses CLONE_INTO_CGROUP; on v1 the child writes "0" into the `tasks` files
  * opened for it. */
@@ -20,6 +23,7 @@
 #include "spawn/request.h"
 
 enum cgroup_v1 { CG_MEMORY, CG_PIDS, CG_CPU, CG_FREEZER, CG_CPUACCT, CG_V1_COUNT };
+#define CG_SPARES 16
 
 struct cgroups {
     int v2;              /* berm/<state>, -1 if there is no v2 tree */
@@ -27,6 +31,11 @@ struct cgroups {
     bool v2_has[CG_V1_COUNT];
     bool has_kill;
     char state[48]; /* the name <state> */
+    struct cgroup_spares {
+        uint32_t kept; /* a bit for each `.spare-<n>` that is there */
+        unsigned next; /* the next n to use, so that the oldest is taken first */
+    } spares[CG_V1_COUNT];
+    bool keeps_spares;
 };
 
 /* What a child needs to join. */
@@ -39,7 +48,9 @@ struct cgroup_seat {
 /* Finds the hierarchies and makes berm/<state>. Without use_v2 a v2 tree is passed over. `v1_wanted` has a bit
  * (1 << CG_MEMORY…) for each controller to look for in v1; what stands in for a missing v2 is always. */
 MUST_USE int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2, unsigned v1_wanted);
-/* Removes berm/<state> where no sandbox lives on. */
+/* From here on v1 groups are kept for the next sandbox; also those that an earlier berm-spawn kept. */
+void cgroup_keep_spares(struct cgroups *cg);
+/* Removes berm/<state> and the spares in it, if no sandbox lives on. */
 void cgroup_finish(struct cgroups *cg);
 /* Bits for v1_wanted: those that these limits need. */
 unsigned cgroup_v1_for(const struct spawn_limits *limits);
@@ -47,9 +58,8 @@ uint32_t cgroup_features(const struct cgroups *cg);
 
 /* Makes <id> and PID 1's leaf. A failure leaves nothing behind. `owner` is the host uid of
  * root inside, who may start programs in the leaves. */
-MUST_USE int cgroup_make(const struct cgroups *cg, const char *id,
-                         const struct spawn_limits *limits, uint32_t owner,
-                         struct cgroup_seat *ret_seat);
+MUST_USE int cgroup_make(struct cgroups *cg, const char *id, const struct spawn_limits *limits,
+                         uint32_t owner, struct cgroup_seat *ret_seat);
 void cgroup_seat_close(struct cgroup_seat *seat);
 
 /* Whose sandbox it is: the owner that cgroup_make was given. */
@@ -64,7 +74,16 @@ MUST_USE int cgroup_usage(const struct cgroups *cg, const char *id, struct spawn
 void cgroup_kill(const struct cgroups *cg, const char *id);
 /* Removes the directories; -EBUSY while something still lives in them, 0 also when there were
  * none. */
-MUST_USE int cgroup_remove(const struct cgroups *cg, const char *id);
+MUST_USE int cgroup_remove(struct cgroups *cg, const char *id);
+
+/* The number after `key ` at the start of a line, or the whole file when key is "". 0 if there is none. */
+uint64_t cgroup_read(int dir, const char *name, const char *key);
+
+/* cgroup_spare.c. A spare becomes <id>, as good as new but for its limits; -ENOENT when there is none. */
+MUST_USE int cgroup_spare_take(struct cgroups *cg, enum cgroup_v1 which, const char *id);
+/* <id>, in which nothing lives any more, becomes a spare; false when it has to be removed. */
+MUST_USE bool cgroup_spare_put(struct cgroups *cg, enum cgroup_v1 which, const char *id);
+void cgroup_spares_remove(struct cgroups *cg);
 
 /* One leaf for an exec: the descriptor to start a program in it. */
 MUST_USE int cgroup_leaf_make(const struct cgroups *cg, const char *id, uint32_t leaf,

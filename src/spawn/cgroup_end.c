@@ -97,9 +97,12 @@ static int remove_one(int parent, const char *id) {
     return errno == ENOTEMPTY ? -EBUSY : -errno;
 }
 
-int cgroup_remove(const struct cgroups *cg, const char *id) {
-    int worst = remove_one(cg->v2, id);
+int cgroup_remove(struct cgroups *cg, const char *id) {
+    int worst = remove_one(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], id);
+    bool is_empty = worst == 0; /* every process of the sandbox was in that one as well */
     for (int i = 0; i < CG_V1_COUNT; i++) {
+        if (is_empty && cgroup_spare_put(cg, i, id))
+            continue;
         int r = remove_one(cg->v1[i], id);
         if (r < 0)
             worst = r;

@@ -140,13 +140,17 @@ static int loop(struct serve *v, int sock, int signals) {
         int n = poll(fds, COUNT_OF(fds), timeout);
         if (n < 0 && errno != EINTR)
             return -errno;
-        if (n == 0 && list_is_empty(&v->s->dying))
+        if (n == 0 && list_is_empty(&v->s->dying)) {
             spawn_chores(v->s);
+            place_reap_all(v->s);
+        }
         if (fds[1].revents & POLLIN) {
             struct signalfd_siginfo info;
-            if (read(signals, &info, sizeof info) < 0 && errno != EAGAIN)
+            ssize_t n_read = read(signals, &info, sizeof info);
+            if (n_read < 0 && errno != EAGAIN)
                 return -errno;
-            place_reap(v->s); /* looks at every child, so only when one has ended */
+            if (n_read == sizeof info && info.ssi_pid > 0)
+                place_reap(v->s, (pid_t)info.ssi_pid);
         }
         if (fds[0].revents != 0 && v->sock < 0) {
             v->sock = accept4(sock, NULL, NULL, SOCK_CLOEXEC);

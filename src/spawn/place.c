@@ -20,6 +20,7 @@
 
 #define DESTROY_MAX_MS 10000
 #define DESTROY_MIN_LOOKS 2000
+#define REAP_ALL_EVERY 64             /* signals, where there is never time for it */
 #define PIDFD_GET_MNT_NS _IO(0xff, 3) /* newer than the oldest header set we build with */
 
 /* argv and env of PID 1 as exec wants them, pointing into the request. */
@@ -286,11 +287,15 @@ struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req) {
     return p;
 }
 
+/* Its end may have shared a signal with another's. */
+static bool has_ended(struct place *p) {
+    return p->pid <= 0 || p->wait_status != -1 || waitpid(p->pid, &p->wait_status, WNOHANG) > 0;
+}
+
 bool place_finish(struct spawn *s, struct place *p, int *ret_error, uint32_t *ret_step) {
     *ret_error = 0;
     *ret_step = STEP_NONE;
-    bool waited = p->pid <= 0 || p->wait_status != -1;
-    int r = waited ? cgroup_remove(&s->cg, p->id) : -EBUSY;
+    int r = has_ended(p) ? cgroup_remove(&s->cg, p->id) : -EBUSY;
     /* Time alone is no measure: a machine that stands still for a while passes it without a look. */
     bool is_late = now_ms() - p->since_ms >= DESTROY_MAX_MS && p->looks >= DESTROY_MIN_LOOKS;
     if (r == -EBUSY && !is_late) {
@@ -330,15 +335,27 @@ static void note_exit(struct list *places, pid_t pid, int status) {
     }
 }
 
-void place_reap(struct spawn *s) {
-    for (;;) {
-        int status;
-        pid_t pid = waitpid(-1, &status, WNOHANG);
-        if (pid <= 0)
-            return;
-        if (pid == s->trash_pid)
-            layer_trash_ended(s);
-        note_exit(&s->places, pid, status);
-        note_exit(&s->dying, pid, status);
-    }
+/* One child that ended: `which`, or any with -1. */
+static bool reap_one(struct spawn *s, pid_t which) {
+    int status;
+    pid_t pid = waitpid(which, &status, WNOHANG);
+    if (pid <= 0)
+        return false;
+    if (pid == s->trash_pid)
+        layer_trash_ended(s);
+    note_exit(&s->places, pid, status);
+    note_exit(&s->dying, pid, status);
+    return true;
+}
+
+void place_reap(struct spawn *s, pid_t pid) {
+    reap_one(s, pid);
+    if (++s->unseen_ends >= REAP_ALL_EVERY)
+        place_reap_all(s);
+}
+
+void place_reap_all(struct spawn *s) {
+    while (s->unseen_ends > 0 && reap_one(s, -1))
+        ;
+    s->unseen_ends = 0;
 }

@@ -52,5 +52,8 @@ struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req);
 bool place_finish(struct spawn *s, struct place *p, int *ret_error, uint32_t *ret_step);
 void place_free(struct place *p);
 
-/* Waits for children that ended: PID 1s, helpers. Never blocks. */
-void place_reap(struct spawn *s);
+/* Waits for children that ended: PID 1s, helpers. Never blocks. Asked who ended, the kernel looks at every child,
+ * so the first waits for the one that a signal named. Several ends may share a signal: what is left of those is
+ * for the second, a chore. */
+void place_reap(struct spawn *s, pid_t pid);
+void place_reap_all(struct spawn *s);

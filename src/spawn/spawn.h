@@ -70,11 +70,12 @@ struct spawn {
     enum quota_answer quota; /* of the state file system */
     int landlock_abi;
     int last_cap;
-    uint32_t masks;      /* of /proc: enter_masks_needed; 0: each sandbox looks for itself */
-    struct mounts spent; /* of the last CREATEs: closing them takes a while: spawn_chores */
-    bool is_tied;        /* sandboxes end with us */
-    int trash_wake;      /* a byte here wakes the process that empties the trash; -1 if none */
-    pid_t trash_pid;     /* that process; 0 if none was started, -1 if it has ended */
+    uint32_t masks;       /* of /proc: enter_masks_needed; 0: each sandbox looks for itself */
+    struct mounts spent;  /* of the last CREATEs: closing them takes a while: spawn_chores */
+    bool is_tied;         /* sandboxes end with us */
+    int trash_wake;       /* a byte here wakes the process that empties the trash; -1 if none */
+    unsigned unseen_ends; /* signals of children's ends since all children were looked at */
+    pid_t trash_pid;      /* that process; 0 if none was started, -1 if it has ended */
 };
 
 struct spawn_options {

@@ -262,7 +262,10 @@ static int start_cgroups(struct spawn *s, const struct spawn_options *o) {
         nanosleep(&pause, NULL);
     }
     unsigned v1_wanted = o->only != NULL ? cgroup_v1_for(&o->only->limits) : ~0u;
-    return cgroup_start(&s->cg, o->state_fd, !(o->without & SPAWN_HAS_CGROUP_V2), v1_wanted);
+    int r = cgroup_start(&s->cg, o->state_fd, !(o->without & SPAWN_HAS_CGROUP_V2), v1_wanted);
+    if (r == 0 && o->only == NULL)
+        cgroup_keep_spares(&s->cg);
+    return r;
 }
 
 static int start_state(struct spawn *s, const struct spawn_options *o) {
@@ -370,7 +373,7 @@ int spawn_leave_host(const struct spawn *s) {
 }
 
 bool spawn_has_chores(const struct spawn *s) {
-    return s->spent.n_fds > 0 || s->net.owed > 0 || s->trash_pid < 0;
+    return s->spent.n_fds > 0 || s->net.owed > 0 || s->trash_pid < 0 || s->unseen_ends > 0;
 }
 
 void spawn_chores(struct spawn *s) {

@@ -67,8 +67,8 @@ int userns_for_mount(int proc, const struct userns_part *parts, unsigned n) {
         snprintf(gids + g, sizeof gids - g, "%u %u %u\n", p->gid, p->outer, p->count);
     }
     _Alignas(16) uint8_t stack[2048]; /* with our memory it costs a fraction of a fork */
+    /* Without a signal at its end: that would have us look at every child we have. */
     struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_VM | CLONE_FILES,
-                              .exit_signal = SIGCHLD,
                               .stack = (uint64_t)(uintptr_t)stack,
                               .stack_size = sizeof stack};
     long pid = sys_clone_on_stack(&args, end_at_once, NULL);
@@ -77,7 +77,7 @@ int userns_for_mount(int proc, const struct userns_part *parts, unsigned n) {
     int fd = userns_map(proc, (pid_t)pid, uids, gids);
     if (fd == 0)
         fd = userns_open(proc, (pid_t)pid);
-    while (waitpid((pid_t)pid, NULL, 0) < 0 && errno == EINTR)
+    while (waitpid((pid_t)pid, NULL, __WALL) < 0 && errno == EINTR)
         ;
     return fd;
 }

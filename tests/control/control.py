@@ -470,7 +470,7 @@ class Daemon:
         """Everything that has a cgroup anywhere, as {name of the place: [directories]}."""
         found = {}
         for root in cgroup_roots():
-            for path in (root / "berm" / self.cgroup_name).glob("*/"):
+            for path in (root / "berm" / self.cgroup_name).glob("[!.]*/"):      # not those kept for the next one
                 found.setdefault(path.name, []).append(path)
         return found
 

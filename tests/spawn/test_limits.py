@@ -112,6 +112,64 @@ def limits_change_while_it_runs():
         same(os.waitstatus_to_exitcode(spawn.destroy("lim-a").wait_status), 137, "killed for memory")
 
 
+def v1_group(controller, id):
+    """Where a sandbox's group of that controller is; None on a host that has it in v2, or none."""
+    for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
+        _, point, kind, options, *_ = line.split()
+        if kind == "cgroup" and controller in options.split(","):
+            return next(pathlib.Path(point).glob("berm/s-{0.st_dev:x}-{0.st_ino:x}/{1}".format(os.stat(STATE), id)), None)
+    return None
+
+
+def read(group, file):
+    return (group / file).read_text().strip()
+
+
+@test
+def a_v1_group_serves_the_next_sandbox_as_new():
+    with Spawn(STATE) as spawn:
+        spawn.run("reuse-a", ["python3", "-c", "x = bytearray(60 << 20)"], slot=41, memory=256 * MIB, cpu=500, pids=50,
+                  destroy=False)
+        groups = [v1_group(name, "reuse-a") for name in ("memory", "pids", "cpu")]
+        if None in groups:
+            raise Skip("the host has no v1 hierarchy for these limits")
+        check(spawn.ask(client.USAGE, id_body("reuse-a")).usage["peak"] > 60 * MIB, "its peak")
+        inodes = [group.stat().st_ino for group in groups]
+        same(spawn.destroy("reuse-a").error, 0, "DESTROY")
+        check(not any(group.exists() for group in groups), "gone by that name")
+        spawn.run("reuse-b", ["true"], slot=42, memory=64 * MIB, cpu=1500, pids=20, destroy=False)
+        groups = [v1_group(name, "reuse-b") for name in ("memory", "pids", "cpu")]
+        same([group.stat().st_ino for group in groups], inodes, "the same groups")
+        same([read(groups[0], "memory.limit_in_bytes"), read(groups[0], "memory.memsw.limit_in_bytes"),
+              read(groups[1], "pids.max"), read(groups[2], "cpu.cfs_quota_us")],
+             [str(64 * MIB), str(64 * MIB), "20", "150000"], "with limits of its own")
+        same({(group / "cgroup.procs").stat().st_uid for group in groups}, {65536 * (42 + 3)}, "of its own range")
+        usage = spawn.ask(client.USAGE, id_body("reuse-b")).usage
+        check(usage["peak"] < 40 * MIB, f"a peak of its own: {usage}")
+        same(spawn.destroy("reuse-b").error, 0, "DESTROY")
+
+
+@test
+def what_a_group_cannot_forget_ends_it():
+    with Spawn(STATE) as spawn:
+        needs(spawn, HAS_MEMORY, "memory")
+        for script in ("x = bytearray(300 << 20)",             # killed for memory: the kernel counts that for ever
+                       "open('/workspace/f', 'wb').write(bytes(20 << 20))"):        # in the page cache: kept below
+            spawn.run("forget-a", ["python3", "-c", script], slot=43, memory=64 * MIB, destroy=False)
+            group = v1_group("memory", "forget-a")
+            if group is None:
+                raise Skip("the host has no v1 hierarchy for memory")
+            inode = group.stat().st_ino
+            same(spawn.destroy("forget-a", files=False).error, 0, "DESTROY")
+            spawn.run("forget-b", ["true"], slot=44, memory=64 * MIB, destroy=False)
+            check(v1_group("memory", "forget-b").stat().st_ino != inode, f"another group after {script}")
+            usage = spawn.ask(client.USAGE, id_body("forget-b")).usage
+            same(usage["oom_kills"], 0, "none of its own")
+            check(usage["memory"] < 16 * MIB, f"nor memory of the other's: {usage}")
+            same(spawn.destroy("forget-b").error, 0, "DESTROY")
+            same(spawn.destroy("forget-a").error, 0, "and the files")
+
+
 @test
 def a_disk_runs_out_of_blocks_and_inodes():
     script = ("head -c 30M /dev/zero 2>&1 > /workspace/a; rm /workspace/a; "

@@ -33,7 +33,7 @@ def cgroups():
         _, point, kind, *_ = line.split()
         if kind in ("cgroup", "cgroup2"):
             top = point + OURS  # walked, because what is being removed may vanish under the walk
-            found += [place for place, _, _ in os.walk(top) if place != top]
+            found += [place for place, _, _ in os.walk(top) if place != top and "/.spare-" not in place]
     return sorted(found)
 
 
@@ -381,6 +381,32 @@ def pid_1_killed_from_outside_is_noticed():
         check(spawn.wait(reply, 5), "pidfd tells")
         end = spawn.destroy("hit")
         same((end.error, end.wait_status), (0, 9), "and DESTROY has the status")
+
+
+def ended_together(spawn, names):
+    """Makes them, and has all end while berm-spawn stands still: one signal then tells of them all."""
+    replies = [spawn.create(id=name, slot=50 + i, argv=SLEEP) for i, name in enumerate(names)]
+    spawn.process.send_signal(signal.SIGSTOP)
+    for reply in replies:
+        signal.pidfd_send_signal(reply.fds[0], signal.SIGKILL)
+        check(spawn.wait(reply, 5), "ended")
+    spawn.process.send_signal(signal.SIGCONT)
+    return [reply.pid for reply in replies]
+
+
+@test
+def ends_that_share_a_signal_are_all_noticed():
+    names = [f"both-{i}" for i in range(6)]
+    with Spawn(STATE) as spawn:
+        ended_together(spawn, names)
+        for name in reversed(names):
+            end = spawn.destroy(name)
+            same((end.error, end.wait_status), (0, 9), f"DESTROY of {name}")
+        pids = ended_together(spawn, names)
+        same(settled(lambda: [pid for pid in pids if str(pid) in children(spawn.process.pid)], [], 5), [], "none stays")
+        for name in names:
+            end = spawn.destroy(name)
+            same((end.error, end.wait_status), (0, 9), f"DESTROY of {name}, which was waited for")
 
 
 if __name__ == "__main__":
