@@ -329,11 +329,10 @@ void cgroup_seat_close(struct cgroup_seat *seat) {
 }
 
 int cgroup_owner(const struct cgroups *cg, const char *id, uint32_t *ret_owner) {
-    AUTO_CLOSE int dir = open_dir(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], id);
     struct stat st;
-    if (dir < 0)
-        return dir;
-    if (fstatat(dir, "cgroup.procs", &st, AT_SYMLINK_NOFOLLOW) < 0)
+    char path[SPAWN_ID_MAX + sizeof "/cgroup.procs"];
+    snprintf(path, sizeof path, "%s/cgroup.procs", id);
+    if (fstatat(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], path, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
     *ret_owner = st.st_uid;
     return 0;

@@ -91,5 +91,7 @@ MUST_USE int cgroup_leaf_make(const struct cgroups *cg, const char *id, uint32_t
 /* Kills and removes a leaf; -EBUSY when it did not empty within a tenth of a second. */
 MUST_USE int cgroup_leaf_kill(const struct cgroups *cg, const char *id, uint32_t leaf);
 
-/* Calls each(id) for every id that has a directory in any hierarchy. */
+/* Calls each(id) for every id that has a directory in the hierarchy that all sandboxes have one in. */
+void cgroup_each_seat(const struct cgroups *cg, void (*each)(const char *id, void *arg), void *arg);
+/* The same for any hierarchy; an id comes once for each that has it. */
 void cgroup_each(const struct cgroups *cg, void (*each)(const char *id, void *arg), void *arg);

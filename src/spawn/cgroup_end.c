@@ -166,17 +166,24 @@ int cgroup_leaf_kill(const struct cgroups *cg, const char *id, uint32_t leaf) {
     return 0;
 }
 
+static void each_in(int dir, void (*each)(const char *id, void *arg), void *arg) {
+    int copy = dir < 0 ? -1 : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = copy < 0 ? NULL : fdopendir(copy);
+    if (list == NULL)
+        return;
+    for (struct dirent *e = readdir(list); e != NULL; e = readdir(list))
+        if (e->d_type == DT_DIR && e->d_name[0] != '.')
+            each(e->d_name, arg);
+    closedir(list);
+}
+
 void cgroup_each(const struct cgroups *cg, void (*each)(const char *id, void *arg), void *arg) {
-    int dirs[CG_V1_COUNT + 1] = {cg->v2};
-    memcpy(dirs + 1, cg->v1, sizeof cg->v1);
-    for (size_t i = 0; i < COUNT_OF(dirs); i++) {
-        int copy = dirs[i] < 0 ? -1 : openat(dirs[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        DIR *list = copy < 0 ? NULL : fdopendir(copy);
-        if (list == NULL)
-            continue;
-        for (struct dirent *e = readdir(list); e != NULL; e = readdir(list))
-            if (e->d_type == DT_DIR && e->d_name[0] != '.')
-                each(e->d_name, arg);
-        closedir(list);
-    }
+    each_in(cg->v2, each, arg);
+    for (int i = 0; i < CG_V1_COUNT; i++)
+        each_in(cg->v1[i], each, arg);
+}
+
+void cgroup_each_seat(const struct cgroups *cg, void (*each)(const char *id, void *arg),
+                      void *arg) {
+    each_in(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], each, arg);
 }

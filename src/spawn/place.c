@@ -39,23 +39,23 @@ static void split_text(const struct spawn_create *req, struct strings *out) {
     out->env[req->n_env] = NULL;
 }
 
-static struct place *find(const struct list *places, const char *id) {
-    LIST_FOR_EACH(it, places) {
-        struct place *p = container_of(it, struct place, node);
-        if (strcmp(p->id, id) == 0)
-            return p;
-    }
-    return NULL;
-}
-
 struct place *place_find(const struct spawn *s, const char *id) {
-    return find(&s->places, id);
+    struct map_node *node = map_find(&s->by_id, id);
+    return node ? container_of(node, struct place, by_id) : NULL;
 }
 
-static bool is_taken(const struct list *places, const char *id, uint32_t slot) {
-    LIST_FOR_EACH(it, places) {
+static void add(struct spawn *s, struct place *p) {
+    list_push_back(&s->places, &p->node);
+    map_add(&s->by_id, &p->by_id, p->id);
+    s->slots[p->slot / 8] |= (uint8_t)(1u << p->slot % 8);
+}
+
+static bool is_taken(const struct spawn *s, const char *id, uint32_t slot) {
+    if (place_find(s, id) != NULL || (s->slots[slot / 8] & 1u << slot % 8))
+        return true;
+    LIST_FOR_EACH(it, &s->dying) {
         const struct place *p = container_of(it, struct place, node);
-        if (p->slot < SPAWN_SLOTS && (p->slot == slot || strcmp(p->id, id) == 0))
+        if (p->slot < SPAWN_SLOTS && strcmp(p->id, id) == 0)
             return true;
     }
     return false;
@@ -66,13 +66,12 @@ struct restore {
     int error;
 };
 
-/* Comes once for each hierarchy that has the id. */
 static void restore_one(const char *id, void *arg) {
     struct restore *all = arg;
     struct place p = {.pid = -1, .wait_status = -1, .owner.map = -1, .mnt_ns = -1};
     size_t n = strlen(id);
     uint32_t owner = 0;
-    if (n >= sizeof p.id || find(&all->s->places, id))
+    if (n >= sizeof p.id)
         return;
     memcpy(p.id, id, n);
     if (!check_id(p.id) || cgroup_owner(&all->s->cg, id, &owner) < 0 ||
@@ -84,12 +83,13 @@ static void restore_one(const char *id, void *arg) {
         return;
     }
     *kept = p;
-    list_push_back(&all->s->places, &kept->node);
+    add(all->s, kept);
 }
 
 int places_restore(struct spawn *s) {
-    struct restore all = {.s = s};
-    cgroup_each(&s->cg, restore_one, &all);
+    struct restore all = {.s = s, .error = map_init(&s->by_id)};
+    if (all.error == 0)
+        cgroup_each_seat(&s->cg, restore_one, &all);
     return all.error;
 }
 
@@ -194,7 +194,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
     if (r < 0)
         return r;
     reply->step = STEP_EXISTS;
-    if (is_taken(&s->places, req->id, req->slot) || is_taken(&s->dying, req->id, req->slot))
+    if (is_taken(s, req->id, req->slot))
         return -EEXIST;
     struct place *p = calloc(1, sizeof *p);
     AUTO_FREE struct strings *text = malloc(sizeof *text);
@@ -241,7 +241,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
     if (!s->is_tied) /* else nobody but us waits for its end */
         p->mnt_ns = hold_mounts(*ret_pidfd);
     memcpy(p->id, req->id, sizeof p->id);
-    list_push_back(&s->places, &p->node);
+    add(s, p);
     reply->pid = r;
     return 0;
 }
@@ -264,9 +264,10 @@ static int64_t now_ms(void) {
 }
 
 struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req) {
-    struct place *p = find(&s->places, req->id);
+    struct place *p = place_find(s, req->id);
     if (p != NULL) {
         list_remove(&p->node);
+        map_remove(&s->by_id, &p->by_id);
     } else {
         p = calloc(1, sizeof *p);
         if (p == NULL)
@@ -319,7 +320,9 @@ bool place_finish(struct spawn *s, struct place *p, int *ret_error, uint32_t *re
     return true;
 }
 
-void place_free(struct place *p) {
+void place_free(struct spawn *s, struct place *p) {
+    if (p->slot < SPAWN_SLOTS)
+        s->slots[p->slot / 8] &= (uint8_t) ~(1u << p->slot % 8);
     fd_close_all(&p->owner.map, 1);
     fd_close_all(&p->mnt_ns, 1);
     free(p);

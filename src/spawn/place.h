@@ -9,11 +9,13 @@
 
 #include "base/list.h"
 #include "base/macros.h"
+#include "base/map.h"
 #include "spawn/mounts.h"
 #include "spawn/spawn.h"
 
 struct place {
     struct list node;
+    struct map_node by_id; /* while it lives */
     char id[SPAWN_ID_MAX];
     uint32_t slot;             /* SPAWN_SLOTS: not known, nothing of it was there */
     bool is_parked;            /* waits for its CLAIM: */
@@ -50,7 +52,7 @@ struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req);
 /* True when the place is gone, with everything the request asked for; the caller frees it after
  * reading wait_status. *ret_error and *ret_step are set when it ended in failure. */
 bool place_finish(struct spawn *s, struct place *p, int *ret_error, uint32_t *ret_step);
-void place_free(struct place *p);
+void place_free(struct spawn *s, struct place *p);
 
 /* Waits for children that ended: PID 1s, helpers. Never blocks. Asked who ended, the kernel looks at every child,
  * so the first waits for the one that a signal named. Several ends may share a signal: what is left of those is

@@ -7,7 +7,6 @@
 #include "base/fd.h"
 #include "spawn/check.h"
 #include "spawn/place.h"
-#include "spawn/sweep.h"
 #include "spawn/sys.h"
 #include "spawn/userns.h"
 
@@ -132,10 +131,10 @@ static void on_claim(struct turn *t) {
 }
 
 static void on_sweep(struct turn *t) {
-    int r = sweep_add(&t->v->swept, &t->v->n_swept, &t->req->sweep);
+    int r = sweep_add(&t->v->owned, &t->req->sweep);
     if (r == 0 && t->req->sweep.last) {
-        t->reply.swept = sweep_run(t->v->s, &t->v->swept);
-        sweep_clear(&t->v->swept, &t->v->n_swept);
+        t->reply.swept = sweep_run(t->v->s, &t->v->owned);
+        sweep_clear(&t->v->owned);
     }
     answer(t, r, STEP_REQUEST);
 }
@@ -222,7 +221,7 @@ void serve_dying(struct serve *v) {
         reply.step = step;
         reply.wait_status = p->wait_status;
         bool is_swept = p->is_swept;
-        place_free(p);
+        place_free(v->s, p);
         if (is_swept && list_is_empty(&v->s->dying))
             sweep_roots(v->s);
         if (!is_swept && send_reply(v, &reply, NULL) < 0)
@@ -236,9 +235,9 @@ void serve_init(struct serve *v, struct spawn *s) {
     memset(v, 0, sizeof *v);
     v->s = s;
     v->sock = -1;
-    list_init(&v->swept);
+    sweep_init(&v->owned);
 }
 
 void serve_reset(struct serve *v) {
-    sweep_clear(&v->swept, &v->n_swept);
+    sweep_clear(&v->owned);
 }

@@ -3,13 +3,13 @@
 
 #include "base/macros.h"
 #include "spawn/spawn.h"
+#include "spawn/sweep.h"
 
 struct serve {
     union spawn_request request; /* the one being answered; large */
     struct spawn *s;
-    int sock;          /* the asker; -1 between two */
-    struct list swept; /* ids of a SWEEP that comes in parts */
-    unsigned n_swept;
+    int sock;                 /* the asker; -1 between two */
+    struct sweep_owned owned; /* of a SWEEP that comes in parts */
 };
 
 void serve_init(struct serve *v, struct spawn *s);

@@ -12,6 +12,7 @@
 
 #include "base/list.h"
 #include "base/macros.h"
+#include "base/map.h"
 #include "spawn/cgroup.h"
 #include "spawn/net.h"
 #include "spawn/quota.h"
@@ -62,10 +63,12 @@ struct spawn {
     bool has_dir; /* whether there was one */
     struct cgroups cg;
     struct net_pool net;
-    struct list places;     /* made by this process and not yet destroyed */
-    struct list dying;      /* DESTROY was asked and waits */
-    void *stack;            /* of the child between clone and exec; one at a time */
-    uint64_t reserve_bytes; /* of the state file system, kept free for the host */
+    struct list places;             /* that live, whoever made them */
+    struct map by_id;               /* the same */
+    uint8_t slots[SPAWN_SLOTS / 8]; /* ranges of those and of the dying */
+    struct list dying;              /* DESTROY was asked and waits */
+    void *stack;                    /* of the child between clone and exec; one at a time */
+    uint64_t reserve_bytes;         /* of the state file system, kept free for the host */
     uint32_t features;
     enum quota_answer quota; /* of the state file system */
     int landlock_abi;

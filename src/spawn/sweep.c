@@ -17,45 +17,42 @@
 
 struct owned_part {
     struct list node;
-    unsigned n;
-    char ids[SPAWN_SWEEP_MAX][SPAWN_ID_MAX]; /* sorted */
+    struct {
+        struct map_node by_id;
+        char id[SPAWN_ID_MAX];
+    } ids[SPAWN_SWEEP_MAX];
 };
 
-static int by_text(const void *a, const void *b) {
-    return strcmp(a, b);
+void sweep_init(struct sweep_owned *owned) {
+    list_init(&owned->parts);
+    owned->ids = (struct map){0};
 }
 
-int sweep_add(struct list *owned, unsigned *n_owned, const struct spawn_sweep *req) {
+int sweep_add(struct sweep_owned *owned, const struct spawn_sweep *req) {
     if (req->last > 1 || req->n_ids > SPAWN_SWEEP_MAX)
         return -EINVAL;
     for (uint32_t i = 0; i < req->n_ids; i++)
         if (!check_id(req->ids[i]))
             return -EINVAL;
-    if (*n_owned + req->n_ids > SWEEP_IDS_MAX)
+    if (owned->ids.count + req->n_ids > SWEEP_IDS_MAX)
         return -E2BIG;
-    struct owned_part *part = malloc(sizeof *part);
+    if (owned->ids.slots == NULL && map_init(&owned->ids) < 0)
+        return -ENOMEM;
+    struct owned_part *part = calloc(1, sizeof *part);
     if (part == NULL)
         return -ENOMEM;
-    part->n = req->n_ids;
-    memcpy(part->ids, req->ids, sizeof part->ids);
-    qsort(part->ids, part->n, SPAWN_ID_MAX, by_text);
-    list_push_back(owned, &part->node);
-    *n_owned += req->n_ids;
-    return 0;
-}
-
-static bool is_owned(const struct list *owned, const char *id) {
-    for (const struct list *it = owned->next; it != owned; it = it->next) {
-        const struct owned_part *part = container_of(it, struct owned_part, node);
-        if (bsearch(id, part->ids, part->n, SPAWN_ID_MAX, by_text) != NULL)
-            return true;
+    list_push_back(&owned->parts, &part->node);
+    for (uint32_t i = 0; i < req->n_ids; i++) {
+        memcpy(part->ids[i].id, req->ids[i], SPAWN_ID_MAX);
+        if (map_find(&owned->ids, req->ids[i]) == NULL)
+            map_add(&owned->ids, &part->ids[i].by_id, part->ids[i].id);
     }
-    return false;
+    return 0;
 }
 
 struct sweep {
     struct spawn *s;
-    const struct list *owned;
+    const struct sweep_owned *owned;
     uint32_t count;
 };
 
@@ -67,7 +64,7 @@ static void sweep_id(const char *id, void *arg) {
     if (n >= sizeof req.id)
         return;
     memcpy(req.id, id, n + 1);
-    if (!check_id(req.id) || is_owned(w->owned, id))
+    if (!check_id(req.id) || map_find(&w->owned->ids, id) != NULL)
         return;
     LIST_FOR_EACH(it, &w->s->dying) {
         if (strcmp(container_of(it, struct place, node)->id, id) == 0)
@@ -89,12 +86,8 @@ static bool is_same(int dir, const char *name, int fd) {
 /* Ours stand on the root that we opened at our start. */
 static void count_strangers(const char *id, void *arg) {
     struct sweep *w = arg;
-    LIST_FOR_EACH(it, &w->s->places) {
-        const struct place *p = container_of(it, struct place, node);
-        if (p->pid > 0 && strcmp(p->id, id) == 0)
-            return;
-    }
-    w->count++;
+    const struct place *p = place_find(w->s, id);
+    w->count += p == NULL || p->pid <= 0;
 }
 
 /* The host's /etc changed and the generated root with it: the older ones go as soon as nobody can stand
@@ -119,7 +112,7 @@ void sweep_roots(struct spawn *s) {
         ;
 }
 
-uint32_t sweep_run(struct spawn *s, struct list *owned) {
+uint32_t sweep_run(struct spawn *s, const struct sweep_owned *owned) {
     struct sweep w = {.s = s, .owned = owned};
     cgroup_each(&s->cg, sweep_id, &w);
     int copy = openat(s->layers, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -133,8 +126,8 @@ uint32_t sweep_run(struct spawn *s, struct list *owned) {
     return w.count;
 }
 
-void sweep_clear(struct list *owned, unsigned *n_owned) {
-    for (struct list *it = list_pop_front(owned); it != NULL; it = list_pop_front(owned))
+void sweep_clear(struct sweep_owned *owned) {
+    map_done(&owned->ids);
+    for (struct list *it = list_pop_front(&owned->parts); it; it = list_pop_front(&owned->parts))
         free(container_of(it, struct owned_part, node));
-    *n_owned = 0;
 }
