@@ -5,6 +5,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
+
+#include "base/fd.h"
 
 /* What berm-spawn refused, or that it is gone, as one of our errors. */
 void native_explain(const struct native *n, struct err *e, const struct spawn_reply *reply) {
@@ -73,20 +76,24 @@ static void on_swept(struct spawn_ask *a, const struct spawn_reply *reply, int *
         n->driver.on_swept(&n->driver, reply->error != 0 ? &e : NULL);
 }
 
-static bool is_among(const char *name, const char *const *ids, size_t n_ids) {
-    for (size_t i = 0; i < n_ids; i++)
-        if (strcmp(ids[i], name) == 0)
-            return true;
-    return false;
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 /* Control sockets of places that no record names. */
 static void sweep_sockets(const struct native *n, const char *const *ids, size_t n_ids) {
+    AUTO_FREE const char **sorted = malloc((n_ids + 1) * sizeof *sorted);
     int copy = openat(n->run_dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = copy < 0 ? NULL : fdopendir(copy);
-    for (struct dirent *d; list && (d = readdir(list));)
-        if (d->d_type == DT_SOCK && !is_among(d->d_name, ids, n_ids))
-            unlinkat(n->run_dir_fd, d->d_name, 0);
+    if (sorted && n_ids > 0) {
+        memcpy(sorted, ids, n_ids * sizeof *sorted);
+        qsort(sorted, n_ids, sizeof *sorted, by_text);
+    }
+    for (struct dirent *d; sorted && list && (d = readdir(list));) {
+        const char *name = d->d_name;
+        if (d->d_type == DT_SOCK && !bsearch(&name, sorted, n_ids, sizeof *sorted, by_text))
+            unlinkat(n->run_dir_fd, name, 0);
+    }
     if (list)
         closedir(list);
 }
@@ -145,13 +152,18 @@ static void on_link_lost(struct spawn_link *l) {
         n->driver.on_lost(&n->driver);
 }
 
-static void on_link_closed(struct spawn_link *l) {
-    struct native *n = container_of(l, struct native, link);
+static void on_ends_closed(uv_handle_t *handle) {
+    struct native *n = handle->data;
     void (*told)(struct driver * d) = n->driver.on_closed;
+    close(n->ends_fd);
     close(n->run_dir_fd);
     if (told)
         told(&n->driver);
     free(n);
+}
+
+static void on_link_closed(struct spawn_link *l) {
+    uv_close((uv_handle_t *)&container_of(l, struct native, link)->ends, on_ends_closed);
 }
 
 static void native_close(struct driver *d) {
@@ -188,24 +200,40 @@ static const struct driver_ops ops = {
     .is_idle = native_is_idle,
 };
 
+/* 0, or -errno and nothing is open. */
+static int watch_ends(struct native *n, uv_loop_t *loop) {
+    n->ends_fd = epoll_create1(EPOLL_CLOEXEC);
+    int r = n->ends_fd < 0 ? -errno : uv_poll_init(loop, &n->ends, n->ends_fd);
+    if (r < 0) {
+        fd_close_all(&n->ends_fd, 1);
+        return r;
+    }
+    n->ends.data = n;
+    return uv_poll_start(&n->ends, UV_READABLE, native_on_ends);
+}
+
 struct driver *native_open(uv_loop_t *loop, int spawn_fd, int run_dir_fd,
                            void (*on_open)(struct driver *d, const struct err *e), void *user,
                            struct err *e) {
     struct native *n = calloc(1, sizeof *n);
     struct spawn_ask *hello =
         n ? spawn_ask_new(SPAWN_HELLO, sizeof(struct spawn_hello), on_hello, n) : NULL;
-    if (!hello)
+    err_set(e, ERR_DRIVER_UNAVAILABLE, "open the socket to berm-spawn");
+    if (!hello || watch_ends(n, loop) < 0) {
         close(spawn_fd);
-    if (!hello || spawn_link_open(&n->link, loop, spawn_fd, on_link_lost, on_link_closed) < 0) {
-        err_set(e, ERR_DRIVER_UNAVAILABLE, "open the socket to berm-spawn");
         close(run_dir_fd);
         free(hello);
         free(n);
         return NULL;
     }
-    n->driver = (struct driver){.ops = &ops, .loop = loop, .on_open = on_open, .user = user};
     n->run_dir_fd = run_dir_fd;
     list_init(&n->places);
+    if (spawn_link_open(&n->link, loop, spawn_fd, on_link_lost, on_link_closed) < 0) {
+        free(hello);
+        uv_close((uv_handle_t *)&n->ends, on_ends_closed);
+        return NULL;
+    }
+    n->driver = (struct driver){.ops = &ops, .loop = loop, .on_open = on_open, .user = user};
     spawn_link_send(&n->link, hello);
     return &n->driver;
 }

@@ -10,16 +10,16 @@ struct native {
     struct spawn_link link;
     int run_dir_fd;
     struct list places;
+    int ends_fd; /* an epoll of all guests' pidfds: libuv asks the kernel four times for each handle */
+    uv_poll_t ends;
 };
 
 struct native_place {
     struct place place;
     struct native *native;
     struct list in_native;
-    uv_poll_t poll; /* the guest's pidfd */
-    int pid_fd;
+    int pid_fd;     /* the guest's, or -1 */
     int found_link; /* the connection it was adopted by, for the first place_link; or -1 */
-    bool polling;
     bool closing;
     bool ended;    /* the guest has */
     bool clearing; /* berm-spawn was asked to end it and clear it away */
@@ -40,6 +40,8 @@ struct spawn_ask *native_destroy(struct native *n, const char *id, uint32_t flag
                                  spawn_on_reply *on_reply, void *about);
 
 /* native_place.c */
+/* Some guests have ended. */
+void native_on_ends(uv_poll_t *ends, int status, int events);
 struct place *native_create(struct driver *d, const struct place_spec *spec,
                             const struct place_events *events, void *user, struct err *e);
 struct place *native_adopt(struct driver *d, const char *id, const struct place_events *events,

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -17,33 +18,33 @@
 
 /* --- their life --- */
 
-static void place_free(struct native_place *p) {
-    if (p->pid_fd >= 0)
-        close(p->pid_fd);
-    if (p->found_link >= 0)
-        close(p->found_link);
-    free(p);
+static void watch_no_more(struct native_place *p) {
+    if (p->pid_fd < 0)
+        return;
+    epoll_ctl(p->native->ends_fd, EPOLL_CTL_DEL, p->pid_fd, NULL);
+    close(TAKE_FD(p->pid_fd));
 }
 
-static void on_poll_closed(uv_handle_t *handle) {
-    place_free(handle->data);
+static void let_go(struct native_place *p) {
+    p->closing = true;
+    list_remove(&p->in_native);
+    spawn_link_forget(&p->native->link, p);
+    watch_no_more(p);
+    if (p->found_link >= 0)
+        close(TAKE_FD(p->found_link));
 }
 
 void native_place_end(struct native_place *p) {
-    if (p->closing)
+    if (p->closing) /* inside its last callback */
         return;
-    p->closing = true;
-    list_remove(&p->in_native); /* now: the driver may be gone when the loop reports the close */
-    spawn_link_forget(&p->native->link, p);
-    if (p->polling)
-        uv_close((uv_handle_t *)&p->poll, on_poll_closed);
-    else
-        place_free(p);
+    let_go(p);
+    free(p);
 }
 
 static void fail_place(struct native_place *p, const struct err *e) {
+    let_go(p);
     p->place.events->on_failed(&p->place, e);
-    native_place_end(p);
+    free(p);
 }
 
 static void forget_socket(struct native_place *p) {
@@ -54,8 +55,9 @@ static void report_gone(struct native_place *p) {
     if (!p->ended || (p->clearing && !p->native->link.lost))
         return;
     forget_socket(p);
+    let_go(p);
     p->place.events->on_gone(&p->place);
-    native_place_end(p);
+    free(p);
 }
 
 static void on_cleared(struct spawn_ask *a, const struct spawn_reply *reply, int *fds,
@@ -74,26 +76,28 @@ static void clear(struct native_place *p) {
 }
 
 /* That it has ended is the pidfd's word, not berm-spawn's; that nothing is left of it is berm-spawn's. */
-static void on_pid(uv_poll_t *handle, int status, int events) {
-    (void)status;
-    (void)events;
-    struct native_place *p = handle->data;
-    uv_poll_stop(handle);
+static void on_end(struct native_place *p) {
+    watch_no_more(p);
     p->ended = true;
     if (!p->is_clear)
         clear(p);
     report_gone(p);
 }
 
+/* One at a time, because each may take any other place with it. */
+void native_on_ends(uv_poll_t *ends, int status, int events) {
+    (void)status, (void)events;
+    struct native *n = ends->data;
+    struct epoll_event event;
+    while (!n->link.closing && epoll_wait(n->ends_fd, &event, 1, 0) == 1)
+        on_end(event.data.ptr);
+}
+
 /* From here on the pidfd tells when the guest ends. */
 static int watch_pid(struct native_place *p, int pid_fd) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = p};
     p->pid_fd = pid_fd;
-    int r = uv_poll_init(p->native->driver.loop, &p->poll, pid_fd);
-    if (r < 0)
-        return r;
-    p->poll.data = p;
-    p->polling = true;
-    return uv_poll_start(&p->poll, UV_READABLE, on_pid);
+    return epoll_ctl(p->native->ends_fd, EPOLL_CTL_ADD, pid_fd, &event) < 0 ? -errno : 0;
 }
 
 static void on_created(struct spawn_ask *a, const struct spawn_reply *reply, int *fds,
