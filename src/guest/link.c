@@ -8,6 +8,7 @@
 
 #define READ_BYTES 65536
 #define LINGER_MS 2000
+#define BACKLOG 4096 /* a guest that is frozen takes none of the connections of many daemons */
 
 static void on_in(struct source *s, uint32_t events);
 static void on_out(struct source *s, uint32_t events);
@@ -71,7 +72,7 @@ int link_listen(struct link *l, int sock) {
     int r = nonblocking(sock);
     if (r < 0)
         return r;
-    if (listen(sock, 8) < 0 || fcntl(sock, F_SETFD, FD_CLOEXEC) < 0)
+    if (listen(sock, BACKLOG) < 0 || fcntl(sock, F_SETFD, FD_CLOEXEC) < 0)
         return -errno;
     return loop_add(l->loop, &l->listener, sock, EPOLLIN);
 }
