@@ -264,7 +264,7 @@ static void to_run(struct sandbox *sb) {
         freeze(sb);
     else if (sandbox_is(sb, SB_READY) && wants_frozen)
         sandbox_outcome(sb, SB_PAUSED, sb->wanted, &as_asked);
-    else if (!sb->link && !sb->frozen)
+    else if (!sb->link && !sb->frozen && !(sandbox_is(sb, SB_READY) && sandbox_rests(sb)))
         sandbox_connect(sb);
     else if (sandbox_is(sb, SB_PAUSED) && !wants_frozen && sb->linked) /* it can be asked */
         sandbox_outcome(sb, SB_READY, sb->wanted, &as_asked);
@@ -272,8 +272,8 @@ static void to_run(struct sandbox *sb) {
 
 /* Has a restart brought it as far as it goes before the daemon listens? */
 static void look_at_recovery(struct sandbox *sb) {
-    bool waits_for_guest =
-        sandbox_is(sb, SB_READY) && sb->presence == PRESENCE_UP && !sb->linked && !sb->frozen;
+    bool waits_for_guest = sandbox_is(sb, SB_READY) && sb->presence == PRESENCE_UP && !sb->linked &&
+                           !sb->frozen && !sandbox_rests(sb) && !sb->registry->is_impatient;
     if (!sb->recovering || waits_for_guest || sb->recorded.on_way > 0 ||
         (sb->presence == PRESENCE_ENDING && !sb->place) ||
         (sandbox_is(sb, SB_READY) && sb->presence == PRESENCE_NONE))

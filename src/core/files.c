@@ -125,7 +125,9 @@ int file_call_open(struct sandbox *sb, uint64_t incarnation, bool with_handle,
                    const struct file_events *events, void *user, struct file_call **ret,
                    struct err *e) {
     int r = sandbox_check_ready(sb, incarnation, e);
-    if (r == 0 && !sb->linked)
+    if (r == 0)
+        sandbox_wake(sb);
+    if (r == 0 && !sb->link) /* while that is greeted, what is asked waits in line */
         r = err_set(e, ERR_GUEST_LOST, "the guest cannot be reached at this moment");
     if (r == 0 && sb->n_files >= FILE_CALLS_MAX)
         r = err_set(e, ERR_LIMIT_REACHED, "%d file calls are under way", FILE_CALLS_MAX);

@@ -36,6 +36,7 @@ void sandbox_lifetime_look(struct sandbox *sb) {
 
 void sandbox_is_used(struct sandbox *sb) {
     sb->record->last_activity_unix_ms = registry_unix_ms();
+    sandbox_wake(sb);
     sandbox_lifetime_look(sb);
 }
 

@@ -17,11 +17,17 @@ static int64_t limit_of(const struct sandbox *sb) {
     return sb->record->spec->limits ? sb->record->spec->limits->output_bytes : -1;
 }
 
+uint64_t sandbox_output_bytes(struct sandbox *sb) {
+    if (!sb->output_counted)
+        sandbox_count_output(sb);
+    return sb->output_kept;
+}
+
 int64_t exec_cap(const struct exec *x) {
     int64_t asked = x->record->spec->output_limit_bytes, limit = limit_of(x->sandbox);
     if (limit <= 0)
         return asked;
-    return MIN(asked, MAX(limit - (int64_t)x->sandbox->output_kept, LEAST_BYTES));
+    return MIN(asked, MAX(limit - (int64_t)sandbox_output_bytes(x->sandbox), LEAST_BYTES));
 }
 
 static uint64_t kept_of(struct exec *x) {
@@ -63,8 +69,8 @@ static void kill_it(struct exec *x) {
 void exec_count_output(struct exec *x) {
     struct sandbox *sb = x->sandbox;
     int64_t limit = limit_of(sb);
-    uint64_t kept = kept_of(x);
-    sb->output_kept += kept - x->kept;
+    uint64_t kept = kept_of(x), others = sandbox_output_bytes(sb) - x->kept;
+    sb->output_kept = others + kept;
     x->kept = kept;
     if (limit <= 0 || sb->output_kept <= (uint64_t)limit)
         return;
@@ -77,7 +83,7 @@ void exec_count_output(struct exec *x) {
     x->kept = kept;
 }
 
-/* After a restart: what lies in the folder is what is kept. */
+/* What lies in the folder is what is kept. */
 void sandbox_count_output(struct sandbox *sb) {
     LIST_FOR_EACH(node, &sb->execs) {
         struct exec *x = container_of(node, struct exec, in_sandbox);
@@ -86,4 +92,5 @@ void sandbox_count_output(struct sandbox *sb) {
     }
     int dir = sandbox_dir(sb);
     sb->output_kept = dir < 0 ? 0 : folder_output_bytes(dir);
+    sb->output_counted = true;
 }

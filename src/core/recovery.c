@@ -4,10 +4,15 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "core/exec_impl.h"
 #include "core/folder.h"
 #include "core/pool.h"
+
+#define WAKE_AT_ONCE 8
+#define WAKE_PAUSE_US 2000
+#define PATIENCE_US 2000000 /* with guests that do not answer */
 
 /* --- last: the event, and the way is free --- */
 
@@ -16,14 +21,16 @@ struct report {
     struct registry *registry;
 };
 
-/* Only now for sandboxes without a program, so that the first caller does not wait for it; what the end of
- * a later program asks still comes after. */
-static void learn_kills(struct registry *r) {
-    LIST_FOR_EACH(node, &r->all) {
-        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
-        if (sb->n_running == 0)
-            sandbox_learn_kills(sb);
-    }
+/* Few at a time, so that callers do not wait for what nobody asked for. */
+static void wake_some(struct registry *r) {
+    for (int i = 0; i < WAKE_AT_ONCE && !list_is_empty(&r->resting); i++)
+        sandbox_wake(container_of(r->resting.next, struct sandbox, in_resting));
+    if (!list_is_empty(&r->resting))
+        deadline_set(r->spec.deadlines, &r->wake, clock_us() + WAKE_PAUSE_US);
+}
+
+static void on_wake(struct deadline *d) {
+    wake_some(container_of(d, struct registry, wake));
 }
 
 static void on_reported(struct ledger_wait *w, const struct err *e) {
@@ -35,7 +42,7 @@ static void on_reported(struct ledger_wait *w, const struct err *e) {
     r->on_recovered(r, NULL);
     if (r->closing)
         return;
-    learn_kills(r);
+    wake_some(r);
     pool_begin(r->pool);
 }
 
@@ -127,6 +134,7 @@ static void sweep(struct registry *r) {
 void registry_recovered_one(struct registry *r) {
     if (--r->n_recovering > 0)
         return;
+    deadline_clear(r->spec.deadlines, &r->patience);
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
         r->n_adopted += sb->presence == PRESENCE_UP;
@@ -137,9 +145,28 @@ void registry_recovered_one(struct registry *r) {
     sweep(r);
 }
 
+/* What its programs did meanwhile is told when the guest answers. */
+static void on_impatient(struct deadline *d) {
+    struct registry *r = container_of(d, struct registry, patience);
+    r->is_impatient = true;
+    LIST_FOR_EACH(node, &r->all) {
+        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
+        if (sb->recovering) {
+            log_text(LOG_WARN, "start", "%s: its guest does not answer", sb->record->sandbox_id);
+            sandbox_converge(sb);
+        }
+    }
+}
+
+void recovery_init(struct registry *r) {
+    deadline_init(&r->wake, on_wake);
+    deadline_init(&r->patience, on_impatient);
+}
+
 static void recover(struct sandbox *sb) {
     sb->recovering = true;
-    sandbox_count_output(sb);
+    if (sb->n_running > 0)
+        sandbox_count_output(sb);
     sandbox_lifetime_look(sb);
     if (!sandbox_is(sb, SB_STOPPED) && !sandbox_is(sb, SB_FAILED))
         sandbox_adopt(sb);
@@ -154,6 +181,7 @@ void registry_recover(struct registry *r,
     r->n_recovering = 1; /* ours, so that the last one is told when all have begun */
     LIST_FOR_EACH(node, &r->all)
         r->n_recovering++;
+    deadline_set(r->spec.deadlines, &r->patience, clock_us() + PATIENCE_US);
     LIST_FOR_EACH(node, &r->all)
         recover(container_of(node, struct sandbox, in_registry));
     registry_recovered_one(r);

@@ -327,6 +327,8 @@ void registry_close(struct registry *r, void (*on_closed)(void *user), void *use
     r->close_user = user;
     deadline_clear(r->spec.deadlines, &r->prune);
     deadline_clear(r->spec.deadlines, &r->flush);
+    deadline_clear(r->spec.deadlines, &r->wake);
+    deadline_clear(r->spec.deadlines, &r->patience);
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
         sandbox_disconnect(sb);
@@ -389,6 +391,7 @@ int registry_open(const struct registry_spec *spec, struct registry **ret_r, str
     random_bytes((uint8_t *)&r->next_slot, sizeof r->next_slot);
     r->next_slot %= SLOTS;
     list_init(&r->all);
+    list_init(&r->resting);
     list_init(&r->idle_execs);
     char state_dir[32];
     snprintf(state_dir, sizeof state_dir, "/proc/self/fd/%d", spec->state_dir_fd);
@@ -409,6 +412,7 @@ int registry_open(const struct registry_spec *spec, struct registry **ret_r, str
     uv_unref((uv_handle_t *)&r->turn);
     deadline_init(&r->prune, on_prune);
     deadline_init(&r->flush, on_flush);
+    recovery_init(r);
     r->pool = pool_new(r);
     *ret_r = r;
     return r->ledger ? read_records(r, e) : err_set(e, ERR_LIMIT_REACHED, "out of memory");

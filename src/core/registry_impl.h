@@ -11,6 +11,7 @@ struct registry {
     struct map sandboxes;
     struct map execs;
     struct list all;        /* sandboxes, oldest first */
+    struct list resting;    /* those that were adopted and whose guest nobody has needed yet */
     struct list idle_execs; /* ended programs that were read in and that nobody watches */
     uint64_t sandbox_number;
     uint64_t exec_number;
@@ -22,11 +23,15 @@ struct registry {
     uv_check_t turn;
     struct deadline prune;
     struct deadline flush;
+    struct deadline wake; /* the next of `resting` */
     bool flushed;
     bool closing;
     /* recovery */
     void (*on_recovered)(struct registry *r, const struct err *e);
-    unsigned n_recovering; /* sandboxes whose guest has not answered yet */
+    unsigned
+        n_recovering; /* sandboxes that are not as far as they come before the daemon listens */
+    struct deadline patience;
+    bool is_impatient; /* nobody waits for guests any more */
     unsigned n_adopted;
     unsigned n_adopted_execs;
     unsigned n_lost_execs;

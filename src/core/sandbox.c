@@ -28,10 +28,6 @@ const struct recorded *sandbox_recorded(const struct sandbox *sb) {
     return &sb->recorded;
 }
 
-uint64_t sandbox_output_bytes(const struct sandbox *sb) {
-    return sb->output_kept;
-}
-
 uint64_t sandbox_number(const struct sandbox *sb) {
     return sb->number;
 }
@@ -244,6 +240,7 @@ struct sandbox *sandbox_new(struct registry *r, Berm__V1__Sandbox *record, uint6
     list_init(&sb->measures);
     list_init(&sb->files);
     list_init(&sb->in_registry);
+    list_init(&sb->in_resting);
     guest_wait_init(&sb->configure_wait, NULL);
     deadline_init(&sb->again, on_again);
     deadline_init(&sb->patience, on_patience);
@@ -309,6 +306,7 @@ void sandbox_free(struct sandbox *sb) {
     deadline_clear(r->spec.deadlines, &sb->due);
     map_remove(&r->sandboxes, &sb->by_id);
     list_remove(&sb->in_registry);
+    list_remove(&sb->in_resting);
     registry_give_slot(r, sb->slot);
     if (sb->transcript)
         transcript_close(sb->transcript);

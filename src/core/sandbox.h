@@ -88,6 +88,6 @@ void sandbox_measure_init(struct sandbox_measure *m,
 void sandbox_measure_cancel(struct sandbox_measure *m);
 /* SANDBOX_STOPPED and the like when nothing of it runs. */
 MUST_USE int sandbox_measure(struct sandbox *sb, struct sandbox_measure *m, struct err *e);
-uint64_t sandbox_output_bytes(const struct sandbox *sb);
+uint64_t sandbox_output_bytes(struct sandbox *sb);
 /* SANDBOX_STALE unless it is the present one; 0 = any. */
 MUST_USE int sandbox_check_incarnation(const struct sandbox *sb, uint64_t asked, struct err *e);

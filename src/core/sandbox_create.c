@@ -58,6 +58,7 @@ static struct sandbox *new_sandbox(struct registry *r, const char *id,
         record ? sandbox_new(r, record, r->sandbox_number + 1, (uint64_t)slot, place) : NULL;
     if (sb) {
         sb->op = OP_CREATE;
+        sb->output_counted = true; /* there is none */
         if (is_claim)
             sandbox_claims(sb, &parked);
         return sb;

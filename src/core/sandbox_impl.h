@@ -40,6 +40,8 @@ struct leaf_ahead {
 struct sandbox {
     struct map_node by_id;
     struct list in_registry;
+    struct list
+        in_resting; /* of the registry: its guest is not greeted, for nobody needed it yet */
     struct registry *registry;
     struct recorded recorded;
     Berm__V1__Sandbox *record;
@@ -92,13 +94,17 @@ struct sandbox {
     struct deadline patience; /* the guest was asked to end, or told its settings */
     struct deadline due;      /* its time, or its idle time, is over */
     int cause;                /* StateCause of what is wanted */
-    uint64_t output_kept;     /* of all its programs */
+    uint64_t output_kept;     /* of all its programs, once it is */
+    bool output_counted;
 };
 
 /* Whose rights programs have that ask for nobody's. */
 static inline const char *sandbox_user(const struct sandbox *sb) {
     bool is_root = sb->record->spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT;
     return is_root ? "root" : "user";
+}
+static inline bool sandbox_rests(const struct sandbox *sb) {
+    return !list_is_empty(&sb->in_resting);
 }
 static inline bool sandbox_is(const struct sandbox *sb, int state) {
     return sb->record->state == (Berm__V1__SandboxState)state;
@@ -191,6 +197,8 @@ void sandbox_update_drop(struct sandbox *sb);
 
 /* sandbox_link.c */
 void sandbox_connect(struct sandbox *sb);
+/* Greets the guest of one that rests, for somebody needs it. */
+void sandbox_wake(struct sandbox *sb);
 /* A link that has said hello, and what was said on it. */
 void sandbox_take_link(struct sandbox *sb, struct guest_link *link, struct transcript *said);
 /* Tells the guest its settings, unless it has them or is being told. */

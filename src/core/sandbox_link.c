@@ -196,6 +196,15 @@ void sandbox_connect(struct sandbox *sb) {
     sandbox_converge(sb);
 }
 
+void sandbox_wake(struct sandbox *sb) {
+    if (!sandbox_rests(sb))
+        return;
+    list_remove(&sb->in_resting);
+    sandbox_learn_kills(sb); /* before any program can end */
+    if (sb->presence == PRESENCE_UP && !sb->link && !sb->frozen && !sb->freezing)
+        sandbox_connect(sb);
+}
+
 void sandbox_disconnect(struct sandbox *sb) {
     guest_wait_cancel(&sb->configure_wait);
     copies_drop(sb);

@@ -252,4 +252,6 @@ void sandbox_adopt(struct sandbox *sb) {
     sb->configured = !sandbox_is(sb, SB_PENDING);
     if (sb->n_running > 0) /* the guest may tell an end at once */
         sandbox_learn_kills(sb);
+    else
+        list_push_back(&sb->registry->resting, &sb->in_resting);
 }

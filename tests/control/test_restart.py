@@ -1,5 +1,6 @@
 """kill -9 of the daemon in each state, and what the next one makes of it."""
 
+import concurrent.futures
 import contextlib
 import os
 import signal
@@ -8,6 +9,7 @@ import pytest
 
 from control import (DELETED, EXITED, FAILED, LOST, PATIENCE, PAUSED, READY, RUNNING, STOPPED, Lost, Reader, eventually,
                      pairs, pb, refused)
+from files import read
 from test_exec import PIPE, up
 
 TICKS = "i=0; while [ $i -lt {n} ]; do echo tick-$i; i=$((i+1)); sleep 0.02; done; exit 6"
@@ -339,3 +341,96 @@ def test_a_kill_from_inside_is_no_lack_of_memory_after_a_restart(daemon, client)
     assert client.run(box, "tail", "/dev/zero").exec.exit.WhichOneof("how") == "out_of_memory"
     again(daemon)
     assert client.run(box, "sh", "-c", "kill -9 $$").exec.exit.WhichOneof("how") == "signal"
+
+
+# --- guests that are not there yet when the daemon listens ---
+
+BACKLOG = 8     # connections that a guest which accepts none was once able to take
+
+
+@contextlib.contextmanager
+def silent(daemon, *boxes):
+    """Their guests take connections, which the kernel does for them, and answer nobody."""
+    pids = [daemon.guest_pid(box) for box in boxes]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def meanwhile(*functions):
+    """Futures of calls that are under way."""
+    with concurrent.futures.ThreadPoolExecutor(len(functions)) as threads:
+        yield [threads.submit(function) for function in functions]
+
+
+def test_a_silent_guest_holds_up_nobody(daemon, client, box):
+    """Neither where programs ran nor where none did. covers: STORE-3, STORE-4"""
+    idle, other = client.create().sandbox_id, client.create().sandbox_id
+    held = client.sh(box, "echo up; read line; exit 7", stdin_mode=PIPE).exec_id
+    up(client, held)
+    client.ask("WriteStdin", exec_id=held, data=b"\n")
+    daemon.kill()
+    eventually(lambda: not daemon.pids(box, "x-*"), "the program's end")
+    with silent(daemon, box, idle):
+        daemon.start()
+        assert client.output_of(other, "echo here") == "here\n"
+        assert all(client.get(b).state == READY for b in (box, idle, other))
+        assert client.get_exec(held).state not in (EXITED, LOST)       # nobody has told its end
+        start = [e for e in client.events() if e.HasField("daemon")][-1].daemon
+        assert (start.adopted_sandboxes, start.adopted_execs, start.lost_execs) == (3, 1, 0)
+    assert client.wait(held).exit.code == 7
+    assert [e.exec_exit.exit.code for e in client.events() if e.HasField("exec_exit") and e.exec_exit.exec_id == held] == [7]
+    assert client.output_of(idle, "echo here") == "here\n"
+
+
+def test_calls_wait_for_a_guest_that_is_being_greeted(daemon, client, box):
+    """covers: STORE-3, STORE-4"""
+    client.output_of(box, "echo kept >file")
+    daemon.kill()
+    with silent(daemon, box):
+        daemon.start()
+        assert client.get(box).state == READY
+        with meanwhile(lambda: read(client, box, "/workspace/file"),
+                       lambda: client.output_of(box, "cat file"),
+                       lambda: client.ask("StatFile", sandbox_id=box, path="/workspace/file").info.size_bytes) as asked:
+            eventually(lambda: client.get(box).running_execs == 1, "the program's intent")
+            assert not any(call.done() for call in asked)
+            os.kill(daemon.guest_pid(box), signal.SIGCONT)
+            assert [call.result() for call in asked] == [b"kept\n", "kept\n", 5]
+
+
+@pytest.mark.parametrize("is_met", [False, True], ids=["unmet", "met by a call"])
+def test_a_guest_is_killed_before_it_is_greeted(daemon, client, box, is_met):
+    """covers: STORE-4, SBX-11"""
+    other = client.create().sandbox_id
+    daemon.kill()
+    with silent(daemon, box):
+        daemon.start()
+        assert client.get(box).state == READY
+        with meanwhile(lambda: client.run(box, "true") if is_met else None) as (call,):
+            eventually(lambda: client.get(box).running_execs == is_met, "the program's intent")
+            daemon.kill_guest(box)
+            gone = client.wait_state(box, STOPPED)
+            assert not is_met or call.result().exec.exit.lost.code == "GUEST_LOST"
+    assert gone.reason.cause == pb.STATE_CAUSE_GUEST_LOST
+    told = [e.sandbox_state.state for e in client.events() if e.HasField("sandbox_state") and e.sandbox_id == box]
+    assert told.count(STOPPED) == 1
+    with refused("SANDBOX_STOPPED"):
+        client.exec(box, "true")
+    assert client.output_of(other, "echo here") == "here\n"
+
+
+def test_a_paused_one_is_found_by_many_daemons(daemon, client, box):
+    """Each leaves a connection that the frozen guest has not taken. covers: STORE-3, SBX-8"""
+    client.pause(box)
+    for _ in range(BACKLOG + 3):
+        again(daemon)
+    assert client.get(box).state == PAUSED
+    client.resume(box)
+    assert client.output_of(box, "echo here") == "here\n"
