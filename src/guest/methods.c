@@ -85,6 +85,8 @@ static int copy_env(const struct json *list, char ***ret, struct err *e) {
 /* A workspace that is not there is made, for everyone inside: the guest of profile user may give nothing
  * away. What cannot be made shows when a program wants to start there. */
 static void make_workspace(char *path) {
+    if (access(path, F_OK) == 0) /* to ask is cheaper than to be refused, and mostly it is there */
+        return;
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         (void)!mkdir(path, 0755);

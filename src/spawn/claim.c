@@ -71,7 +71,7 @@ static int claim(struct spawn *s, const struct spawn_claim *req, const int *fds,
         return -ENOENT;
     p->is_parked = false;
     r = mounts_binds(s, req->mounts, req->n_mounts, fds, &p->owner, &s->spent, binds, &reply->step);
-    fd_close_all(&p->owner.map, 1);
+    s->spent_map = TAKE_FD(p->owner.map);
     if (r == 0) {
         reply->step = STEP_CGROUP;
         r = limit(s, req);

@@ -201,12 +201,14 @@ int serve_one(struct serve *v) {
         fail(&t, n == -EMFILE ? -EMFILE : -EINVAL, STEP_REQUEST);
     else
         row->handle(&t);
-    fd_close_all(fds, t.n_fds);
     if (t.reply.error != 0) { /* a failure hands out nothing */
         fd_close_all(t.out_fds, t.reply.n_fds);
         t.reply.n_fds = 0;
     }
-    return t.later ? 0 : send_reply(v, &t.reply, t.out_fds);
+    int r = t.later ? 0 : send_reply(v, &t.reply, t.out_fds);
+    fd_close_all(fds, t.n_fds);
+    fd_close_all(&v->s->spent_map, 1);
+    return r;
 }
 
 void serve_dying(struct serve *v) {

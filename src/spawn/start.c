@@ -342,6 +342,7 @@ int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret
         .self = -1,
         .host_ns = -1,
         .trash_wake = -1,
+        .spent_map = -1,
         .reserve_bytes = o->reserve_bytes,
         .last_cap = -1,
         .is_tied = o->is_tied,
