@@ -12,7 +12,8 @@
 
 #define WAKE_AT_ONCE 8
 #define WAKE_PAUSE_US 2000
-#define PATIENCE_US 2000000 /* with guests that do not answer */
+#define PATIENCE_US 2000000      /* after the last that answered */
+#define PATIENCE_MAX_US 10000000 /* with all of them */
 
 /* --- last: the event, and the way is free --- */
 
@@ -131,9 +132,17 @@ static void sweep(struct registry *r) {
 
 /* --- adopting --- */
 
+static void be_patient(struct registry *r) {
+    if (!r->is_impatient)
+        deadline_set(r->spec.deadlines, &r->patience,
+                     MIN(clock_us() + PATIENCE_US, r->recover_by_us));
+}
+
 void registry_recovered_one(struct registry *r) {
-    if (--r->n_recovering > 0)
+    if (--r->n_recovering > 0) {
+        be_patient(r);
         return;
+    }
     deadline_clear(r->spec.deadlines, &r->patience);
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
@@ -151,7 +160,7 @@ static void on_impatient(struct deadline *d) {
     r->is_impatient = true;
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
-        if (sb->recovering) {
+        if (sb->recovering && sb->presence == PRESENCE_UP) {
             log_text(LOG_WARN, "start", "%s: its guest does not answer", sb->record->sandbox_id);
             sandbox_converge(sb);
         }
@@ -181,7 +190,8 @@ void registry_recover(struct registry *r,
     r->n_recovering = 1; /* ours, so that the last one is told when all have begun */
     LIST_FOR_EACH(node, &r->all)
         r->n_recovering++;
-    deadline_set(r->spec.deadlines, &r->patience, clock_us() + PATIENCE_US);
+    r->recover_by_us = clock_us() + PATIENCE_MAX_US;
+    be_patient(r);
     LIST_FOR_EACH(node, &r->all)
         recover(container_of(node, struct sandbox, in_registry));
     registry_recovered_one(r);

@@ -31,6 +31,7 @@ struct registry {
     unsigned
         n_recovering; /* sandboxes that are not as far as they come before the daemon listens */
     struct deadline patience;
+    uint64_t recover_by_us;
     bool is_impatient; /* nobody waits for guests any more */
     unsigned n_adopted;
     unsigned n_adopted_execs;
