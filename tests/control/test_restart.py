@@ -385,7 +385,9 @@ def test_a_silent_guest_holds_up_nobody(daemon, client, box):
         start = [e for e in client.events() if e.HasField("daemon")][-1].daemon
         assert (start.adopted_sandboxes, start.adopted_execs, start.lost_execs) == (3, 1, 0)
     assert client.wait(held).exit.code == 7
-    assert [e.exec_exit.exit.code for e in client.events() if e.HasField("exec_exit") and e.exec_exit.exec_id == held] == [7]
+    ends = eventually(lambda: [e.exec_exit.exit.code for e in client.events() if e.exec_exit.exec_id == held],
+                      "the event of its end")      # which is told ahead of it
+    assert ends == [7]
     assert client.output_of(idle, "echo here") == "here\n"
 
 
@@ -399,7 +401,7 @@ def test_calls_wait_for_a_guest_that_is_being_greeted(daemon, client, box):
         with meanwhile(lambda: read(client, box, "/workspace/file"),
                        lambda: client.output_of(box, "cat file"),
                        lambda: client.ask("StatFile", sandbox_id=box, path="/workspace/file").info.size_bytes) as asked:
-            eventually(lambda: client.get(box).running_execs == 1, "the program's intent")
+            eventually(lambda: client.get(box).running_execs == 1, lambda: f"the program's intent: {asked}")
             assert not any(call.done() for call in asked)
             os.kill(daemon.guest_pid(box), signal.SIGCONT)
             assert [call.result() for call in asked] == [b"kept\n", "kept\n", 5]
