@@ -225,8 +225,6 @@ static void could_not_start(struct sandbox *sb) {
 
 static void to_first_run(struct sandbox *sb) {
     bool has_failed = sb->failure.code != ERR_NONE;
-    if (sb->claiming)
-        sandbox_failpoint(sb, OP_COMMIT);
     if (sb->claiming && has_failed)
         sandbox_unclaim(sb); /* whatever it was: it is made as if there had been none to claim */
     else if (sb->presence == PRESENCE_NONE && has_failed)

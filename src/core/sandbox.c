@@ -8,7 +8,6 @@
 #include "base/failpoint.h"
 #include "base/fd.h"
 #include "core/exec_impl.h"
-#include "core/folder.h"
 #include "core/sandbox_impl.h"
 
 #define AGAIN_US 1000000
@@ -192,11 +191,7 @@ static void on_durable(struct recorded *r) {
 static void on_reverted(struct recorded *r) {
     struct sandbox *sb = container_of(r, struct sandbox, recorded);
     if (!r->durable) {
-        struct registry *all = sb->registry;
-        char id[64]; /* of a folder that a claim may have made */
-        snprintf(id, sizeof id, "%s", sb->record->sandbox_id);
         sandbox_free(sb);
-        folder_remove(all->spec.sandboxes_fd, id);
         return;
     }
     Berm__V1__Sandbox *record = berm__v1__sandbox__unpack(NULL, r->n_durable, r->durable);

@@ -101,8 +101,6 @@ int sandbox_create(struct registry *r, const char *id, const Berm__V1__SandboxSp
     entry_put_request(t, c->key, sb->record->sandbox_id, (struct str){0});
     sandbox_failpoint(sb, OP_INTENT);
     ledger_commit(t, c->wait);
-    if (sb->claiming) /* no record names the place yet: should none ever do so, it is swept */
-        sandbox_make_place(sb);
     *ret_sb = sb;
     return 0;
 }

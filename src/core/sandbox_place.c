@@ -166,8 +166,7 @@ static void on_opened(struct ingress *in, const struct err *e) {
 }
 
 void sandbox_make_place(struct sandbox *sb) {
-    if (!sb->claiming) /* else it does not wait for that */
-        sandbox_failpoint(sb, OP_COMMIT);
+    sandbox_failpoint(sb, OP_COMMIT);
     int r = ingress_begin(&sb->ingress, sb->registry, sb->record->owner, sb->record->spec, false,
                           on_opened, &sb->failure);
     if (r == 1)
