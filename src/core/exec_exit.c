@@ -313,7 +313,7 @@ void exec_not_started(struct exec *x, const struct err *e) {
         free(s);
 }
 
-/* --- after the place --- */
+/* --- without the guest --- */
 
 /* The status file: one line, or nothing that counts. */
 static bool read_status(struct exec *x, char *text, size_t cap) {
@@ -352,6 +352,14 @@ static void gone(struct exec *x) {
         ended(x, s);
     else
         free(s);
+}
+
+void exec_take_told(struct sandbox *sb) {
+    LIST_FOR_EACH(node, &sb->execs) {
+        struct exec *x = container_of(node, struct exec, in_sandbox);
+        if (!x->over && !x->ending)
+            settle_from_file(x);
+    }
 }
 
 void exec_all_gone(struct sandbox *sb) {

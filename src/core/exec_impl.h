@@ -96,6 +96,8 @@ void leaf_sweep(struct sandbox *sb, uint64_t newest);
 void exec_on_exited(struct exec *x, const struct json *state);
 /* It never ran. */
 void exec_not_started(struct exec *x, const struct err *e);
+/* The guest does not answer: exits from status files, which callers of the last daemon may have been told. */
+void exec_take_told(struct sandbox *sb);
 /* The place is gone: exits from status files, else lost. */
 void exec_all_gone(struct sandbox *sb);
 /* Usage from its cgroup, while that is there. */

@@ -154,7 +154,7 @@ void registry_recovered_one(struct registry *r) {
     sweep(r);
 }
 
-/* What its programs did meanwhile is told when the guest answers. */
+/* Which programs have ended is in their files; what else they did is told when the guest answers. */
 static void on_impatient(struct deadline *d) {
     struct registry *r = container_of(d, struct registry, patience);
     r->is_impatient = true;
@@ -162,6 +162,7 @@ static void on_impatient(struct deadline *d) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
         if (sb->recovering && sb->presence == PRESENCE_UP) {
             log_text(LOG_WARN, "start", "%s: its guest does not answer", sb->record->sandbox_id);
+            exec_take_told(sb);
             sandbox_converge(sb);
         }
     }

@@ -377,21 +377,27 @@ def meanwhile(*functions):
 def test_a_silent_guest_holds_up_nobody(daemon, client, box):
     """Neither where programs ran nor where none did. covers: STORE-3, STORE-4"""
     idle, other = client.create().sandbox_id, client.create().sandbox_id
-    held = client.sh(box, "echo up; read line; exit 7", stdin_mode=PIPE).exec_id
+    ended, held = [client.sh(box, f"echo up; read line; exit {code}", stdin_mode=PIPE).exec_id for code in (7, 8)]
+    up(client, ended)
     up(client, held)
-    client.ask("WriteStdin", exec_id=held, data=b"\n")
+    client.ask("WriteStdin", exec_id=ended, data=b"\n")
     daemon.kill()
-    eventually(lambda: not daemon.pids(box, "x-*"), "the program's end")
+    eventually((daemon.state / "sandboxes" / box / f"{ended}.exit").read_bytes, "the program's end")
     with silent(daemon, box, idle):
         daemon.start()
         assert client.output_of(other, "echo here") == "here\n"
         assert all(client.get(b).state == READY for b in (box, idle, other))
-        assert client.get_exec(held).state not in (EXITED, LOST)       # nobody has told its end
+        assert client.get_exec(ended).exit.code == 7        # which a caller may have been told
+        assert client.get_exec(held).state not in (EXITED, LOST)
+        with refused("GUEST_LOST"):
+            client.ask("WriteStdin", exec_id=held, data=b"\n")
         start = [e for e in client.events() if e.HasField("daemon")][-1].daemon
         assert (start.adopted_sandboxes, start.adopted_execs, start.lost_execs) == (3, 1, 0)
-    assert client.wait(held).exit.code == 7
-    assert eventually(lambda: exits(client, box), "the event of its end") == [7]
-    assert client.output_of(idle, "echo here") == "here\n"
+    assert [client.output_of(b, "echo here") for b in (box, idle)] == ["here\n"] * 2
+    client.ask("WriteStdin", exec_id=held, data=b"\n")
+    assert client.wait(held).exit.code == 8
+    assert eventually(lambda: exits(client, box)[2:], "the event of its end") == [8]
+    assert exits(client, box) == [7, 0, 8]
 
 
 def test_calls_wait_for_a_guest_that_is_being_greeted(daemon, client, box):
