@@ -69,8 +69,9 @@ static void kill_it(struct exec *x) {
 void exec_count_output(struct exec *x) {
     struct sandbox *sb = x->sandbox;
     int64_t limit = limit_of(sb);
-    uint64_t kept = kept_of(x), others = sandbox_output_bytes(sb) - x->kept;
-    sb->output_kept = others + kept;
+    uint64_t all = sandbox_output_bytes(sb); /* which may count x->kept as well */
+    uint64_t kept = kept_of(x);
+    sb->output_kept = all - x->kept + kept;
     x->kept = kept;
     if (limit <= 0 || sb->output_kept <= (uint64_t)limit)
         return;
