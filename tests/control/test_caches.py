@@ -205,7 +205,7 @@ def test_what_is_not_there_begins_empty(daemon, one, home):
     assert one.output_of(made.sandbox_id, f"ls {INSIDE}") == "f\n"
     # TWO has no home, and ONE's counts for nothing: what TWO has is the tool in /usr, or none.
     fill(home)
-    if not any(os.access(f"/usr/bin/{n}", os.X_OK) for n in ("npm",)):
+    if not os.access("/usr/bin/npm", os.X_OK):
         pytest.skip("the host has no npm in /usr/bin, which TWO would see")
     two = daemon.other_user(TWO)
     put(home, ".npm/_cacache/index", "x")
