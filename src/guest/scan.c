@@ -50,7 +50,7 @@ static const char *find_text(const struct scan *s, const char *at, size_t n) {
 }
 
 /* at[n] may be written to. */
-static bool matches(const struct scan *s, char *at, size_t n) {
+static bool matches(struct scan *s, char *at, size_t n) {
     if (!s->is_regex)
         return find_text(s, at, n) != NULL;
     char kept = at[n];
@@ -58,7 +58,9 @@ static bool matches(const struct scan *s, char *at, size_t n) {
     at[n] = '\0'; /* regexec wants an end, and takes any NUL for it */
     for (char *part = at; !found && part <= at + n; part += strlen(part) + 1) {
         int flags = (part > at ? REG_NOTBOL : 0) | (part + strlen(part) < at + n ? REG_NOTEOL : 0);
-        found = regexec(&s->regex, part, 0, NULL, flags) == 0;
+        int r = regexec(&s->regex, part, 0, NULL, flags);
+        found = r == 0;
+        s->is_short |= r == REG_ESPACE;
     }
     at[n] = kept;
     return found;
@@ -186,6 +188,7 @@ enum scan_result scan_file(struct scan *s, int fd, uint64_t size) {
     uint64_t unsized_max = (uint64_t)limit_table[LIMIT_FILE_UNSIZED].value;
     struct reading r = {.fd = fd, .left = size > 0 ? size : unsized_max};
     s->number = 0;
+    s->is_short = false;
     for (uint64_t i = 0; i < s->n_lines; i++)
         s->lines[i].number = 0;
     for (bool more = true, is_first = true; more && !s->stop; is_first = false) {
@@ -201,5 +204,5 @@ enum scan_result scan_file(struct scan *s, int fd, uint64_t size) {
     for (uint64_t i = 1; i <= s->after; i++) /* those that still waited for lines after them */
         if (s->number + i > s->after)
             tell(s, s->number + i - s->after);
-    return SCAN_DONE;
+    return s->is_short ? SCAN_FAILED : SCAN_DONE;
 }

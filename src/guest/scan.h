@@ -37,6 +37,7 @@ struct scan {
         *lines; /* the last before + after + 1 of them, line N at N modulo their count */
     uint64_t n_lines;
     uint64_t number; /* of the last line that ended, in the file at hand */
+    bool is_short;   /* the expression wanted more memory than there is for some line of it */
     bool stop;       /* set by on_match or by who watches the clock: enough */
     void (*on_match)(struct scan *s, const struct scan_line *line);
     bool (*is_late)(struct scan *s);

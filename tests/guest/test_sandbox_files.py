@@ -63,7 +63,7 @@ def test_trees(sandbox):
 def test_hostile_programs_cannot_stop_it(sandbox):
     """The children are the user's own, so it may signal them; that is an error of one request, never of the guest."""
     link = sandbox.link
-    run(sandbox, "head -c 900000 /dev/zero | tr '\\0' a > line")
+    run(sandbox, "yes $(head -c 90000 /dev/zero | tr '\\0' a) | head -n 200 > lines")
     sent = link.send("grep", {"path": "/workspace", "regex": True, "pattern": SLOW})
     while sent not in link.answers:
         sandbox.run("kill -9 -1").wait()
@@ -76,7 +76,7 @@ def test_hostile_programs_cannot_stop_it(sandbox):
     assert link.notice("tree_done")["error"]["data"]["code"] == "INTERNAL"
     file.close()
     link.call("close", handle=handle)
-    assert [f for f, _, _ in lines(grep(link, ".", "aaa"), "/workspace")] == ["line"]
+    assert {f for f, _, _ in lines(grep(link, ".", "aaa"), "/workspace")} == {"lines"}
 
 
 def test_expressions_that_want_all_memory(sandbox):

@@ -213,13 +213,14 @@ def test_a_large_directory(link, tree):
     assert glob(link, tree, "0079?[89]") == [f"0079{i}{j}" for i in range(10) for j in (8, 9)]
 
 
-SLOW = "(a{1,60}){1,60}b"       # minutes for a line of a's, with little memory
+SLOW = "(a{1,60}){1,60}b"       # half a minute and more for each of the lines, with little memory
+LONG = ("a" * 900_000 + "\n") * 20
 
 
 def test_an_expression_that_never_ends_is_ended(guest, link, tree):
     """The guest answers others meanwhile, and what was found before is kept."""
     (tree / "a").write_text("aab\n")
-    (tree / "b").write_text("a" * 900_000 + "\n")
+    (tree / "b").write_text(LONG)
     slow = link.send("grep", {"path": str(tree), "regex": True, "pattern": SLOW})
     while slow not in link.answers:
         assert link.call("stat", path=str(tree / "a"))["info"]["size_bytes"] == 4
@@ -230,7 +231,7 @@ def test_an_expression_that_never_ends_is_ended(guest, link, tree):
 
 
 def test_searches_have_a_bound_and_leave_room(link, tree):
-    (tree / "b").write_text("a" * 900_000 + "\n")
+    (tree / "b").write_text(LONG)
     slow = {"path": str(tree), "regex": True, "pattern": SLOW}
     sent = [link.send("grep", slow) for _ in range(8)]
     refused("LIMIT_REACHED", link.call, "grep", path=str(tree), pattern="x")
@@ -240,7 +241,7 @@ def test_searches_have_a_bound_and_leave_room(link, tree):
 
 
 def test_a_killed_search_is_an_error_not_nothing(guest, link, tree):
-    (tree / "b").write_text("a" * 900_000 + "\n")
+    (tree / "b").write_text(LONG)
     sent = link.send("grep", {"path": str(tree), "regex": True, "pattern": SLOW})
     victims = until(lambda: len(below := descendants(guest.pid())) == 2 and below, "no search")
     os.kill(max(victims), signal.SIGKILL)
