@@ -212,14 +212,18 @@ static bool is_wanted(const struct watch *w, const Berm__V1__Sandbox *record) {
                         w->m->label_selector);
 }
 
-/* What is durable, for that is what `boundary` stands for. NULL: nothing yet, or not to be read. */
+/* What is durable, for that is what `boundary` stands for, with what is never recorded. NULL: nothing yet, or not to be read. */
 static Berm__V1__Sandbox *durable_record(struct watch *w, const struct sandbox *sb) {
     const struct recorded *recorded = sandbox_recorded(sb);
     ProtobufCAllocator allocator = {scratch_alloc, scratch_free, &w->scratch};
     arena_reset(&w->scratch);
     if (!recorded->durable)
         return NULL;
-    return berm__v1__sandbox__unpack(&allocator, recorded->n_durable, recorded->durable);
+    Berm__V1__Sandbox *record =
+        berm__v1__sandbox__unpack(&allocator, recorded->n_durable, recorded->durable);
+    if (record)
+        sandbox_put_live(sb, record);
+    return record;
 }
 
 /* Newest first; those already shown are passed over when the client has made room. */

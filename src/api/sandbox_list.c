@@ -3,6 +3,7 @@
 #include "api/context.h"
 #include "api/methods.h"
 #include "api/page.h"
+#include "core/sandbox.h"
 
 #define STATE(name) BERM__V1__SANDBOX_STATE__SANDBOX_STATE_##name
 
@@ -40,6 +41,14 @@ static int read_states(struct listing *l, struct err *e) {
 
 /* --- the page --- */
 
+static void put_live(const struct listing *l, Berm__V1__Sandbox *record) {
+    struct sandbox *sb;
+    struct err e;
+    if (registry_find_sandbox(context_of(l->call)->registry, &l->caller, record->sandbox_id, &sb,
+                              &e) == 0)
+        sandbox_put_live(sb, record);
+}
+
 static bool on_row(void *user, const struct db_sandbox *row) {
     struct listing *l = user;
     if (l->n_found == l->page.size || l->bytes >= PAGE_BYTES || l->looks == PAGE_LOOKS) {
@@ -58,6 +67,7 @@ static bool on_row(void *user, const struct db_sandbox *row) {
         berm__v1__sandbox__free_unpacked(record, NULL);
         return !l->is_damaged;
     }
+    put_live(l, record);
     l->found[l->n_found++] = record;
     l->bytes += row->record.n;
     l->sequence = MAX(l->sequence, record->changed_sequence);

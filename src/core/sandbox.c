@@ -24,6 +24,12 @@ const Berm__V1__Sandbox *sandbox_record(const struct sandbox *sb) {
     return sb->record;
 }
 
+void sandbox_put_live(const struct sandbox *sb, Berm__V1__Sandbox *copy) {
+    copy->running_execs = sb->n_running;
+    copy->last_activity_unix_ms = sb->record->last_activity_unix_ms;
+    copy->idle_due_unix_ms = sb->record->idle_due_unix_ms;
+}
+
 const struct recorded *sandbox_recorded(const struct sandbox *sb) {
     return &sb->recorded;
 }

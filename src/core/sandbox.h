@@ -53,6 +53,8 @@ MUST_USE int sandbox_update(struct sandbox *sb, uint64_t incarnation,
 /* As it stands, borrowed until the loop's next turn. Show it only when ledger_wait(sandbox_recorded)
  * has nothing to wait for. */
 const Berm__V1__Sandbox *sandbox_record(const struct sandbox *sb);
+/* What changes without being recorded, put into a copy of its record that was read from the store. */
+void sandbox_put_live(const struct sandbox *sb, Berm__V1__Sandbox *copy);
 const struct recorded *sandbox_recorded(const struct sandbox *sb);
 uint64_t sandbox_number(const struct sandbox *sb);
 /* Whether its copies go in at the next start. */

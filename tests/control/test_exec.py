@@ -231,6 +231,9 @@ def test_programs_at_once(client):
     with refused("LIMIT_REACHED", limit_value=3):
         client.exec(box, "true", exec_id=more)
     assert client.get(box).running_execs == 3
+    assert [s.running_execs for s in client.list() if s.sandbox_id == box] == [3]
+    watched = client.watch(now=pb.StartNow(), include_snapshot=True, sandbox_ids=[box])
+    assert next(m.sandbox for m in watched if m.HasField("sandbox")).running_execs == 3
     client.ask("CloseStdin", exec_id=held[0])
     client.wait(held[0])
     assert client.run(box, "true", exec_id=more).exec.exit.code == 0
