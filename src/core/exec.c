@@ -81,11 +81,15 @@ void exec_wake(struct exec *x) {
 
 /* --- life of the object --- */
 
+bool exec_is_settled(const struct exec *x) {
+    return x->over && x->recorded.on_way == 0 && !x->again.is_set;
+}
+
 void exec_settle_idle(struct exec *x) {
     if (!list_is_empty(&x->watches))
         return;
     exec_close_logs(x);
-    if (x->over && x->recorded.on_way == 0 && !x->again.is_set && list_is_empty(&x->in_idle))
+    if (exec_is_settled(x) && list_is_empty(&x->in_idle))
         list_push_back(&x->registry->idle_execs, &x->in_idle);
 }
 

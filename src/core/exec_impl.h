@@ -69,6 +69,8 @@ void exec_drop_all(struct sandbox *sb);
 void exec_settle_idle(struct exec *x);
 void exec_wake(struct exec *x);
 bool exec_is_running(const struct exec *x);
+/* It has ended, and that is durable. */
+bool exec_is_settled(const struct exec *x);
 /* Puts every running program as it stands into the entry. */
 void exec_put_running(struct sandbox *sb, struct entry *t);
 void exec_put_env(struct json_out *o, size_t n, Berm__V1__KeyValue *const *env);
@@ -80,7 +82,7 @@ void exec_resume_all(struct sandbox *sb);
 /* The guest knows this program. */
 void exec_is_known(struct exec *x, const struct json *state);
 /* The guest speaks of one that has ended in our books, or that never was: it may forget it. */
-void exec_forget_unknown(struct sandbox *sb, const struct json *state);
+void exec_tell_done(struct sandbox *sb, const struct json *state);
 
 /* exec_leaf.c: the one made ahead, or one that is asked for by exec_ask_leaf */
 void exec_take_leaf(struct exec *x);

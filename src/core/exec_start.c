@@ -187,7 +187,7 @@ void exec_resume_all(struct sandbox *sb) {
     }
 }
 
-void exec_forget_unknown(struct sandbox *sb, const struct json *state) {
+void exec_tell_done(struct sandbox *sb, const struct json *state) {
     const struct json *id = json_get(state, "exec_id");
     if (!id || id->type != JSON_STRING || id->text.n >= 64)
         return;

@@ -33,10 +33,10 @@ static struct exec *exec_named(struct sandbox *sb, const struct json *params) {
 
 static void on_exec(struct guest_link *l, const struct json *state) {
     struct exec *x = exec_named(of_link(l), state);
-    if (x)
+    if (x && !exec_is_settled(x))
         exec_is_known(x, state);
     else
-        exec_forget_unknown(of_link(l), state);
+        exec_tell_done(of_link(l), state);
 }
 
 static void configured(struct sandbox *sb) {

@@ -398,6 +398,12 @@ def test_a_silent_guest_holds_up_nobody(daemon, client, box):
     assert client.wait(held).exit.code == 8
     assert eventually(lambda: exits(client, box)[2:], "the event of its end") == [8]
     assert exits(client, box) == [7, 0, 8]
+    again(daemon)
+    client.output_of(box, "echo here")
+    daemon.stop()       # its part of the transcript is in memory until then
+    _, _, after = (daemon.state / "sandboxes" / box / "guest.log").read_text().rpartition('"hello"')
+    assert ended not in after, "the guest keeps a program that nobody asks about"
+    daemon.start()
 
 
 def test_calls_wait_for_a_guest_that_is_being_greeted(daemon, client, box):
