@@ -1,5 +1,6 @@
 """Programs: start, output, input, signals, timeouts, exits. Rules EXEC-*, OUT-*, STDIN-*."""
 
+import ctypes
 import errno
 import hashlib
 import json
@@ -628,6 +629,33 @@ def test_the_largest_process_is_told(run, request, within, code, least, most):
     assert end["exit"] == {"code": 0}
     assert least * MIB <= end["max_rss_bytes"] < most * MIB
     assert x.status()["max_rss_bytes"] == end["max_rss_bytes"]
+
+
+HELD = (f"import os, sys, time; r, w = os.pipe(); child = os.fork()\nif child == 0: {TOUCH}; os.write(w, b'1'); time.sleep(1000)\n"
+        "os.read(r, 1); print(child, flush=True); open(sys.argv[1]).read(); os._exit(0)")
+
+
+@pytest.mark.parametrize("within", ["shepherd", "leaf"])
+def test_one_whose_end_takes_a_while_counts(run, request, tmp_path, within):
+    """As on a busy machine. A traced process that has ended is its tracer's first, and only then its parent's."""
+    place = {"leaf": request.getfixturevalue("leaf")} if within == "leaf" else {}
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    seize, any_child, held = 0x4206, 0x40000000, 2
+    while held > 1.2:                       # a machine that stood still meanwhile shows nothing
+        go = tmp_path / f"go{time.monotonic_ns()}"
+        os.mkfifo(go)
+        x = run(["python3", "-c", HELD, str(go)], **place)
+        x.wait_output(b"\n")
+        child = int(x.output())
+        assert ptrace(seize, child, None, None) == 0, os.strerror(ctypes.get_errno())
+        begin = time.monotonic()
+        go.write_text("")
+        until(lambda: command(child) == b"", "it was never killed")
+        time.sleep(max(0, begin + 0.8 - time.monotonic()))
+        assert os.waitpid(child, any_child)[0] == child
+        held = time.monotonic() - begin
+        end = x.wait()
+    assert end["max_rss_bytes"] >= 64 * MIB
 
 
 def test_each_program_has_its_own_largest(run, leaf):
