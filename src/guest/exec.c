@@ -13,6 +13,7 @@
 #include "guest/pty.h"
 
 #define DRAIN_MS 500     /* for pipes that outlive the leader */
+#define DRAINS_MAX 3     /* for what was killed to be gone: on a busy machine that takes its time */
 #define KILL_AGAIN_MS 20 /* first, then doubled */
 #define KILL_AGAIN_MAX_MS 1000
 #define STATUS_RETRY_MS 200
@@ -237,6 +238,11 @@ static bool is_being_left(const struct exec *x) {
            waitid(P_PGID, (id_t)x->session, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
+/* Nobody of it is left who would have to be waited for. */
+static bool is_over(struct exec *x) {
+    return x->keep_descendants || x->is_alone || (tree_is_empty(&x->tree) && !is_being_left(x));
+}
+
 void exec_check_end(struct exec *x) {
     if (x->is_forgotten && !x->out[0].is_open && !x->out[1].is_open) {
         loop_free_later(&x->guest->loop, &x->grave, free_grave);
@@ -246,9 +252,7 @@ void exec_check_end(struct exec *x) {
     if (x->state != EXEC_ENDING)
         return;
     bool at_end = !x->out[0].is_open && !x->out[1].is_open;
-    bool alone = x->keep_descendants || x->is_drained || x->is_alone ||
-                 (tree_is_empty(&x->tree) && !is_being_left(x));
-    if ((at_end || x->is_drained) && alone && buf_len(&x->held) == 0)
+    if ((x->is_drained || (at_end && is_over(x))) && buf_len(&x->held) == 0)
         finish(x);
 }
 
@@ -258,7 +262,7 @@ static void on_drain(struct timer *t) {
     exec_out_drain(x);
     bool waits = exec_out_is_blocked(x) && !x->is_timed_out && !x->was_killed && !x->guest->ending;
     bool at_end = !x->out[0].is_open && !x->out[1].is_open;
-    if (!waits || at_end)
+    if ((!waits || at_end) && (++x->drains >= DRAINS_MAX || is_over(x)))
         x->is_drained = true;
     else
         timer_start(&x->guest->loop, &x->drain, DRAIN_MS);

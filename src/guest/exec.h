@@ -96,6 +96,7 @@ struct exec {
     struct timer kill;  /* end of the grace time; then, kills repeated */
     struct timer drain; /* pipes that stay open after the end */
     bool is_drained;    /* what they hold has been taken, as far as it may be */
+    unsigned drains;    /* how often the time for that was over */
     uint64_t grace_ms;
     bool is_timed_out;
 

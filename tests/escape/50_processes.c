@@ -63,11 +63,11 @@ static pid_t victim(void) {
 static long fate(pid_t pid, long sent) {
     if (sent < 0)
         return sent;
-    usleep(20000);
-    if (!in_control)
-        return SAFE; /* if PID 1 had ended or stopped reaping, nobody would be here to say so */
     int status;
-    return waitpid(pid, &status, WNOHANG | WUNTRACED) == pid ? 0 : SAFE;
+    if (in_control)
+        return waitpid(pid, &status, WUNTRACED) == pid ? 0 : SAFE;
+    usleep(20000);
+    return SAFE; /* if PID 1 had ended or stopped reaping, nobody would be here to say so */
 }
 #define SIGNAL(name, expression)                                        \
     PROBE(signal_##name, "plain", "EPERM|ESRCH", "safe|EPERM", "host") { \

@@ -107,7 +107,7 @@ PROBE(memory_tcp_buffers, "memory", BOUNDED, BOUNDED, "ns") {
         return -errno;
     static char block[1 << 18];
     size_t total = 0;
-    time_t end = time(NULL) + atoi(given("ESCAPE_PROBE_MS")) / 2000;
+    time_t end = time(NULL) + atoi(given("ESCAPE_PROBE_MS")) / (in_control ? 1000 : 2000);
     while (total < MUCH && time(NULL) < end) {
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
         if (fd < 0 || (connect(fd, (void *)&at, sizeof at) < 0 && errno != EINPROGRESS))
@@ -229,19 +229,26 @@ static void *spin(void *end) {
     while (now.tv_sec + now.tv_nsec / 1e9 < *(double *)end);
     return NULL;
 }
-PROBE(cpu_threads, "cpu", "safe", "safe", "host") {
-    struct timespec now, used;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    double begin = now.tv_sec + now.tv_nsec / 1e9, end = begin + 1.5;
+static double seconds(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+static long spin_all(void) {
+    double begin = seconds(CLOCK_MONOTONIC), used = seconds(CLOCK_PROCESS_CPUTIME_ID), end = begin + 1.5;
     pthread_t threads[64];
     for (int i = 0; i < 64; i++)
         pthread_create(&threads[i], NULL, spin, &end);
     for (int i = 0; i < 64; i++)
         pthread_join(threads[i], NULL);
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    double took = now.tv_sec + now.tv_nsec / 1e9 - begin, much = in_control ? 0.5 : 0.2 + took / 5;
-    return used.tv_sec + used.tv_nsec / 1e9 > much ? 0 : SAFE; /* the control may have busy neighbours */
+    double much = in_control ? 0.5 : 0.2 + (seconds(CLOCK_MONOTONIC) - begin) / 5;
+    return seconds(CLOCK_PROCESS_CPUTIME_ID) - used > much ? 0 : SAFE;
+}
+PROBE(cpu_threads, "cpu", "safe", "safe", "host") {
+    long r = spin_all();
+    for (int again = 0; again < 2 && in_control && r == SAFE; again++) /* busy neighbours, who may rest */
+        r = spin_all();
+    return r;
 }
 
 /* The disk: 16 MiB and at most 65,536 inodes, on a disk image and in memory. */

@@ -232,6 +232,8 @@ class Guest:
                 break
             except ConnectionRefusedError:      # it does not listen yet
                 sock.close()
+                if self.process.poll() is not None:
+                    raise Gone from None
                 assert time.monotonic() < end
                 time.sleep(0.005)
         link = Link(sock=sock, framing=framing)
@@ -252,7 +254,7 @@ class Guest:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(20)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -326,6 +328,13 @@ def descendants(pid):
         found += below
         todo += below
     return found
+
+
+def freeze(pid):
+    """Until SIGCONT it does nothing any more; the signal alone is only on its way."""
+    os.kill(pid, signal.SIGSTOP)
+    stat = pathlib.Path(f"/proc/{pid}/stat")
+    until(lambda: stat.read_text(errors="replace").rpartition(")")[2].split()[0] == "T", "it never stopped")
 
 
 def until(condition, what):

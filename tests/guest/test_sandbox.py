@@ -114,9 +114,13 @@ def test_the_tree_ends_with_its_program(sandbox):
     x.wait_output(b"ready")
     sandbox.link.call("signal", exec_id=x.id, signal=9)
     assert x.wait()["exit"] == {"signal": 9}
-    x = sandbox.run("ps -eo comm= | grep -c -E 'sleep|sh$' ; true")
-    x.wait()
-    assert int(x.output()) <= 2         # this shell and its own grep's view of it
+
+    def alone():
+        x = sandbox.run("ps -eo comm= | grep -c -E 'sleep|sh$' ; true")
+        x.wait()
+        return int(x.output()) <= 2     # this shell and its own grep's view of it
+
+    until(alone, "some of the tree live on")        # a slow machine takes its time to end what was killed
 
 
 def test_nothing_inside_reaches_the_guest(sandbox):

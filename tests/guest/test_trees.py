@@ -14,7 +14,7 @@ import threading
 
 import pytest
 
-from conftest import b64, descendants, until
+from conftest import PATIENCE, b64, descendants, freeze, until
 from test_files import nobody, path_of, refused, tree  # noqa: F401 (fixtures)
 from test_link import Stdio
 
@@ -536,7 +536,7 @@ def test_in_chunks(tree):
     assert look(tree / "in") == look(tree / "out")
     link.call("close", handle=begun["handle"])
     link.close()
-    assert link.process.wait(30) == 0
+    assert link.process.wait(PATIENCE) == 0
 
 
 def test_chunks_wait_for_the_child(tree):
@@ -547,7 +547,7 @@ def test_chunks_wait_for_the_child(tree):
     begun = link.call("pack", path=str(tree))
     [child] = descendants(link.process.pid)
     total = 0
-    os.kill(child, signal.SIGSTOP)
+    freeze(child)
     while True:                                 # what the pipe held
         waiting = link.send("read_chunk", {"handle": begun["handle"], "offset": total, "max_bytes": 49152})
         link.call("ping")
@@ -561,7 +561,7 @@ def test_chunks_wait_for_the_child(tree):
 
     begun = link.call("unpack", path=str(tree / "out"))
     [child] = until(lambda: descendants(link.process.pid), "no child")[-1:]
-    os.kill(child, signal.SIGSTOP)
+    freeze(child)
     head = raw_header(b"big", b"%011o\0" % (1 << 20))
     waiting = link.send("write_chunk", {"handle": begun["handle"], "offset": 0, "data_b64": b64(head)})
     at = link.answer(waiting)["next_offset"]
@@ -576,4 +576,4 @@ def test_chunks_wait_for_the_child(tree):
     os.kill(child, signal.SIGKILL)
     assert link.notice("tree_done")["error"]["data"]["code"] == "INTERNAL"
     link.close()
-    assert link.process.wait(30) == 0
+    assert link.process.wait(PATIENCE) == 0

@@ -3,6 +3,7 @@
 import base64
 import collections
 import gzip
+import os
 import socket
 import struct
 import time
@@ -11,7 +12,7 @@ import urllib.parse
 import hpack
 from google.rpc import error_details_pb2, status_pb2
 
-SECONDS = 30  # for an answer to come: generous, and only ever waited for in a failure
+SECONDS = int(os.environ.get("BERM_TEST_PATIENCE", "60"))  # for an answer to come; only ever waited for in a failure
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RST, SETTINGS, PUSH, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
@@ -181,12 +182,12 @@ class Peer:
 
     def call(self, stream, path, body=message(), **more):
         """A whole call in one piece: the answer, once it has ended."""
-        self.send(self.headers(stream, path, **more))
-        self.send_body(stream, body, END_STREAM)
+        self.send_body(stream, body, END_STREAM, self.headers(stream, path, **more))
         return self.end_of(stream)
 
-    def send_body(self, stream, body, flags=0):
-        """A body as far as the daemon's windows let it, which a large one has to wait for."""
+    def send_body(self, stream, body, flags=0, head=b""):
+        """A body as far as the daemon's windows let it, which a large one has to wait for; `head` goes with its
+        beginning, so that no limit on the time for a request runs out in between."""
         for part in body_frames(stream, body, flags):
             size = len(part) - 9
             if self.sent[stream] + size > 60_000:  # the least a window is at first
@@ -195,7 +196,8 @@ class Peer:
                     "window")
             if self.answers[stream].ended:
                 return
-            self.send(part)
+            self.send(head, part)
+            head = b""
             self.sent[stream] += size
             self.sent[0] += size
 

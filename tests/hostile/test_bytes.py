@@ -1,5 +1,6 @@
 """Bytes that are no protocol, only part of one, come slowly, or stop anywhere."""
 
+import contextlib
 import random
 import socket
 import struct
@@ -71,7 +72,8 @@ def test_who_shows_no_protocol_is_closed(start, first):
     daemon = start("--listen", "127.0.0.1:0", "--set", "limits.connection.first_bytes=200")
     for target in (daemon.socket, daemon.address):
         with dial(target) as peer:
-            peer.sendall(first)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):    # a test that came late
+                peer.sendall(first)
             assert all_of(peer) == b""
 
 

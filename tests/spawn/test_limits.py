@@ -78,13 +78,15 @@ except OSError as e:
 
 @test
 def cpu_time_is_rationed():
-    code = "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass\n" \
-           "print(time.process_time())"
+    # Without its start, which has to be waited for where the machine is slow.
+    code = ("import time\nbegin, used = time.monotonic(), time.process_time()\n"
+            "while time.monotonic() < begin + 2: pass\n"
+            "print((time.process_time() - used) / (time.monotonic() - begin))")
     with Spawn(STATE) as spawn:
         needs(spawn, HAS_CPU, "CPU")
         _, out = spawn.run("cpu-a", ["python3", "-c", code], cpu=200)
-        # A fifth of two seconds and a start; without the limit it is what the machine gives, up to 2.
-        check(float(out) < 0.75, f"0.2 CPU for 2 s used {out.strip()} s")
+        # A fifth and a period more; without the limit it is what the machine gives, up to 1.
+        check(float(out) < 0.375, f"of 0.2 CPU it used {out.strip()}")
 
 
 @test
@@ -125,6 +127,12 @@ def read(group, file):
     return (group / file).read_text().strip()
 
 
+def empty(group):
+    """What the sandbox was the first on this host to read, and what each CPU holds ready, counts for its group: as
+    much as chance will have it."""
+    (group / "memory.force_empty").write_text("0")
+
+
 @test
 def a_v1_group_serves_the_next_sandbox_as_new():
     with Spawn(STATE) as spawn:
@@ -137,6 +145,7 @@ def a_v1_group_serves_the_next_sandbox_as_new():
         inodes = [group.stat().st_ino for group in groups]
         same(spawn.destroy("reuse-a").error, 0, "DESTROY")
         check(not any(group.exists() for group in groups), "gone by that name")
+        empty(next(path for path in groups[0].parent.iterdir() if path.stat().st_ino == inodes[0]))
         spawn.run("reuse-b", ["true"], slot=42, memory=64 * MIB, cpu=1500, pids=20, destroy=False)
         groups = [v1_group(name, "reuse-b") for name in ("memory", "pids", "cpu")]
         same([group.stat().st_ino for group in groups], inodes, "the same groups")

@@ -43,10 +43,11 @@ class Jail:
         """What came up to and with this text; b"" if it did not come."""
         end = time.monotonic() + seconds
         while text.encode() not in self.seen and time.monotonic() < end:
+            has_ended = self.process.poll() is not None     # asked first: what it said last is there by then
             if select.select([self.master], [], [], 0.1)[0]:
                 with contextlib.suppress(OSError):
                     self.seen += os.read(self.master, 65536)
-            elif self.process.poll() is not None:
+            elif has_ended:
                 break
         head, found, rest = self.seen.partition(text.encode())
         if not found:
