@@ -106,13 +106,11 @@ def test_a_terminal_is_one(berm, sandbox, terminal):
 
 def test_resize(berm, sandbox, terminal):
     t = shell(terminal, berm, sandbox)
-    t.send(b"trap 'echo wi''nch; stty size' WINCH; echo se''t\r")
+    t.send(b"trap 'echo wi''nch; stty size; exit' WINCH; echo se''t; while :; do sleep 0.02; done\r")
     t.expect(rb"set")
     t.resize(50, 132)
-    t.send(b"\r")
     t.expect(rb"winch")
     t.expect(rb"50 132")
-    t.send(b"exit\r")
     assert t.wait() == 0
 
 
