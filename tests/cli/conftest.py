@@ -19,7 +19,7 @@ _spec.loader.exec_module(clients_conftest)
 Daemon = clients_conftest.Daemon
 
 BERM = ROOT / os.environ.get("BERM", "build/bin/berm")
-SECONDS = 60  # only ever waited for in a failure
+SECONDS = clients_conftest.SECONDS
 
 
 def until(what, *arguments):

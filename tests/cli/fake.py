@@ -144,7 +144,7 @@ class Fake(berm_pb2_grpc.ExecServiceServicer, berm_pb2_grpc.SandboxServiceServic
     def WatchEvents(self, request, context):
         self.note(request, context)
         at = request.after_sequence if request.WhichOneof("start") == "after_sequence" else 0
-        n = 0
+        n, caught_up = 0, False
         while at < self.events:
             at += 1
             n += 1
@@ -152,7 +152,8 @@ class Fake(berm_pb2_grpc.ExecServiceServicer, berm_pb2_grpc.SandboxServiceServic
             if self.end_after and n >= self.end_after:
                 yield pb.WatchEventsResponse(sequence=at, end=pb.StreamEnd(reason=pb.STREAM_END_REASON_SLOW_READER))
                 return
-            if at == self.events // 2:
+            if at >= self.events // 2 and not caught_up:     # each stream tells it once
+                caught_up = True
                 yield pb.WatchEventsResponse(sequence=at, caught_up=pb.CaughtUp())
                 yield pb.WatchEventsResponse(sequence=at, heartbeat=pb.Heartbeat(head_sequence=self.events))
         yield pb.WatchEventsResponse(sequence=at, end=pb.StreamEnd(reason=pb.STREAM_END_REASON_COMPLETE))
@@ -166,6 +167,7 @@ class Road:
         self.path, self.target, self.budgets, self.stall, self.both = str(path), str(target), iter(budgets), stall, both
         self.on_cut = on_cut
         self.connections = 0
+        self.lock = threading.Lock()
         self.open()
 
     def open(self):
@@ -197,17 +199,25 @@ class Road:
             for args in ((here, there, budget if self.both else [None]), (there, here, budget)):
                 threading.Thread(target=self._carry, args=args, daemon=True).start()
 
+    def _pay(self, budget, n):
+        """How many of n bytes may pass before the cut, which a connection has once, whichever way they go; None: all."""
+        with self.lock:
+            if budget[0] is None or n < budget[0]:
+                budget[0] = None if budget[0] is None else budget[0] - n
+                return None
+            left, budget[0] = budget[0], None
+            return left
+
     def _carry(self, source, sink, budget):
         try:
             while data := source.recv(65536):
-                if budget[0] is not None and len(data) >= budget[0]:
-                    sink.sendall(data[:budget[0]])
+                left = self._pay(budget, len(data))
+                sink.sendall(data[:left])
+                if left is not None:
                     self.on_cut()
                     if self.stall:
                         threading.Event().wait(60)
                     return
-                sink.sendall(data)
-                budget[0] = None if budget[0] is None else budget[0] - len(data)
         except OSError:
             pass
         finally:

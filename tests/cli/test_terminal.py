@@ -105,14 +105,12 @@ def test_a_terminal_is_one(berm, sandbox, terminal):
 
 
 def test_resize(berm, sandbox, terminal):
-    t = shell(terminal, berm, sandbox)
-    t.send(b"trap 'echo wi''nch; stty size' WINCH; echo se''t\r")
+    script = "trap 'echo winch; stty size; exit' WINCH; echo set; while :; do sleep 0.02; done"
+    t = terminal(berm, "exec", "-it", sandbox, "--", "sh", "-c", script)     # one group, whoever of it is asleep
     t.expect(rb"set")
     t.resize(50, 132)
-    t.send(b"\r")
     t.expect(rb"winch")
     t.expect(rb"50 132")
-    t.send(b"exit\r")
     assert t.wait() == 0
 
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, SECONDS
 
 BUF = ROOT / "tests/node/node_modules/.bin/buf"
 
@@ -25,7 +25,7 @@ def curl(request, daemon, tmp_path):
                             "--reflect-header", f"authorization: Bearer {daemon.token}"]
         # Away from the repository: its buf.yaml must not tell the answers.
         return subprocess.run([*command, *arguments, base + method], cwd=tmp_path, capture_output=True,
-                              text=True, timeout=60, stdin=subprocess.DEVNULL)
+                              text=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
 
     run.kind = request.param
     return run

@@ -21,7 +21,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("00000004000000000
 
 
 def run(*arguments):
-    return subprocess.run([BERMD, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
+    return subprocess.run([BERMD, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
 
 
 def test_help_and_version():
@@ -56,7 +56,7 @@ def test_a_printed_configuration_is_a_configuration(tmp_path, start):
     assert again.stdout == printed.stdout and "1234" in again.stdout
     daemon = start("--config", file)
     with open_channel(daemon.unix) as channel:
-        info = berm_pb2_grpc.SystemServiceStub(channel).GetInfo(berm_pb2.GetInfoRequest(), timeout=20)
+        info = berm_pb2_grpc.SystemServiceStub(channel).GetInfo(berm_pb2.GetInfoRequest(), timeout=SECONDS)
     assert {limit.name: limit.value for limit in info.limits}["drain.max"] == 1234
 
 
@@ -82,7 +82,7 @@ def test_a_second_daemon_on_the_same_state_names_the_holder(start, tmp_path):
     assert second.returncode not in (0, None)
     assert str(holder.process.pid) in second.stderr, second.stderr
     with open_channel(holder.unix) as channel:
-        berm_pb2_grpc.SystemServiceStub(channel).Ping(berm_pb2.PingRequest(), timeout=20)
+        berm_pb2_grpc.SystemServiceStub(channel).Ping(berm_pb2.PingRequest(), timeout=SECONDS)
 
 
 def test_a_killed_daemon_leaves_nothing_in_the_way(start):
@@ -91,7 +91,7 @@ def test_a_killed_daemon_leaves_nothing_in_the_way(start):
     first.process.wait()
     again = start()
     with open_channel(again.unix) as channel:
-        berm_pb2_grpc.SystemServiceStub(channel).Ping(berm_pb2.PingRequest(), timeout=20)
+        berm_pb2_grpc.SystemServiceStub(channel).Ping(berm_pb2.PingRequest(), timeout=SECONDS)
     first.stop = lambda: None  # its end was not a clean one, as meant
 
 
@@ -119,7 +119,7 @@ def test_a_signal_drains_and_ends(start, signum):
         daemon.wait()
         # its file may stay: a daemon that gave up root cannot remove it from root's folder; nobody answers on it
         with pytest.raises(grpc.RpcError) as caught:
-            berm_pb2_grpc.SystemServiceStub(channel).Ping(berm_pb2.PingRequest(), timeout=5)
+            berm_pb2_grpc.SystemServiceStub(channel).Ping(berm_pb2.PingRequest(), timeout=SECONDS)
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
@@ -148,7 +148,7 @@ def test_clients_that_leave_at_the_very_end(start):
         daemon = start("--listen", "127.0.0.1:0")
         for target, token in ((daemon.unix, None), (daemon.tcp, daemon.token)):
             with open_channel(target, token) as channel:
-                berm_pb2_grpc.SystemServiceStub(channel).Ping(berm_pb2.PingRequest(), timeout=20)
+                berm_pb2_grpc.SystemServiceStub(channel).Ping(berm_pb2.PingRequest(), timeout=SECONDS)
         daemon.stop()
 
 
@@ -166,7 +166,7 @@ def test_no_call_fails_halfway_when_the_daemon_drains(start):
             stub = berm_pb2_grpc.SystemServiceStub(channel)
             while not go_on.is_set():
                 try:
-                    assert stub.Ping(berm_pb2.PingRequest(payload=payload), timeout=20).payload == payload
+                    assert stub.Ping(berm_pb2.PingRequest(payload=payload), timeout=SECONDS).payload == payload
                     codes.append(grpc.StatusCode.OK)
                 except grpc.RpcError as error:
                     codes.append(error.code())

@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from grpc_status import rpc_status
 
 from berm._gen.berm.v1 import berm_pb2, berm_pb2_grpc
-from conftest import ROOT, open_channel
+from conftest import ROOT, SECONDS, open_channel
 
 MAX_MESSAGE = 4 << 20
 UNBUILT = [berm_pb2.DESCRIPTOR.services_by_name["SandboxService"].methods_by_name[name]
@@ -25,7 +25,7 @@ def system(channel):
 
 
 def ping(channel, payload=b"hello", **options):
-    return system(channel).Ping(berm_pb2.PingRequest(payload=payload), timeout=20, **options).payload
+    return system(channel).Ping(berm_pb2.PingRequest(payload=payload), timeout=SECONDS, **options).payload
 
 
 def error_info(error):
@@ -66,19 +66,20 @@ def test_ping_takes_a_message_of_exactly_the_limit(daemon):
 
 def test_many_calls_at_once(channel):
     payloads = [os.urandom(3000) for _ in range(300)]
-    calls = [system(channel).Ping.future(berm_pb2.PingRequest(payload=p), timeout=20) for p in payloads]
+    calls = [system(channel).Ping.future(berm_pb2.PingRequest(payload=p), timeout=SECONDS) for p in payloads]
     assert [call.result().payload for call in calls] == payloads
 
 
 def test_get_info(channel):
     # covers: RPC-17
-    before = time.time() * 1000
-    first, second = [system(channel).GetInfo(berm_pb2.GetInfoRequest(), timeout=20) for _ in range(2)]
+    before = int(time.time() * 1000)
+    first, second = [system(channel).GetInfo(berm_pb2.GetInfoRequest(), timeout=SECONDS) for _ in range(2)]
+    after = int(time.time() * 1000) + 1
     assert first.version and first.spec_version and first.protocol == "berm.v1"
     assert first.state == berm_pb2.DAEMON_STATE_SERVING
     assert (first.instance_id, first.run_id) == (second.instance_id, second.run_id)
     assert first.instance_id and first.run_id
-    assert abs(first.server_unix_ms - before) < 10_000
+    assert before <= first.server_unix_ms <= after
     assert first.started_unix_ms <= first.server_unix_ms and second.uptime_ms >= first.uptime_ms
     assert first.identity
     limits = {limit.name: limit for limit in first.limits}
@@ -89,7 +90,7 @@ def test_get_info_reports_every_number_of_the_spec(channel):
     # covers: RPC-17
     table = re.findall(r"^\| `([a-z_.]+)` \| (-?\d+) \| (bytes|ms|count) \|", (ROOT / "spec/behavior.md").read_text(), re.M)
     assert len(table) > 50
-    info = system(channel).GetInfo(berm_pb2.GetInfoRequest(), timeout=20)
+    info = system(channel).GetInfo(berm_pb2.GetInfoRequest(), timeout=SECONDS)
     assert {(name, int(value), unit) for name, value, unit in table} == {
         (limit.name, limit.value, limit.unit) for limit in info.limits}
 
@@ -166,8 +167,8 @@ def test_health(channel):
     serving = health_pb2.HealthCheckResponse.SERVING
     for service in ["", *(f"berm.v1.{name}" for name in berm_pb2.DESCRIPTOR.services_by_name)]:
         request = health_pb2.HealthCheckRequest(service=service)
-        assert health.Check(request, timeout=20).status == serving, service
-        watch = health.Watch(request, timeout=20)
+        assert health.Check(request, timeout=SECONDS).status == serving, service
+        watch = health.Watch(request, timeout=SECONDS)
         assert next(watch).status == serving, service
         watch.cancel()
 
@@ -175,8 +176,8 @@ def test_health(channel):
 def test_health_of_an_unknown_service(channel):
     # covers: RPC-19
     health, request = health_pb2_grpc.HealthStub(channel), health_pb2.HealthCheckRequest(service="no.such.Service")
-    refused(grpc.StatusCode.NOT_FOUND, "SERVICE_NOT_FOUND", lambda: health.Check(request, timeout=20))
-    watch = health.Watch(request, timeout=20)
+    refused(grpc.StatusCode.NOT_FOUND, "SERVICE_NOT_FOUND", lambda: health.Check(request, timeout=SECONDS))
+    watch = health.Watch(request, timeout=SECONDS)
     assert next(watch).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
     watch.cancel()
 
@@ -212,7 +213,7 @@ def test_what_is_not_built_says_so_by_name(channel, method):
     request = iter([request]) if method.client_streaming else request
 
     def run():
-        answer = call(request, timeout=20)
+        answer = call(request, timeout=SECONDS)
         if method.server_streaming:
             list(answer)
 
@@ -225,7 +226,7 @@ def test_an_unknown_method_and_service(channel):
     # covers: RPC-1
     for path in ("/berm.v1.SystemService/NoSuchMethod", "/no.such.Service/Method"):
         call = channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
-        error = refused(grpc.StatusCode.UNIMPLEMENTED, "UNIMPLEMENTED", lambda: call(b"", timeout=20))
+        error = refused(grpc.StatusCode.UNIMPLEMENTED, "UNIMPLEMENTED", lambda: call(b"", timeout=SECONDS))
         assert path.split("/")[-1] in error.details()
 
 
@@ -247,14 +248,14 @@ def test_a_health_check_alone_needs_no_token(daemon):
     # covers: AUTH-4
     with open_channel(daemon.tcp) as channel:
         health = health_pb2_grpc.HealthStub(channel)
-        assert health.Check(health_pb2.HealthCheckRequest(), timeout=20).status == health_pb2.HealthCheckResponse.SERVING
+        assert health.Check(health_pb2.HealthCheckRequest(), timeout=SECONDS).status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_a_stranger_does_not_learn_which_methods_there_are(daemon):
     # covers: AUTH-8
     with open_channel(daemon.tcp) as channel:
         call = channel.unary_unary("/no.such.Service/Method", request_serializer=bytes, response_deserializer=bytes)
-        refused(grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED", lambda: call(b"", timeout=20))
+        refused(grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED", lambda: call(b"", timeout=SECONDS))
 
 
 @pytest.mark.parametrize("authority", ["evil.example.com", "127.0.0.1.evil.example.com", "localhost.evil:80", "10.0.0.1"])

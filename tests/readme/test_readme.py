@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from daemon import ROOT, Daemon
+from daemon import ROOT, SECONDS, Daemon
 
 PAGE = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.M | re.S)
@@ -50,12 +50,12 @@ def looked_at(line):
 def run_sh(source, environment):
     script = "\n".join(looked_at(line) or line for line in source.splitlines())
     return subprocess.run([*(APART if "/tmp/" in source else []), "bash", "-euo", "pipefail", "-c", script], cwd=ROOT,
-                          env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=150)
+                          env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=3 * SECONDS)
 
 
 def run_python(source, environment):
     return subprocess.run([sys.executable, "-c", source], cwd="/", env=environment, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=150)
+                          stderr=subprocess.STDOUT, timeout=3 * SECONDS)
 
 
 WAYS = {"sh": run_sh, "python": run_python}

@@ -64,8 +64,8 @@ def backend(daemon):
 def test_results_of_commands(backend):
     both = backend.execute("echo out; echo err >&2; exit 3")
     assert (both.output, both.exit_code, both.truncated) == ("out\nerr\n", 3, False)
-    late = backend.execute("echo begun; sleep 60", timeout=1)
-    assert late.exit_code == 124 and late.output == "begun\n[command timed out: after 1 s]"
+    late = backend.execute("echo begun; sleep 1000", timeout=4)     # long enough to begin, on any machine
+    assert late.exit_code == 124 and late.output == "begun\n[command timed out: after 4 s]"
     assert backend.execute("kill -9 $$").exit_code == 137
     assert backend.execute("echo fine", timeout=0).output == "fine\n"
     much = backend.execute("yes | head -c 11000000")

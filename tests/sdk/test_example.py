@@ -4,13 +4,13 @@ import os
 import subprocess
 import sys
 
-from daemon import ROOT
+from daemon import ROOT, SECONDS
 
 
 def test_deepagents_agent(daemon):
     environment = {**os.environ, "BERM_SOCKET": str(daemon.socket), "PYTHONPATH": str(ROOT / "clients/python")}
     done = subprocess.run([sys.executable, ROOT / "examples/deepagents_agent.py"], env=environment, text=True,
-                          capture_output=True, timeout=120)
+                          capture_output=True, timeout=2 * SECONDS)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split("(")[0] for line in lines if "(" in line and line.split("(")[0].isidentifier()] == [

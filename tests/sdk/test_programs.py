@@ -8,6 +8,8 @@ import sys
 import berm
 import pytest
 
+from daemon import SECONDS
+
 
 async def test_run(box):
     done = await box.run(["sh", "-c", "echo out; echo err >&2; exit 3"])
@@ -68,7 +70,7 @@ async def test_a_program_that_waits_for_its_reader(box):
         assert chunk.offset == len(seen[chunk.stream]) and not chunk.missing
         seen[chunk.stream] += chunk
     assert seen == {"stdout": b"".join(b"%d\n" % i for i in range(1, 400001)), "stderr": b"end\n"}
-    assert (await job.wait(60)).ok
+    assert (await job.wait(SECONDS)).ok
     with pytest.raises(ValueError, match="use exec"):
         await box.run("seq 400000", output_policy="block")
 
@@ -140,7 +142,7 @@ async def test_live_output_and_input(box):
 
 async def test_output_again_from_anywhere(box):
     async with box.exec("printf 0123456789; printf abc >&2") as job:
-        await job.wait(60)
+        await job.wait(SECONDS)
         assert b"".join([c async for c in job if c.stream == "stdout"]) == b"0123456789"
         assert b"".join([c async for c in job.output(7, streams=["stdout"])]) == b"789"
         both = [(c.stream, bytes(c)) async for c in job.output(8, since_stderr=2)]
@@ -176,13 +178,13 @@ async def test_wait_kill_and_signal(box):
 
 
 async def _wait(job):
-    return await job.wait(60)
+    return await job.wait(SECONDS)
 
 
 async def test_the_end_of_the_block_ends_it(box):
     async with box.exec(["sleep", "100"]) as job:
         pass
-    assert (await job.wait(60)).signal == signal.SIGKILL
+    assert (await job.wait(SECONDS)).signal == signal.SIGKILL
 
 
 async def test_the_end_of_the_block_after_the_sandbox_is_gone(both, client):
@@ -243,7 +245,7 @@ def test_ctrl_c_ends_the_call_and_not_the_program(daemon, sync_client):
         try:
             next(event for event in sb.events(kinds=["exec_start"]))
             process.send_signal(signal.SIGINT)
-            assert "KeyboardInterrupt" in process.communicate(timeout=30)[1]
+            assert "KeyboardInterrupt" in process.communicate(timeout=SECONDS)[1]
         finally:
             process.kill()
             process.wait()

@@ -5,6 +5,8 @@ import asyncio
 import berm
 import pytest
 
+from daemon import SECONDS
+
 COUNT = "i=0; while [ $i -lt 60 ]; do echo line $i; i=$((i+1)); sleep 0.05; done"
 LINES = b"".join(b"line %d\n" % i for i in range(60))
 
@@ -28,10 +30,13 @@ ways = pytest.mark.parametrize("way", [crash, restart])
 async def test_run_goes_on(both, own, way):
     # covers: RETRY-3, IDEMP-6
     async with both.client(socket=own.socket) as client, both.Sandbox.create(client=client) as sb:
-        running = asyncio.ensure_future(_run(sb, "echo x >> /workspace/times; " + COUNT + "; exit 5"))
-        await asyncio.sleep(0.5)
-        assert not running.done()
+        script = "echo x >> /workspace/times; " + COUNT + "; until [ -e /workspace/go ]; do sleep 0.02; done; exit 5"
+        running = asyncio.ensure_future(_run(sb, script))
+        while not await sb.files.exists("/workspace/times"):
+            await asyncio.sleep(0.02)
         await way(own)
+        assert not running.done()
+        await sb.files.write("/workspace/go", b"")
         done = await running
         assert done.stdout_bytes == LINES and done.exit_code == 5
         assert (await sb.run(["cat", "/workspace/times"])).stdout == "x\n"     # it ran once
@@ -54,7 +59,7 @@ async def test_output_goes_on(both, own, way):
                     killed = True
                     await way(own)
             assert seen == LINES and killed
-            assert (await job.wait(60)).ok
+            assert (await job.wait(SECONDS)).ok
 
 
 async def test_wait_and_events_go_on(both, own):
@@ -72,7 +77,7 @@ async def test_wait_and_events_go_on(both, own):
 
 
 async def _wait(job):
-    return await job.wait(60)
+    return await job.wait(SECONDS)
 
 
 async def _until_exit(sb, since):
@@ -118,9 +123,9 @@ async def _refresh(sb):
 
 
 async def test_a_daemon_that_stays_away(both, own):
-    async with both.client(socket=own.socket, reconnect=1) as client:
+    async with both.client(socket=own.socket, reconnect=3) as client:     # gRPC looks again every second
         sb = await both.Sandbox.create(client=client)
-        job = await sb.exec(["sleep", "5"])
+        job = await sb.exec(["sleep", "1000"])
         await asyncio.to_thread(own.kill)
         with pytest.raises((berm.UnreachableError, berm.DisconnectedError)):
             await sb.run(["true"])

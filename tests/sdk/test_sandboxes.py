@@ -4,7 +4,7 @@ import berm
 import pytest
 from berm import Lifetime, Limits
 
-from daemon import Daemon
+from daemon import SECONDS, Daemon
 
 
 async def test_the_first_thing_a_user_does(both, daemon, monkeypatch):
@@ -70,15 +70,15 @@ async def test_waiting_without_and_then_with(both, client):
     sandbox = await both.Sandbox.create(client=client, wait=False)
     try:
         assert sandbox.state in ("pending", "ready")
-        assert (await sandbox.wait_for("ready", timeout=60)).state == "ready"
+        assert (await sandbox.wait_for("ready", timeout=SECONDS)).state == "ready"
         with pytest.raises(berm.DeadlineExceededError):
             await sandbox.wait_for("stopped", timeout=0.2)
         await sandbox.stop(wait=False)
-        await sandbox.wait_for("stopped", timeout=60)
+        await sandbox.wait_for("stopped", timeout=SECONDS)
     finally:
         await sandbox.delete()
     with pytest.raises(berm.SandboxDeletedError):
-        await sandbox.wait_for("ready", timeout=60)
+        await sandbox.wait_for("ready", timeout=SECONDS)
 
 
 async def test_update(box):

@@ -5,6 +5,7 @@ import asyncio
 import berm
 import pytest
 
+from daemon import SECONDS
 from test_restart import crash
 
 
@@ -66,7 +67,7 @@ async def test_much_goes_through_a_pipe(box):
         writing = asyncio.ensure_future(_write(talk, data))
         assert b"".join([chunk async for chunk in talk]) == data
         await writing
-    assert (await job.wait(60)).ok
+    assert (await job.wait(SECONDS)).ok
 
 
 async def _write(talk, data):
@@ -82,7 +83,7 @@ async def test_what_cannot_be_talked_to(box):
             [chunk async for chunk in talk]
     await job.kill()
     ended = await box.exec(["true"])
-    await ended.wait(60)
+    await ended.wait(SECONDS)
     async with ended.interact() as talk:
         assert [chunk async for chunk in talk] == []
 
@@ -109,8 +110,8 @@ async def test_who_reads_while_it_is_left_and_afterwards_is_told_the_end(box):
         assert await screen(talk, b"up\n") == b"up\n"
         reading = asyncio.ensure_future(_rest(talk))
         await asyncio.sleep(0)                                         # it waits for what does not come
-    assert await asyncio.wait_for(reading, 30) == []
-    assert await asyncio.wait_for(_rest(talk), 30) == []
+    assert await asyncio.wait_for(reading, SECONDS) == []
+    assert await asyncio.wait_for(_rest(talk), SECONDS) == []
     await talk.leave()
     await job.kill()
 

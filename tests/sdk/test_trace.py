@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from berm._gen.berm.v1 import berm_pb2 as pb
+from daemon import SECONDS
 from peer import Failure, Peer
 
 BUSY = Failure("LIMIT_REACHED", "later")
@@ -70,6 +71,6 @@ import berm, berm._trace
 assert berm._trace.trace is None
 print(berm.Client(socket={str(daemon.socket)!r}).ping(b"x"))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=SECONDS,
                           env={"PYTHONPATH": ":".join(sys.path)})
     assert done.stdout == "b'x'\n", done.stderr

@@ -101,6 +101,13 @@ async def _until_none(requests: Queue[Any]) -> Stream[Any]:
         yield request
 
 
+def drop(queue: Queue[Any]) -> None:
+    """Takes out all there is."""
+    with contextlib.suppress(asyncio.QueueEmpty):
+        while True:
+            queue.get_nowait()
+
+
 class Runner:
     """Something that runs beside its maker, until it ends or is stopped."""
 

@@ -95,6 +95,13 @@ def interact(
     return call(iter(requests.get, None), timeout=timeout, metadata=metadata)
 
 
+def drop(queued: Queue[Any]) -> None:
+    """Takes out all there is; another thread may take a part of it."""
+    with contextlib.suppress(queue.Empty):
+        while True:
+            queued.get_nowait()
+
+
 class Runner:
     """Something that runs beside its maker, until it ends. It cannot be stopped from outside: it is told, and may
     find out later."""

@@ -14,8 +14,8 @@ def peer():
     """Starts servers that answer as told; see peer.py."""
     started = []
 
-    def start(**answers):
-        started.append(Peer(**answers).start())
+    def start(address="127.0.0.1:0", **answers):
+        started.append(Peer(**answers).start(address))
         return started[-1]
 
     yield start

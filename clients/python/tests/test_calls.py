@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 import berm
+from berm import _retry
 from berm._gen.berm.v1 import berm_pb2 as pb
 from peer import Failure
 
@@ -73,25 +74,21 @@ async def test_a_reason_newer_than_this_package(both, peer):
     assert (caught.value.reason, caught.value.retry) == ("NEWER", "never")
 
 
-async def test_nobody_there(both, peer):
-    server = peer()
-    server.stop()
-    async with both.client(address=server.address, reconnect=0.3) as client:
+async def test_nobody_there(both, tmp_path):
+    async with both.client(socket=tmp_path / "sock", reconnect=0.3) as client:
         with pytest.raises(berm.UnreachableError, match="no daemon answered"):
             await client.ping()
-    async with both.client(address=server.address, reconnect=0) as client:
+    async with both.client(socket=tmp_path / "sock", reconnect=0) as client:
         with pytest.raises(berm.DisconnectedError):
             await client.ping()
 
 
-async def test_a_daemon_that_comes_later_is_waited_for(both, peer):
-    server = peer(Ping=[pb.PingResponse(payload=b"x")])
-    server.stop()
-    async with both.client(address=server.address) as client:
+async def test_a_daemon_that_comes_later_is_waited_for(both, peer, tmp_path):
+    async with both.client(socket=tmp_path / "sock") as client:
         call = asyncio.ensure_future(_payload(client))
         await asyncio.sleep(0.3)
         assert not call.done()
-        server.start(server.address)
+        peer(f"unix:{tmp_path}/sock", Ping=[pb.PingResponse(payload=b"x")])
         assert await call == b"x"
 
 
@@ -99,7 +96,8 @@ async def _payload(client):
     return await client.ping(b"x")
 
 
-async def test_the_deadline_of_a_call(both, peer):
+async def test_the_deadline_of_a_call(both, peer, monkeypatch):
+    monkeypatch.setattr(_retry.random, "uniform", lambda low, high: high)     # or luck might have them all in time
     server = peer(Ping=[Failure("LIMIT_REACHED", "later")])
     async with both.client(address=server.address, timeout=0.05) as client:
         with pytest.raises((berm.LimitReachedError, berm.DeadlineExceededError)):
@@ -149,10 +147,10 @@ async def test_a_silent_stream_is_broken(both, peer):
     # covers: BEAT-3
     release = threading.Event()
     server = peer(GetSandbox=[GOT], GetExec=[pb.GetExecResponse(exec=RUNNING)],
-                  AttachExec=[[chunk(0, b"one"), lambda: release.wait(20)],
+                  AttachExec=[[chunk(0, b"one"), lambda: release.wait(60)],
                               [chunk(3, b"two"), pb.AttachExecResponse(exited=EXITED)]])
     try:
-        async with both.client(address=server.address, silence=0.3) as client:
+        async with both.client(address=server.address, silence=3) as client:     # longer than any machine's own
             job = await (await both.Sandbox.connect("box", client=client)).get_exec("job")
             assert [bytes(c) async for c in job.output()] == [b"one", b"two"]
     finally:
@@ -163,12 +161,12 @@ async def test_a_silent_stream_is_broken(both, peer):
 async def test_a_reader_that_takes_its_time_is_not_silence(both, peer):
     server = peer(GetSandbox=[GOT], GetExec=[pb.GetExecResponse(exec=RUNNING)],
                   AttachExec=[[chunk(0, b"one"), chunk(3, b"two"), pb.AttachExecResponse(exited=EXITED)]])
-    async with both.client(address=server.address, silence=0.2) as client:
+    async with both.client(address=server.address, silence=3) as client:
         job = await (await both.Sandbox.connect("box", client=client)).get_exec("job")
         seen = []
         async for c in job.output():
             seen.append(bytes(c))
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(4 if len(seen) == 1 else 0)
     assert seen == [b"one", b"two"] and len(server.named("AttachExec")) == 1
 
 

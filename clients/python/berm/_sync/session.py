@@ -107,8 +107,7 @@ class Session:
         self._room.set()
         if self._call is not None:
             self._call.cancel()
-        while not self._heard.empty():
-            self._heard.get_nowait()
+        runtime.drop(self._heard)
         self._runner.stop()
         self._pipe.put_nowait(None)
         self._heard.put_nowait(None)  # whoever reads, or will: there is room, for all there was has been dropped
