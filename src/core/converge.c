@@ -13,7 +13,8 @@
 #include "core/sandbox_impl.h"
 
 #define STOP_GRACE_MS 5000
-#define STOP_MARGIN_MS 2000
+/* Longer than a busy host stands still: an exit that the guest has not written down is lost. */
+#define STOP_MARGIN_MS 5000
 
 #define CAUSE(name) BERM__V1__STATE_CAUSE__STATE_CAUSE_##name
 

@@ -3,6 +3,7 @@ client of it on the official grpcio, and a look at what is left on the host."""
 
 import atexit
 import contextlib
+import fnmatch
 import json
 import os
 import pathlib
@@ -258,12 +259,20 @@ class Client(Calls):
         """All events after a cursor up to now."""
         return [m.event for m in self.watch(after_sequence=after, until_now=True, **fields) if m.HasField("event")]
 
+    def found(self, exec_id):
+        """A program that is taken over from the daemon before, once its guest has told of it: a daemon listens
+        without those that are slow."""
+        eventually(lambda: self.get_exec(exec_id).state != STARTING, f"what became of {exec_id}")
+        return self.get_exec(exec_id)
+
     def wait_state(self, sandbox_id, *states):
         """The event that brought a sandbox into one of these states, once there is one. It begins with
-        the sandbox as it stands, so nothing is missed."""
+        the sandbox as it stands, so nothing is missed; one that is DELETED is not shown and is asked for."""
         for m in self.watch(now=pb.StartNow(), include_snapshot=True, sandbox_ids=[sandbox_id]):
             if m.HasField("sandbox") and m.sandbox.state in states:
                 return m.sandbox
+            if m.HasField("caught_up") and DELETED in states and self.get(sandbox_id).state == DELETED:
+                return self.get(sandbox_id)
             if m.HasField("event") and m.event.sandbox_state.state in states:
                 return self.get(sandbox_id)
         raise AssertionError(f"{sandbox_id} never was in {states}")
@@ -470,7 +479,7 @@ class Daemon:
         """Everything that has a cgroup anywhere, as {name of the place: [directories]}."""
         found = {}
         for root in cgroup_roots():
-            for path in (root / "berm" / self.cgroup_name).glob("[!.]*/"):      # not those kept for the next one
+            for path in children(root / "berm" / self.cgroup_name, "[!.]*/"):      # not those kept for the next one
                 found.setdefault(path.name, []).append(path)
         return found
 
@@ -492,19 +501,19 @@ class Daemon:
         eventually(is_full, lambda: f"{size} parked, not {self.parked()}")
 
     def pids(self, sandbox_id, leaf="*"):
-        """Host pids of a sandbox; leaf "guest" is PID 1 alone."""
+        """Host pids of a sandbox; leaf "guest" is PID 1 alone, "x-*" all programs."""
         found = set()
         for path in self.cgroups().get(sandbox_id, []):
-            for procs in [path / "cgroup.procs", *path.glob(f"{leaf}/cgroup.procs")]:
+            for place in [path, *children(path, "*/")]:
                 with contextlib.suppress(OSError):
-                    if leaf == "*" or procs.parent.name == leaf:
-                        found |= {int(pid) for pid in procs.read_text().split()}
+                    if leaf == "*" or (place != path and fnmatch.fnmatch(place.name, leaf)):
+                        found |= {int(pid) for pid in (place / "cgroup.procs").read_text().split()}
         return found
 
     def guest_pid(self, sandbox_id):
         pids = self.pids(sandbox_id, "guest")
-        # The guest's own helpers sit in the leaf too; PID 1 is the one whose parent is not among them.
-        return next(pid for pid in sorted(pids) if parent_of(pid) not in pids)
+        # The guest's own helpers sit in the leaf too, and come and go; PID 1 is the one whose parent is not among them.
+        return next(pid for pid in sorted(pids) if parent_of(pid) not in pids | {None})
 
     def kill_guest(self, sandbox_id):
         os.kill(self.guest_pid(sandbox_id), signal.SIGKILL)
@@ -513,7 +522,7 @@ class Daemon:
     def driver_held(self):
         """berm-spawn answers nobody meanwhile, so that what is being made stays so."""
         (spawn,) = [pid for pid in self.processes() if parent_of(pid) == self.process.pid
-                    and os.readlink(f"/proc/{pid}/exe").endswith("/berm-spawn")]
+                    and program_of(pid).endswith("/berm-spawn")]
         os.kill(spawn, signal.SIGSTOP)
         try:
             yield
@@ -532,6 +541,18 @@ class Daemon:
                 read = pathlib.Path(f"/proc/{pid}").joinpath
                 found.append((pid, read("cmdline").read_bytes().split(b"\0")[0], read("wchan").read_text(),
                               read("syscall").read_text().strip(), read("stack").read_text().split("\n")[:6]))
+        return found
+
+    def kept(self):
+        """What it has written down, as {path in the state directory: bytes}; not the sandboxes' own files, which are
+        berm-spawn's and come and go."""
+        found = {}
+        for top, names, files in os.walk(self.state):
+            if pathlib.Path(top) == self.state:
+                names.remove("spawn")
+            for path in (pathlib.Path(top, name) for name in files):
+                with contextlib.suppress(OSError):      # sockets, and what goes meanwhile
+                    found[str(path.relative_to(self.state))] = path.read_bytes()
         return found
 
     def leftovers(self):
@@ -613,7 +634,7 @@ class Daemon:
         eventually(lambda: not list(pids_in_cgroup(self.cgroup_name)), "the end of what was killed")
         for root in cgroup_roots():
             top = root / "berm" / self.cgroup_name
-            for path in [*top.glob("*/*/"), *top.glob("*/"), top]:
+            for path in [*children(top, "*/*/"), *children(top, "*/"), top]:
                 with contextlib.suppress(OSError):
                     path.rmdir()
 
@@ -625,6 +646,14 @@ def eventually(condition, what, patience=PATIENCE):
         assert time.monotonic() < end, f"never came: {what() if callable(what) else what}"
         time.sleep(0.02)
     return value
+
+
+def children(path, pattern):
+    """What of a directory fits the pattern; whoever made it may remove it while we look."""
+    try:
+        return list(path.glob(pattern))
+    except OSError:
+        return []
 
 
 def cgroup_roots():
@@ -657,7 +686,19 @@ def pids_in_cgroup(name, but=()):
 
 
 def parent_of(pid):
-    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    """None: it has ended."""
+    try:
+        return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
+def program_of(pid):
+    """The path of what it runs; empty: it has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
 
 
 def fresh(prefix="rq"):

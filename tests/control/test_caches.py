@@ -401,7 +401,9 @@ fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 pathlib.Path("/tmp/ready").touch()
 while not os.path.exists("/tmp/go"):
     time.sleep(0.02)
-pathlib.Path("/tmp/saw.new").write_text(str(bool(select.select([watch], [], [], 0)[0])))
+saw = bool(select.select([watch], [], [], 0)[0])
+file.close()   # the next one locks it, too
+pathlib.Path("/tmp/saw.new").write_text(str(saw))
 os.rename("/tmp/saw.new", "/tmp/saw")
 """
     for mode in ("r", "r+"):   # the host's own file, and a copy

@@ -7,9 +7,11 @@ import threading
 import grpc
 import pytest
 
-from control import EXITED, PATIENCE, RUNNING, SLOW, Lost, Refused, fresh, pairs, pb, refused
+from control import EXITED, PATIENCE, RUNNING, SLOW, Lost, Refused, eventually, fresh, pairs, pb, refused
 
 PIPE = pb.STDIN_MODE_PIPE
+UNTIL_GO = "until [ -e go ]; do sleep 0.02; done"
+BEGUN_MS = 4000 * SLOW      # by then a script has come to what it is to do, on a machine that stands still for a while, too
 
 
 @pytest.fixture
@@ -131,25 +133,26 @@ def test_the_end_of_the_first_process_ends_the_program(daemon, client, box):
     done = client.run(box, "sh", "-c", "sleep 1000 & setsid sleep 1000 & exit 5").exec
     assert done.exit.code == 5
     assert len(daemon.pids(box, "x-*")) == 0
-    assert client.output_of(box, "ps -e -o comm= | grep -c sleep || true", ) == "0\n"
+    eventually(lambda: client.output_of(box, "ps -e -o comm= | grep -c sleep || true") == "0\n", "the end of what was killed")
 
 
 def test_descendants_that_may_live_on(daemon, client, box):
     """covers: EXEC-7"""
-    done = client.run(box, "sh", "-c", "sleep 1000 >/dev/null 2>&1 & exit 5", keep_descendants=True).exec
+    done = client.run(box, "sh", "-c", "sleep 1000 >/dev/null 2>&1 & until grep -q sleep /proc/$!/comm; do :; done; exit 5",
+                      keep_descendants=True).exec
     assert done.exit.code == 5
     assert client.output_of(box, "ps -e -o comm= | grep -c sleep") == "1\n"
     client.stop(box, grace_ms=-1)
     assert not daemon.pids(box)
 
 
-@pytest.mark.parametrize("script, number", [
-    ("sleep 1000", 15), ("trap '' TERM; while :; do sleep 0.1; done", 9),
-    ("trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; done' & while :; do sleep 0.1; done", 9)])
-def test_a_timeout_ends_the_whole_tree(daemon, client, box, script, number):
+@pytest.mark.parametrize("script, number, timeout_ms, grace_ms", [
+    ("sleep 1000", 15, 500, 30000), ("trap '' TERM; while :; do sleep 0.1; done", 9, BEGUN_MS, 500),
+    ("trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; done' & while :; do sleep 0.1; done", 9, BEGUN_MS, 500)])
+def test_a_timeout_ends_the_whole_tree(daemon, client, box, script, number, timeout_ms, grace_ms):
     """covers: EXEC-8, EXEC-6"""
-    done = client.run(box, "sh", "-c", script, timeout_ms=500 * SLOW, grace_ms=500).exec
-    assert how(done) == "timed_out" and done.exit.timed_out.timeout_ms == 500 * SLOW
+    done = client.run(box, "sh", "-c", script, timeout_ms=timeout_ms, grace_ms=grace_ms).exec
+    assert how(done) == "timed_out" and done.exit.timed_out.timeout_ms == timeout_ms
     assert done.exit.timed_out.signal_number == number
     assert not daemon.pids(box, "x-*")
 
@@ -157,7 +160,7 @@ def test_a_timeout_ends_the_whole_tree(daemon, client, box, script, number):
 def test_a_timeout_with_the_pipes_held_open(client, box):
     """covers: EXEC-8"""
     done = client.run(box, "sh", "-c", "(setsid sleep 1000 &) ; echo text; sleep 1000",
-                      timeout_ms=500 * SLOW, grace_ms=-1)
+                      timeout_ms=BEGUN_MS, grace_ms=-1)
     assert how(done.exec) == "timed_out" and done.stdout_data == b"text\n"
 
 
@@ -171,8 +174,8 @@ def test_the_sandboxs_own_bound_on_time(client):
 
 def test_a_signal_reaches_the_tree_or_the_leader(client, box):
     """covers: EXEC-9, EXEC-6"""
-    tree = client.sh(box, "sh -c 'trap \"echo child; exit\" TERM; echo up; while :; do sleep 0.05; done' & "
-                          "trap 'echo leader' TERM; wait; wait; exit 4")
+    tree = client.sh(box, "trap 'echo leader' TERM; "
+                          "sh -c 'trap \"echo child; exit\" TERM; echo up; while :; do sleep 0.05; done' & wait; wait; exit 4")
     up(client, tree.exec_id)
     client.signal(tree.exec_id, signal.SIGTERM)
     ended = client.read(tree.exec_id)
@@ -195,18 +198,28 @@ def test_a_signal_reaches_the_tree_or_the_leader(client, box):
 
 def test_a_caller_that_goes_away_ends_nothing(daemon, client, box):
     """covers: EXEC-10, RPC-9"""
-    brief, mine, late, head = daemon.client(), fresh("mine"), fresh("late"), client.info().head_sequence
+    brief, mine, head = daemon.client(), fresh("mine"), client.info().head_sequence
     call = brief.method("RunExec").future(pb.RunExecRequest(
-        sandbox_id=box, exec_id=mine, spec=pb.ExecSpec(argv=["sh", "-c", "echo up; sleep 1; echo on"])), timeout=PATIENCE)
+        sandbox_id=box, exec_id=mine, spec=pb.ExecSpec(argv=["sh", "-c", f"echo up; {UNTIL_GO}; echo on"])), timeout=PATIENCE)
     started = next(m for m in client.watch(after_sequence=head) if m.event.HasField("exec_start"))
     assert started.event.exec_start.exec_id == mine
     call.cancel()
     brief.close()
+    up(client, mine)
+    late = next(filter(None, (outrun(client, client.create().sandbox_id, seconds) for seconds in (0.5, 5, PATIENCE))))
+    for sandbox_id in (box, client.get_exec(late).sandbox_id):
+        client.write(sandbox_id, "go", b"")
     got = client.read(mine)
     assert got.stdout == b"up\non\n" and got.ended.exit.code == 0
-    with pytest.raises((Lost, Refused)):
-        client.run(box, "sleep", "3", exec_id=late, timeout=0.5)
     assert client.wait(late).exit.code == 0
+
+
+def outrun(client, box, seconds):
+    """A program that runs when its caller's deadline passes; None when that was too soon for it to begin."""
+    late = fresh("late")
+    with pytest.raises((Lost, Refused)):
+        client.run(box, "sh", "-c", UNTIL_GO, exec_id=late, timeout=seconds)
+    return next((x.exec_id for x in client.list_execs(sandbox_id=box)), None)
 
 
 def test_usage_counts_everything_and_is_final(client, box):
@@ -242,12 +255,13 @@ def test_programs_at_once(client):
 def test_a_terminal(client, box):
     """covers: EXEC-15, STDIN-4"""
     size = pb.TerminalSize(cols=100, rows=30)
-    held = client.sh(box, "tty; stty size; echo $TERM; trap 'stty size' WINCH; echo up; read resize; "
+    held = client.sh(box, "tty; stty size; echo $TERM; trap 'stty size; resized=1' WINCH; echo up; "
+                          "until [ $resized ]; do sleep 0.02; done; "       # a read may begin just after the signal
                           "while read line; do echo got $line; done; echo eof", terminal=pb.Terminal(size=size))
     assert len(held.output) == 1
     up(client, held.exec_id, b"up\r\n")
     client.ask("ResizeExec", exec_id=held.exec_id, size=pb.TerminalSize(cols=90, rows=20))
-    up(client, held.exec_id, b"20 90\r\n")        # the signal ended the first read
+    up(client, held.exec_id, b"20 90\r\n")
     client.ask("WriteStdin", exec_id=held.exec_id, data=b"line\n")
     up(client, held.exec_id, b"got line\r\n")
     client.ask("CloseStdin", exec_id=held.exec_id, offset=5)

@@ -7,9 +7,9 @@ import time
 import grpc
 import pytest
 
-from control import Lost, Refused, at_once, eventually, fresh, pb, refused
+from control import PATIENCE, Lost, Refused, at_once, eventually, fresh, pb, refused
 from files import (CHUNK, READ, REMOVE, RENAME, WRITE, Read, Watch, download, file_events, listed, named, read,
-                   read_all, stat, tar, upload, write, write_header)
+                   read_all, send, stat, tar, upload, write, write_header)
 
 
 def everything(client, box):
@@ -32,13 +32,15 @@ class Upload:
     """A WriteFile or UploadTree that is fed by hand."""
 
     def __init__(self, client, header, method="WriteFile"):
-        self.items, self.more, self.is_over = [header], threading.Condition(), False
+        self.items, self.more, self.is_over, self.is_asked = [header], threading.Condition(), False, False
         self.type = type(header)
-        self.call = client.method(method).future(self.messages(), timeout=60)
+        self.call = client.method(method).future(self.messages(), timeout=PATIENCE)
 
     def messages(self):
         while True:
             with self.more:
+                self.is_asked = not self.items
+                self.more.notify_all()
                 self.more.wait_for(lambda: self.items or self.is_over)
                 if not self.items:
                     return
@@ -48,12 +50,17 @@ class Upload:
     def put(self, data):
         with self.more:
             self.items.append(self.type(data=data))
-            self.more.notify()
+            self.is_asked = False
+            self.more.notify_all()
+
+    def wait_sent(self):
+        """All that was put is on the connection, before anything that is asked from now on; or the call is over."""
+        eventually(lambda: self.is_asked or self.call.done(), "that it was sent")
 
     def end(self):
         with self.more:
             self.is_over = True
-            self.more.notify()
+            self.more.notify_all()
 
     def cancel(self):
         self.call.cancel()
@@ -102,6 +109,7 @@ def test_a_pause_in_the_middle(client, box):
     assert next(reading).HasField("info")
     writing = Upload(client, write_header(box, "f"))
     writing.put(b"new")
+    writing.wait_sent()
     watch = Watch(client, box, ".")
     client.pause(box)
     with refused("SANDBOX_PAUSED", sandbox_id=box):
@@ -123,6 +131,7 @@ def test_the_guest_dies_in_the_middle(daemon, client, box):
     next(reading)
     writing = Upload(client, write_header(box, "f"))
     writing.put(b"new")
+    writing.wait_sent()
     stat(client, box, "f")
     daemon.kill_guest(box)
     for call in (lambda: list(reading), writing.result):
@@ -145,20 +154,22 @@ def test_an_upload_that_breaks_off_leaves_nothing(daemon, client, box, how):
     for number in range(80):             # more than there can be open
         other = daemon.client() if how == "connection" else client
         if how == "deadline":
-            with pytest.raises((Lost, Refused)):
-                from files import send
+            is_over = threading.Event()
 
-                def slowly():
-                    yield write_header(box, "f")
-                    yield pb.WriteFileRequest(data=b"new")
-                    time.sleep(0.4)
+            def slowly():
+                yield write_header(box, "f")
+                yield pb.WriteFileRequest(data=b"new")
+                is_over.wait(PATIENCE)
+            with pytest.raises((Lost, Refused)):
                 send(client, "WriteFile", slowly(), timeout=0.2)
+            is_over.set()
             if number == 5:
                 break
             continue
         upload_ = Upload(other, write_header(box, "f", request_id="broken"))
         upload_.put(b"x" * 300000)
         if number % 2:
+            upload_.wait_sent()
             stat(client, box, "f")       # the guest has been asked by now
         if how == "cancel":
             upload_.cancel()
@@ -183,8 +194,10 @@ def test_readers_that_go_leave_nothing(daemon, client, box):
             next(call)
         call.cancel()
     eventually(lambda: open_files(daemon, box) <= before, "as many open files as before")
-    reads = [e for e in file_events(client, box) if e.file.operation == READ]
-    assert 60 <= len(reads) <= 100
+    def reads():       # recorded without anybody waiting for it
+        return len([e for e in file_events(client, box) if e.file.operation == READ])
+    eventually(lambda: reads() >= 60, lambda: f"60 events, not {reads()}")
+    assert reads() <= 100
 
 
 def test_files_open_at_once_are_bounded(daemon, client, box):
@@ -255,6 +268,7 @@ def test_a_repeat_waits_for_the_first(client, box):
     """covers: IDEMP-2, IDEMP-7"""
     first = Upload(client, write_header(box, "f", request_id="same"))
     first.put(b"first")
+    first.wait_sent()
     stat(client, box, ".")
     second = Upload(client, write_header(box, "f", request_id="same"))
     second.put(b"second")
@@ -266,6 +280,7 @@ def test_a_repeat_waits_for_the_first(client, box):
     assert read(client, box, "f") == b"first"
     third = Upload(client, write_header(box, "g", request_id="other"))
     third.put(b"third")
+    third.wait_sent()
     stat(client, box, ".")
     fourth = Upload(client, write_header(box, "g", request_id="other"))
     fourth.put(b"fourth")
@@ -331,6 +346,7 @@ def test_a_restart_in_the_middle(daemon, client, box):
     writing.put(b"new")
     tree = Upload(client, pb.UploadTreeRequest(header=pb.UploadTreeHeader(sandbox_id=box, path="t")), "UploadTree")
     tree.put(tar(("a", b"1"), ("b", bytes(100000)))[:9000])
+    writing.wait_sent(), tree.wait_sent()
     stat(client, box, "f")
     daemon.kill()
     for call in (lambda: list(reading), writing.result, tree.result):
@@ -424,15 +440,18 @@ def test_writers_and_readers_at_once(client, box):
     """Readers see one file or the other, whole. covers: FILE-4"""
     bodies = [bytes([65 + i]) * (200000 + i) for i in range(4)]
     write(client, box, "f", bodies[0])
-    end = time.monotonic() + 3
+    begin = time.monotonic()
     seen = set()
 
+    def is_on():       # a while, and until there was something to see
+        return time.monotonic() < begin + (3 if len(seen) > 1 else PATIENCE)
+
     def writer(body):
-        while time.monotonic() < end:
+        while is_on():
             write(client, box, "f", body)
 
     def reader():
-        while time.monotonic() < end:
+        while is_on():
             data = read(client, box, "f")
             assert data in bodies, (len(data), set(data))
             seen.add(len(data))
@@ -483,14 +502,14 @@ def test_a_removed_root_is_refused(client, box):
 
 def test_file_calls_are_use_of_a_sandbox(client):
     """covers: SBX-15"""
-    box = client.create(lifetime=pb.Lifetime(idle_ttl_ms=3000)).sandbox_id
+    box = client.create(lifetime=pb.Lifetime(idle_ttl_ms=5000)).sandbox_id
     writing = Upload(client, write_header(box, "f"))
-    for _ in range(4):                   # longer than its idle time, all in all
+    for _ in range(6):                   # longer than its idle time, all in all
         writing.put(b"x")
         time.sleep(1)
     writing.end()
     before = client.get(box).last_activity_unix_ms
-    assert writing.result().info.size_bytes == 4
+    assert writing.result().info.size_bytes == 6
     stat(client, box, "f")
     assert client.get(box).last_activity_unix_ms >= before
     client.wait_state(box, 5)

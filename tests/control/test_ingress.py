@@ -607,9 +607,7 @@ def everything_said(daemon, client, box):
     """All that the daemon shows or keeps of a sandbox, outside its files."""
     texts = [daemon.text(), str(client.get(box)), str(client.list())]
     texts += [str(e) for e in client.events()] if isinstance(client, Client) else []
-    for path in daemon.state.rglob("*"):
-        if path.is_file() and "spawn" not in path.parts:
-            texts.append(path.read_bytes().decode(errors="replace"))
+    texts += [data.decode(errors="replace") for data in daemon.kept().values()]
     return "\n".join(texts)
 
 

@@ -143,7 +143,7 @@ def test_stop_ends_programs_and_keeps_files(daemon, client, box):
     stubborn = client.sh(box, "trap '' TERM; echo up; while :; do sleep 0.1; done")
     for exec_ in (polite, stubborn):
         next(m for m in client.attach(exec_.exec_id) if m.HasField("output"))
-    stopped = client.stop(box, grace_ms=2000)
+    stopped = client.stop(box, grace_ms=4000 * SLOW)       # the polite one needs some of it, the stubborn one takes all
     assert stopped.state == STOPPED and stopped.running_execs == 0
     assert client.get_exec(polite.exec_id).exit.code == 3
     end = client.get_exec(stubborn.exec_id).exit.signal
@@ -290,9 +290,10 @@ def test_programs_wait_for_no_sandbox_that_is_not_ready(daemon, client):
     client.wait_state(pending, READY)
     held = client.sh(pending, "trap '' TERM; echo up; while :; do sleep 0.1; done")
     next(m for m in client.attach(held.exec_id) if m.HasField("output"))
-    assert client.stop(pending, wait_ms=0, grace_ms=3000).state == STOPPING
-    with refused("SANDBOX_NOT_READY"):
-        client.exec(pending, "true")
+    with daemon.driver_held():
+        assert client.stop(pending, wait_ms=0, grace_ms=-1).state == STOPPING
+        with refused("SANDBOX_NOT_READY"):
+            client.exec(pending, "true")
     client.wait_state(pending, STOPPED)
 
 
@@ -503,9 +504,12 @@ def test_a_sandbox_ends_with_its_time(client):
                                            ("DELETE", pb.SANDBOX_STATE_DELETED)])
 def test_idle_time_counts_from_the_last_program(client, action, state):
     """covers: SBX-15"""
-    lifetime = pb.Lifetime(idle_ttl_ms=700 * SLOW, idle_action=getattr(pb, f"LIFETIME_ACTION_{action}"))
-    box = client.create(lifetime=lifetime).sandbox_id
-    assert client.run(box, "sleep", str(SLOW)).exec.exit.code == 0  # longer than the idle time, and it ran
+    lifetime = pb.Lifetime(idle_ttl_ms=500, idle_action=getattr(pb, f"LIFETIME_ACTION_{action}"))
+    box = client.create().sandbox_id
+    held = client.sh(box, "read line; sleep 1", stdin_mode=pb.STDIN_MODE_PIPE).exec_id
+    client.update(box, lifetime=lifetime)       # not before something runs: who knows how long that takes to begin
+    client.ask("CloseStdin", exec_id=held)
+    assert client.wait(held).exit.code == 0     # longer than the idle time, and it ran
     client.wait_state(box, state)
     told = [cause for at, cause in causes(client, box) if at == state]
     assert told == [pb.STATE_CAUSE_IDLE_TTL]

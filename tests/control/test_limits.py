@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from control import READY, Lost, Refused, at_once, pb, refused
+from control import READY, Lost, Refused, at_once, eventually, pb, refused
 
 MIB = 1 << 20
 EAT = ["tail", "/dev/zero"]   # it looks for the end of a line, and keeps what it has read
@@ -51,7 +51,7 @@ def test_out_of_memory_of_a_child_is_not_told_of_another_program(client):
 def test_processes_are_bounded(client):
     """covers: SBX-12"""
     box = client.create(limits=pb.Limits(pids=32)).sandbox_id
-    done = client.run(box, "sh", "-c", "i=0; while [ $i -lt 100 ]; do sleep 1000 & i=$((i+1)); done", timeout_ms=10000,
+    done = client.run(box, "sh", "-c", "i=0; while [ $i -lt 100 ]; do sleep 1000 & i=$((i+1)); done", timeout_ms=30000,
                       grace_ms=-1)
     assert b"fork" in done.stderr_data.lower() or done.exec.exit.code != 0
     assert done.exec.usage.pids_peak <= 32
@@ -61,11 +61,12 @@ def test_processes_are_bounded(client):
 def test_processor_time_is_bounded(daemon, client):
     """covers: SBX-12"""
     box = client.create(limits=pb.Limits(cpu_millis=100)).sandbox_id
-    loop = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
+    # Until it has used 15 hundredths of a second, however fast the processor is.
+    loop = "until read -r stat </proc/$$/stat; set -- $stat; [ $((${14} + ${15})) -ge 15 ]; do :; done"
     done = client.run(box, "sh", "-c", loop).exec
     used = done.usage.cpu_user_us + done.usage.cpu_system_us
     # A tenth of a processor: the time that passes is at least several times what was used.
-    assert used > 50_000 and done.usage.wall_us >= 4 * used, done.usage
+    assert done.exit.code == 0 and used > 100_000 and done.usage.wall_us >= 4 * used, done
 
 
 def test_an_update_holds_for_running_programs(daemon, client, box):
@@ -132,17 +133,32 @@ def test_the_largest_environment_of_a_sandbox_arrives(client):
 DESCRIPTORS = 128
 
 
+def descriptors(daemon):
+    return len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+
+
 @contextlib.contextmanager
 def crowd(daemon, room):
     """Connections that leave the daemon so many descriptors."""
     there = []
-    while len(os.listdir(f"/proc/{daemon.process.pid}/fd")) < DESCRIPTORS - room and len(there) < 2 * DESCRIPTORS:
+    while descriptors(daemon) < DESCRIPTORS - room and len(there) < 2 * DESCRIPTORS:
         there.append(socket.socket(socket.AF_UNIX))
         there[-1].connect(str(daemon.socket))
         time.sleep(0.002)       # it may be accepted
     yield
     for one in there:
         one.close()
+    eventually(lambda: not daemon.is_alive() or descriptors(daemon) < DESCRIPTORS // 2, lambda: f"{descriptors(daemon)} descriptors")
+
+
+def at_last(call):
+    """What it comes to when nothing is short any more: a caller who is to try again later does so."""
+    def answer():
+        try:
+            return call()
+        except Refused as error:
+            assert error.metadata["retry"] == "later", error
+    return eventually(answer, "an answer")
 
 
 def test_a_daemon_without_descriptors_loses_nobody(make):
@@ -176,5 +192,5 @@ def test_a_guest_that_does_not_read_takes_no_other_along(make):
     made = at_once([lambda: client.create(wait_ms=5000)] * 4)
     assert daemon.is_alive(), daemon.text()
     os.kill(guest, signal.SIGCONT)
-    assert client.run(other, "true").exec.exit.code == 0
-    assert client.create().state == READY, (started, made)
+    assert at_last(lambda: client.run(other, "true")).exec.exit.code == 0
+    assert at_last(client.create).state == READY, (started, made)

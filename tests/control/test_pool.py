@@ -146,7 +146,7 @@ def test_its_whole_life(pool):
 def test_a_clean_stop_leaves_no_parked_one(pool):
     """covers: SBX-25"""
     pool.stop()
-    assert not pool.leftovers()
+    pool.expect_nothing_left()
     pool.start()
     pool.wait_parked(SIZE)
 

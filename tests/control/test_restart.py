@@ -26,14 +26,15 @@ def again(daemon):
 
 def test_a_running_program_is_adopted(daemon, client, box):
     """covers: EXEC-14, OUT-10, STORE-3, STORE-4"""
-    held = client.sh(box, TICKS.format(n=150)).exec_id
+    held = client.sh(box, "until [ -e go ]; do sleep 0.02; done & " + TICKS.format(n=20).replace("exit", "wait; exit")).exec_id
     up(client, held, b"tick-10\n")
-    pids = daemon.pids(box)
+    pids = daemon.pids(box, "x-*")
     again(daemon)
     assert client.get(box).state == READY and client.get(box).incarnation == 1
-    assert client.get_exec(held).state == RUNNING and pids & daemon.pids(box)
+    assert client.found(held).state == RUNNING and pids & daemon.pids(box, "x-*")
+    client.write(box, "go", b"")
     got = client.read(held)
-    assert got.stdout == expected(150) and got.ended.exit.code == 6
+    assert got.stdout == expected(20) and got.ended.exit.code == 6
     start = [e for e in client.events() if e.HasField("daemon")][-1].daemon
     assert start.adopted_sandboxes == 1 and start.adopted_execs == 1 and start.lost_execs == 0
 
@@ -120,7 +121,7 @@ def test_each_steady_state_is_found_again(daemon, client, box, state):
             client.exec(box, "true")
         assert client.resume(box).state == READY
     if state in (READY, PAUSED):
-        assert client.get_exec(held).state == RUNNING
+        assert client.found(held).state == RUNNING
         assert client.output_of(box, "cat file") == "kept\n"
     elif state == STOPPED:
         client.start(box)
@@ -241,7 +242,7 @@ def test_what_has_no_record_is_swept(daemon, client, box):
     daemon.start()
     eventually(lambda: not daemon.pids(orphan), "the end of what was killed before it listened")
     eventually(lambda: not [s for s in daemon.leftovers() if "orphan" in s], lambda: f"gone: {daemon.leftovers()}")
-    assert client.get_exec(held).state == RUNNING       # and nobody else was harmed
+    assert client.found(held).state == RUNNING          # and nobody else was harmed
     assert client.create("orphan").state == READY       # to this state its id is new
 
 
@@ -280,6 +281,7 @@ def test_a_terminal_is_adopted(daemon, client, box):
     held = client.sh(box, "echo up; while read line; do stty size; done", terminal=pb.Terminal()).exec_id
     up(client, held, b"up\r\n")
     again(daemon)
+    client.found(held)
     client.ask("ResizeExec", exec_id=held, size=pb.TerminalSize(cols=50, rows=12))
     client.ask("WriteStdin", exec_id=held, data=b"\n")
     up(client, held, b"12 50\r\n")

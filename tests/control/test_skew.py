@@ -44,6 +44,7 @@ def test_a_guest_of_the_previous_version_is_served(make, earlier_guest):
     up(client, held, b"got one\n")
     daemon.kill()
     daemon.start()                           # taken over as well
+    client.found(held)
     client.ask("WriteStdin", exec_id=held, data=b"two\n", offset=4)
     client.ask("CloseStdin", exec_id=held, offset=8)
     got = client.read(held)
@@ -68,7 +69,7 @@ def test_a_guest_of_today_after_one_of_before(make, earlier_guest):
     daemon.stop()
     daemon.arguments = ()
     daemon.start()                           # an upgrade: the old guest lives on under the new daemon
-    assert client.get_exec(held).state == 2
+    assert client.found(held).state == 2
     client.stop(box, grace_ms=-1)
     client.start(box)
     assert client.output_of(box, "cat file") == "kept\n"

@@ -142,7 +142,7 @@ def test_input_is_binary_exact_across_a_kill(daemon, client, box):
     offset = write_all(client, held, data[:100_000])
     daemon.kill()
     daemon.start()
-    state = client.get_exec(held).input
+    state = client.found(held).input
     assert state.next_offset == offset == 100_000
     offset = write_all(client, held, data, state.next_offset)
     client.ask("CloseStdin", exec_id=held, offset=offset)

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from control import BERMD, DELETED, PATIENCE, READY, Refused, fresh, pairs, pb, refused
+from control import BERMD, DELETED, PATIENCE, READY, Refused, eventually, fresh, pairs, pb, refused
 
 CLONE_NEWNS = 0x20000
 EXT4_IOC_SHUTDOWN = 0x8004587D
@@ -121,8 +121,6 @@ def test_a_disk_that_fails(small):
             call()
     assert client.info().head_sequence == head and client.get(box).state == READY
     small.kill()
-    for pid in small.pids(box):
-        os.kill(pid, 9)
     small.sweep()
     small.process = None      # there is no state left to look at
 
@@ -132,7 +130,8 @@ def test_a_state_that_cannot_be_written_stops_the_start(small):
     small.start().client().create("kept")
     small.stop(status=0)
     small.sweep()
-    subprocess.run(["mount", "-o", "remount,ro", small.state], check=True)
+    read_only = ["mount", "-o", "remount,ro", small.state]     # busy as long as what was killed has files open
+    eventually(lambda: subprocess.run(read_only, capture_output=True).returncode == 0, "nobody who writes")
     small.launch()
     assert small.process.wait(PATIENCE) not in (0, -6, -11), small.text()
     assert "STORE_FAILED" in small.text() or "Read-only" in small.text(), small.text()

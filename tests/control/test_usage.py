@@ -31,7 +31,8 @@ def test_usage_is_measured_until_the_sandbox_stops(client, box):
     assert ended == pb.STREAM_END_REASON_SANDBOX_GONE
     cpu = [s.cpu_us for s in seen]
     assert cpu == sorted(cpu) and cpu[-1] > 0
-    assert all(s.pids >= 1 and s.running_execs <= 1 and s.memory_bytes > 0 for s in seen)
+    assert len(seen) >= 5 and all(s.running_execs <= 1 for s in seen)
+    assert all(s.pids >= 1 and s.memory_bytes > 0 for s in seen[:5])       # later ones may be of its very end
     assert seen[0].limits.memory_bytes == client.get(box).spec.limits.memory_bytes
     with refused("SANDBOX_STOPPED", sandbox_id=box):
         next(iter(samples(client, box)))
