@@ -212,7 +212,8 @@ static bool is_wanted(const struct watch *w, const Berm__V1__Sandbox *record) {
                         w->m->label_selector);
 }
 
-/* What is durable, for that is what `boundary` stands for, with what is never recorded. NULL: nothing yet, or not to be read. */
+/* What is durable, for that is what `boundary` stands for, with what is never recorded. NULL: nothing
+ * yet, or not to be read. */
 static Berm__V1__Sandbox *durable_record(struct watch *w, const struct sandbox *sb) {
     const struct recorded *recorded = sandbox_recorded(sb);
     ProtobufCAllocator allocator = {scratch_alloc, scratch_free, &w->scratch};
