@@ -24,8 +24,9 @@ static int limit(struct spawn *s, const struct spawn_claim *req) {
 }
 
 /* Half out of a sandbox is no state to go on in. */
-static void leave(const struct spawn *s, bool has_mounts) {
-    if (setns(s->own_uts, CLONE_NEWUTS) < 0 || (has_mounts && spawn_leave_host(s) < 0))
+static void leave(const struct spawn *s, int kinds) {
+    if (((kinds & CLONE_NEWUTS) && setns(s->own_uts, CLONE_NEWUTS) < 0) ||
+        ((kinds & CLONE_NEWNS) && spawn_leave_host(s) < 0))
         abort();
 }
 
@@ -38,22 +39,25 @@ static int attach(const struct spawn_claim *req, const int *binds) {
 
 static int enter(struct spawn *s, const struct spawn_claim *req, const struct place *p,
                  const int *binds, uint32_t *ret_step) {
-    const char *name = req->hostname[0] ? req->hostname : req->id;
-    bool has_mounts = req->n_mounts > 0;
+    bool has_name = req->hostname[0] != '\0';
+    int kinds = (has_name ? CLONE_NEWUTS : 0) | (req->n_mounts > 0 ? CLONE_NEWNS : 0);
+    if (kinds == 0)
+        return 0;
     *ret_step = STEP_CLONE;
     /* Ours and not reaped, so the number cannot be another's. */
     AUTO_CLOSE int pidfd = (int)sys2(SYS_pidfd_open, p->pid, 0);
     if (pidfd < 0)
         return pidfd;
-    if (setns(pidfd, CLONE_NEWUTS | (has_mounts ? CLONE_NEWNS : 0)) < 0)
+    if (setns(pidfd, kinds) < 0)
         return -errno;
     *ret_step = STEP_HOSTNAME;
-    int r = (int)sys2(SYS_sethostname, (long)name, (long)strlen(name));
+    int r =
+        has_name ? (int)sys2(SYS_sethostname, (long)req->hostname, (long)strlen(req->hostname)) : 0;
     if (r == 0) {
         *ret_step = STEP_MOUNT;
         r = attach(req, binds);
     }
-    leave(s, has_mounts);
+    leave(s, kinds);
     return r;
 }
 
@@ -69,9 +73,8 @@ static int claim(struct spawn *s, const struct spawn_claim *req, const int *fds,
     struct place *p = place_find(s, req->id);
     if (p == NULL || !p->is_parked || p->wait_status != -1)
         return -ENOENT;
-    p->is_parked = false;
     r = mounts_binds(s, req->mounts, req->n_mounts, fds, &p->owner, &s->spent, binds, &reply->step);
-    s->spent_map = TAKE_FD(p->owner.map);
+    place_unpark(s, p);
     if (r == 0) {
         reply->step = STEP_CGROUP;
         r = limit(s, req);

@@ -44,6 +44,13 @@ struct place *place_find(const struct spawn *s, const char *id) {
     return node ? container_of(node, struct place, by_id) : NULL;
 }
 
+void place_unpark(struct spawn *s, struct place *p) {
+    if (!p->is_parked)
+        return;
+    p->is_parked = false;
+    s->spent_map = TAKE_FD(p->owner.map);
+}
+
 static void add(struct spawn *s, struct place *p) {
     list_push_back(&s->places, &p->node);
     map_add(&s->by_id, &p->by_id, p->id);

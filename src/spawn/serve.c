@@ -106,12 +106,14 @@ static void on_exec_leaf(struct turn *t) {
         return;
     }
     uint32_t owner = 0; /* who may start programs there: of the sandbox's cgroup.procs */
-    const struct place *p = place_find(t->v->s, req->id);
+    struct place *p = place_find(t->v->s, req->id);
     int r = 0;
-    if (p != NULL)
+    if (p != NULL) {
         owner = userns_base(p->slot);
-    else
+        place_unpark(t->v->s, p);
+    } else {
         r = cgroup_owner(&t->v->s->cg, req->id, &owner);
+    }
     for (uint32_t i = 0; r == 0 && i < req->count; i++)
         r = make_leaf(t, req->first + i, owner);
     t->reply.fds_per_leaf = 1;

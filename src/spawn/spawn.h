@@ -75,7 +75,7 @@ struct spawn {
     int last_cap;
     uint32_t masks;       /* of /proc: enter_masks_needed; 0: each sandbox looks for itself */
     struct mounts spent;  /* of the last CREATEs: closing them takes a while: spawn_chores */
-    int spent_map;        /* of the CLAIM that is being answered, or -1: so does closing this */
+    int spent_map;        /* of the request that is being answered, or -1: so does closing this */
     bool is_tied;         /* sandboxes end with us */
     int trash_wake;       /* a byte here wakes the process that empties the trash; -1 if none */
     unsigned unseen_ends; /* signals of children's ends since all children were looked at */

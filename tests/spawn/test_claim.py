@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pathlib
 import shutil
+import struct
 import sys
 import tempfile
 
@@ -132,6 +133,18 @@ def only_once_and_only_a_parked_one():
 
 
 @test
+def one_in_which_a_program_was_to_run_is_parked_no_more():
+    with Spawn(STATE) as spawn:
+        parked = Parked(spawn, "used", "hostname")
+        leaf = spawn.ask(client.EXEC_LEAF, client.id_body("used", struct.pack("=II", 1, 1)))
+        same(leaf.error, 0, "EXEC_LEAF")
+        for fd in leaf.fds:
+            os.close(fd)
+        same(parked.claim(hostname="late").error, ENOENT, "CLAIM")
+        same(parked.output(), "used\n", "its name is the one it was made with")
+
+
+@test
 def after_a_failure_it_is_parked_no_more():
     with Spawn(STATE, "--mount-root", "/usr") as spawn:
         etc = os.open("/etc", os.O_PATH)
@@ -210,7 +223,7 @@ def one_that_has_ended_cannot_be_claimed():
     with Spawn(STATE) as spawn:
         reply = spawn.create(id="ended", flags=F_PARKED, argv=("berm-init", "1000", "/", "true"))
         check(spawn.wait(reply), "it ends")
-        check(spawn.ask(CLAIM, claim_body("ended")).error in (ENOENT, ESRCH), "CLAIM")     # reaped, or not yet
+        check(spawn.ask(CLAIM, claim_body("ended", hostname="late")).error in (ENOENT, ESRCH), "CLAIM")     # reaped, or not yet
         same(spawn.destroy("ended").error, 0, "DESTROY")
 
 
