@@ -17,10 +17,9 @@
 #include "spawn/userns.h"
 
 /* 0 is as it was made. */
-static int limit(struct spawn *s, const struct spawn_claim *req) {
-    const struct spawn_limits *l = &req->limits;
-    bool differs = l->memory_bytes != 0 || l->cpu_milli != 0 || l->pids != 0;
-    return differs ? cgroup_set_limits(&s->cg, req->id, l) : 0;
+static int limit(const struct spawn *s, const struct place *p, const struct spawn_limits *l) {
+    return cgroup_knobs_suffice(&p->knobs, l) ? cgroup_knobs_turn(&s->cg, &p->knobs, l)
+                                              : cgroup_set_limits(&s->cg, p->id, l);
 }
 
 /* Half out of a sandbox is no state to go on in. */
@@ -44,11 +43,12 @@ static int enter(struct spawn *s, const struct spawn_claim *req, const struct pl
     if (kinds == 0)
         return 0;
     *ret_step = STEP_CLONE;
+    bool is_held = kinds == CLONE_NEWNS && p->mnt_ns >= 0;
     /* Ours and not reaped, so the number cannot be another's. */
-    AUTO_CLOSE int pidfd = (int)sys2(SYS_pidfd_open, p->pid, 0);
-    if (pidfd < 0)
+    AUTO_CLOSE int pidfd = is_held ? -1 : (int)sys2(SYS_pidfd_open, p->pid, 0);
+    if (!is_held && pidfd < 0)
         return pidfd;
-    if (setns(pidfd, kinds) < 0)
+    if (setns(is_held ? p->mnt_ns : pidfd, kinds) < 0)
         return -errno;
     *ret_step = STEP_HOSTNAME;
     int r =
@@ -77,7 +77,7 @@ static int claim(struct spawn *s, const struct spawn_claim *req, const int *fds,
     place_unpark(s, p);
     if (r == 0) {
         reply->step = STEP_CGROUP;
-        r = limit(s, req);
+        r = limit(s, p, &req->limits);
     }
     return r < 0 ? r : enter(s, req, p, binds, &reply->step);
 }

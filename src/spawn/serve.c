@@ -228,7 +228,7 @@ int serve_one(struct serve *v) {
     int r = t.later ? 0 : send_reply(v, &t.reply, t.out_fds);
     v->has_left |= has_left(r);
     fd_close_all(fds, t.n_fds);
-    fd_close_all(&v->s->spent_map, 1);
+    place_let_go(v->s);
     return has_left(r) ? 0 : r;
 }
 

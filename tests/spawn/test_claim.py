@@ -19,6 +19,8 @@ STATE = state_dir()
 EINVAL, ENOENT, ESRCH, EACCES = 22, 2, 3, 13
 # Waits for a line on its standard input, so that what it sees is what CLAIM made of the place.
 LOOK = "read go; %s"
+FILES = {"memory": ("memory.max", "memory.limit_in_bytes"), "pids": ("pids.max",), "cpu": ("cpu.max", "cpu.cfs_quota_us")}
+HELD_MAX = 128
 
 
 class Parked:
@@ -54,13 +56,13 @@ class Parked:
         same(self.spawn.destroy(self.id).error, 0, "DESTROY")
 
 
-def limit_of(id, name):
+def limit_of(id, *names):
     """As the controller has it, in either version of cgroups."""
     status = os.stat(STATE)
-    mark = f"berm/s-{status.st_dev:x}-{status.st_ino:x}/{id}/{name}"
+    group = f"berm/s-{status.st_dev:x}-{status.st_ino:x}/{id}"
     top = pathlib.Path("/sys/fs/cgroup")
-    found = [path for root in (top, *top.iterdir()) if (path := root / mark).exists()]
-    return found[0].read_text().strip() if found else None
+    found = [path for root in (top, *top.iterdir()) for name in names if (path := root / group / name).exists()]
+    return found[0].read_text().split()[0] if found else None
 
 
 @test
@@ -117,6 +119,51 @@ def it_gets_limits():
         memory = limit_of("limited", "memory.max") or limit_of("limited", "memory.limit_in_bytes")
         same(memory, str(64 << 20), "0 is as it was made")
         parked.drop()
+        for memory in (32 << 20, 128 << 20):        # less and more than it was made with
+            parked = Parked(spawn, "limited", "true", memory=64 << 20, cpu=500, pids=64)
+            same(parked.claim(memory=memory, cpu=250, pids=48).error, 0, "CLAIM")
+            same([limit_of("limited", *names) for names in FILES.values()],
+                 [str(memory), "48", "25000"], "as the claim has them")
+            swap = limit_of("limited", "memory.memsw.limit_in_bytes")
+            check(swap in (None, str(memory)), f"and with swap no more: {swap}")
+            parked.drop()
+
+
+@test
+def a_limit_that_it_was_made_without_is_refused():
+    with Spawn(STATE) as spawn:
+        parked = Parked(spawn, "limited", "true", memory=64 << 20, pids=64)
+        has_cpu = limit_of("limited", *FILES["cpu"]) is not None      # in one tree all of them are there
+        same(parked.claim(memory=32 << 20, cpu=250).error, 0 if has_cpu else ENOENT, "CLAIM")
+        parked.drop()
+
+
+@test
+def what_is_held_for_a_claim_is_bounded_and_let_go():
+    with Spawn(STATE) as spawn:
+        def held():
+            """Ids of sandboxes whose files of limits berm-spawn has open."""
+            fds = pathlib.Path(f"/proc/{spawn.process.pid}/fd")
+            return {path.parent.name for path in map(pathlib.Path, map(os.readlink, fds.iterdir()))
+                    if path.name == "pids.max"}
+
+        ids = [f"held-{i}" for i in range(HELD_MAX + 2)]
+        for slot, id in enumerate(ids, 1):
+            for fd in spawn.create(id=id, slot=slot, flags=F_PARKED, argv=("berm-init", "1000", "/", "sleep", "600"),
+                                   pids=64).fds:
+                os.close(fd)
+        same(held(), set(ids[2:]), "the newest")
+        same(spawn.ask(CLAIM, claim_body(ids[0], pids=32)).error, 0, "CLAIM of the oldest")
+        same(limit_of(ids[0], "pids.max"), "32", "its limit")
+        same(spawn.ask(CLAIM, claim_body(ids[2], pids=32)).error, 0, "CLAIM of one that is held")
+        for fd in spawn.ask(client.EXEC_LEAF, client.id_body(ids[3], struct.pack("=II", 1, 1))).fds:
+            os.close(fd)
+        same(spawn.destroy(ids[4]).error, 0, "DESTROY")
+        same(spawn.ask(client.HELLO).error, 0, "HELLO")     # what is let go is so when the next one is answered
+        same(held(), set(ids[5:]), "not those")
+        for id in ids:
+            same(spawn.destroy(id).error, 0, "DESTROY")
+        same(held(), set(), "none")
 
 
 @test
