@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """A parked sandbox gets its name, its limits and its directories later, once."""
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -143,9 +144,12 @@ def what_is_held_for_a_claim_is_bounded_and_let_go():
     with Spawn(STATE) as spawn:
         def held():
             """Ids of sandboxes whose files of limits berm-spawn has open."""
-            fds = pathlib.Path(f"/proc/{spawn.process.pid}/fd")
-            return {path.parent.name for path in map(pathlib.Path, map(os.readlink, fds.iterdir()))
-                    if path.name == "pids.max"}
+            found = set()
+            for fd in pathlib.Path(f"/proc/{spawn.process.pid}/fd").iterdir():
+                with contextlib.suppress(FileNotFoundError):        # of a chore
+                    path = pathlib.Path(os.readlink(fd))
+                    found |= {path.parent.name} if path.name == "pids.max" else set()
+            return found
 
         ids = [f"held-{i}" for i in range(HELD_MAX + 2)]
         for slot, id in enumerate(ids, 1):
