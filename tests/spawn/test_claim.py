@@ -152,21 +152,20 @@ def what_is_held_for_a_claim_is_bounded_and_let_go():
             return found
 
         ids = [f"held-{i}" for i in range(HELD_MAX + 2)]
-        for slot, id in enumerate(ids, 1):
-            for fd in spawn.create(id=id, slot=slot, flags=F_PARKED, argv=("berm-init", "1000", "/", "sleep", "600"),
-                                   pids=64).fds:
-                os.close(fd)
-        same(held(), set(ids[2:]), "the newest")
-        same(spawn.ask(CLAIM, claim_body(ids[0], pids=32)).error, 0, "CLAIM of the oldest")
-        same(limit_of(ids[0], "pids.max"), "32", "its limit")
-        same(spawn.ask(CLAIM, claim_body(ids[2], pids=32)).error, 0, "CLAIM of one that is held")
-        for fd in spawn.ask(client.EXEC_LEAF, client.id_body(ids[3], struct.pack("=II", 1, 1))).fds:
-            os.close(fd)
-        same(spawn.destroy(ids[4]).error, 0, "DESTROY")
-        same(spawn.ask(client.HELLO).error, 0, "HELLO")     # what is let go is so when the next one is answered
-        same(held(), set(ids[5:]), "not those")
-        for id in ids:
-            same(spawn.destroy(id).error, 0, "DESTROY")
+        with contextlib.ExitStack() as stack:
+            for slot, id in enumerate(ids, 1):
+                made = spawn.create(id=id, slot=slot, flags=F_PARKED, argv=("berm-init", "1000", "/", "sleep", "60"), pids=64)
+                stack.callback(spawn.destroy, id)
+                os.close(made.fds[0])
+            same(held(), set(ids[2:]), "the newest")
+            same(spawn.ask(CLAIM, claim_body(ids[0], pids=32)).error, 0, "CLAIM of the oldest")
+            same(limit_of(ids[0], "pids.max"), "32", "its limit")
+            same(spawn.ask(CLAIM, claim_body(ids[2], pids=32)).error, 0, "CLAIM of one that is held")
+            leaf = spawn.ask(client.EXEC_LEAF, client.id_body(ids[3], struct.pack("=II", 1, 1)))
+            os.close(leaf.fds[0])
+            same(spawn.destroy(ids[4]).error, 0, "DESTROY")
+            same(spawn.ask(client.HELLO).error, 0, "HELLO")     # what is let go is so when the next one is answered
+            same(held(), set(ids[5:]), "not those")
         same(held(), set(), "none")
 
 
