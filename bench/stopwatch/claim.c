@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -80,25 +81,26 @@ void claim_open(const char *folder, unsigned n) {
         park(&parked[n_parked]);
 }
 
-/* What bermd says to a guest that becomes somebody's. */
+/* What bermd says to a guest that becomes somebody's; its name the place has, or gets from berm-spawn. */
 static size_t put_configure(char *to, size_t cap, const char *id, int n_env) {
     int n = snprintf(to, cap,
                      "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"configure\",\"params\":{"
-                     "\"sandbox_id\":\"%s\",\"incarnation\":1,\"hostname\":\"%s\","
-                     "\"workspace\":\"/workspace\",\"user\":\"user\",\"env\":[",
-                     id, id);
+                     "\"sandbox_id\":\"%s\",\"incarnation\":1,\"workspace\":\"/workspace\","
+                     "\"user\":\"user\",\"lease_ms\":60000,\"env\":[",
+                     id);
     for (int i = 0; i < n_env; i++)
         n += snprintf(to + n, cap - (size_t)n, "%s{\"key\":\"NAME_%d\",\"value\":\"value %d\"}",
                       i > 0 ? "," : "", i, i);
     return (size_t)(n + snprintf(to + n, cap - (size_t)n, "]}}\n"));
 }
 
-/* The oldest is claimed, and one made in its place when the clock has stopped. */
-double claim_one(const char *dir) {
+/* The oldest is claimed, and one made in its place when the clock has stopped. As bermd does it: the guest is
+ * told first, and berm-spawn only what the place was not made with. */
+double claim_one(const char *name, const char *dir) {
     struct parked p = parked[0];
-    char line[4096], name[32];
-    struct claim_spec spec = {.id = p.id, .hostname = name, .dir_fd = -1};
-    snprintf(name, sizeof name, "claimed-%u", serial);
+    char line[4096];
+    struct claim_spec spec = {.id = p.id, .hostname = name ? name : "", .dir_fd = -1};
+    bool has_claim = name || dir;
     if (dir) {
         spec.dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
         spec.memory_bytes = UINT64_C(256) << 20;
@@ -108,11 +110,13 @@ double claim_one(const char *dir) {
             die(dir);
     }
     double begin = now_us();
-    spawn_claim_begin(&spec);
-    put_configure(line, sizeof line, name, dir ? 8 : 0);
+    put_configure(line, sizeof line, name ? name : p.id, dir ? 8 : 0);
     say(p.link_fd, line);
+    if (has_claim)
+        spawn_claim_begin(&spec);
     hear(p.link_fd);
-    spawn_claim_end();
+    if (has_claim)
+        spawn_claim_end();
     double took = now_us() - begin;
     if (spec.dir_fd >= 0)
         close(spec.dir_fd);

@@ -134,9 +134,9 @@ static int do_park(char **words, double *ret_us) {
     return 0;
 }
 
-/* [DIR]: a parked sandbox gets its name; with a directory also limits, variables and that. */
+/* NAME [DIR]: a parked sandbox becomes somebody's; NAME - is the one it has. */
 static int do_claim(char **words, double *ret_us) {
-    ret_us[0] = claim_one(words[0]);
+    ret_us[0] = claim_one(strcmp(words[0], "-") == 0 ? NULL : words[0], words[1]);
     return 1;
 }
 
@@ -263,7 +263,7 @@ static const struct {
     {"first", 3, do_first},       {"delete", 1, do_delete}, {"drop", 1, do_drop},
     {"put", 3, do_put},           {"get", 3, do_get},       {"tree-put", 3, do_tree_put},
     {"tree-get", 3, do_tree_get}, {"stat", 2, do_stat},     {"list", 2, do_list},
-    {"remove", 2, do_remove},     {"park", 2, do_park},     {"claim", 0, do_claim},
+    {"remove", 2, do_remove},     {"park", 2, do_park},     {"claim", 1, do_claim},
     {"park-end", 0, do_park_end},
 };
 

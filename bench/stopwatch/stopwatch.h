@@ -43,7 +43,7 @@ void spawn_destroy(const char *id);
 
 struct claim_spec {
     const char *id;
-    const char *hostname;
+    const char *hostname;  /* "" = as it was made */
     uint64_t memory_bytes; /* 0 = as it was made */
     uint64_t cpu_milli;
     uint64_t pids;
@@ -69,8 +69,9 @@ void guest_close(void);
 /* --- claim.c: parked sandboxes, claimed as bermd claims them --- */
 
 void claim_open(const char *state, unsigned n);
-/* Microseconds until the oldest of them is somebody's; with a directory also limits, variables and that. */
-double claim_one(const char *dir);
+/* Microseconds until the oldest of them is somebody's. `name`: another than it was made with; `dir`: that
+ * directory, three limits and eight variables. Either may be NULL; without both it is as it was made. */
+double claim_one(const char *name, const char *dir);
 void claim_close(void);
 
 /* --- rpc.c: bermd, over gRPC --- */

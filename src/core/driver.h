@@ -61,7 +61,7 @@ struct place_spec {
     struct place_limits limits;
     const struct place_mount *mounts;
     size_t n_mounts;
-    bool is_parked; /* nobody's yet: one place_claim follows */
+    bool is_parked; /* nobody's yet: at most one place_claim follows, before anything runs in it */
 };
 
 struct place_usage {
@@ -191,8 +191,8 @@ static inline void place_leaves(struct place *p, uint32_t first, uint32_t count,
 static inline void place_kill_leaf(struct place *p, uint32_t leaf, place_done *done, void *user) {
     p->driver->ops->kill_leaf(p, leaf, done, user);
 }
-/* Gives a parked one what differs: hostname, limits (0 = as it was made) and mounts that nobody writes to.
- * After a failure it is of no use. */
+/* Gives a parked one what differs: hostname (NULL = as it was made), limits (0 = as it was made) and mounts that
+ * nobody writes to. One that is as wanted needs none. After a failure it is of no use. */
 static inline void place_claim(struct place *p, const struct place_spec *spec, place_done *done,
                                void *user) {
     p->driver->ops->claim(p, spec, done, user);

@@ -216,11 +216,13 @@ static void on_gone(struct place *place) {
 
 static const struct place_events place_events = {on_ready, on_failed, on_gone};
 
-/* An id that ends with a hyphen is no sandbox's. */
+/* An id that ends with a hyphen is no sandbox's; the name is that of the sandbox to come, if it has none of
+ * its own. */
 static bool make(struct entrant *it, struct err *e) {
     struct registry *r = it->registry;
     struct place_spec spec = {
         .id = it->id,
+        .hostname = it->parked.name,
         .slot = (uint32_t)it->parked.slot,
         .profile = PLACE_USER,
         .layer = PLACE_DISK,
@@ -229,8 +231,8 @@ static bool make(struct entrant *it, struct err *e) {
         .limits = limits_of(r),
         .is_parked = true,
     };
-    registry_make_id("p-", it->id);
-    snprintf(it->id + strlen(it->id), sizeof it->id - strlen(it->id), "-");
+    registry_make_id(SANDBOX_ID_PREFIX, it->parked.name);
+    snprintf(it->id, sizeof it->id, "p-%s-", it->parked.name + strlen(SANDBOX_ID_PREFIX));
     it->parked.transcript = transcript_open(-1, "guest.log", r->spec.limits->of[LIMIT_GUEST_LOG]);
     it->parked.place = place_create(r->spec.driver, &spec, &place_events, it, e);
     return it->parked.place != NULL;

@@ -24,6 +24,7 @@ struct parked {
     struct guest_link *link;
     struct transcript *transcript; /* what was said so far */
     uint64_t slot;
+    char name[PLACE_ID_MAX]; /* of its host; a sandbox whose asker leaves that to us gets it */
 };
 
 /* NULL: no memory, or none are to be made. Nothing happens before pool_begin. A pool may be NULL below. */

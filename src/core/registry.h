@@ -70,5 +70,6 @@ MUST_USE int registry_find_exec(struct registry *r, const struct caller *who, co
 void registry_each_sandbox(struct registry *r, bool (*on)(void *user, struct sandbox *sb),
                            void *user);
 
+#define SANDBOX_ID_PREFIX "sb-"
 /* A fresh id with this prefix ("sb-", "ex-"): 20 characters of a-z2-7. */
 void registry_make_id(const char *prefix, char ret_id[64]);

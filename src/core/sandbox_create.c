@@ -46,11 +46,16 @@ static int check_room(struct registry *r, struct err *e) {
     return 0;
 }
 
-/* With a parked place, where one is of the kind that is asked for. NULL: no slot, or no memory. */
+/* With a parked place, where one is of the kind that is asked for; without an id, under the name of that
+ * place, or a new one: either is random enough to be nobody's. NULL: no slot, or no memory. */
 static struct sandbox *new_sandbox(struct registry *r, const char *id,
                                    const Berm__V1__SandboxSpec *spec, const struct change *c) {
     struct parked parked = {0};
     bool is_claim = pool_take(r->pool, spec, &parked);
+    if (!id[0] && !is_claim)
+        registry_make_id(SANDBOX_ID_PREFIX, parked.name);
+    if (!id[0])
+        id = parked.name;
     int64_t slot = is_claim ? (int64_t)parked.slot : registry_take_slot(r);
     Berm__V1__Sandbox *record = slot < 0 ? NULL : record_new(id, c->who->identity, spec);
     struct str place = is_claim ? str_of(parked.place->id) : (struct str){0};
@@ -74,13 +79,8 @@ static struct sandbox *new_sandbox(struct registry *r, const char *id,
 
 int sandbox_create(struct registry *r, const char *id, const Berm__V1__SandboxSpec *spec,
                    const struct change *c, struct sandbox **ret_sb, struct err *e) {
-    char made[64];
-    if (!id[0]) {
-        registry_make_id("sb-", made);
-        id = made;
-    }
     int failed = check_room(r, e);
-    if (failed == 0)
+    if (failed == 0 && id[0])
         failed = check_id_free(r, id, e);
     if (failed < 0)
         return failed;

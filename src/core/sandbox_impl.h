@@ -63,6 +63,7 @@ struct sandbox {
     bool freezing; /* the driver was asked to freeze or thaw */
     bool freezing_to;
     bool claiming;   /* the place was parked; until it is READY */
+    bool has_name;   /* the parked place was made with this sandbox's */
     bool configured; /* the guest has its environment */
     bool removing;   /* its files are being removed */
     bool recovering;

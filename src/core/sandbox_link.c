@@ -55,6 +55,8 @@ static bool has_settings(const struct err *e) {
 static void on_configured(struct guest_wait *w, const struct guest_answer *a) {
     struct sandbox *sb = container_of(w, struct sandbox, configure_wait);
     deadline_clear(sb->registry->spec.deadlines, &sb->patience);
+    if (sb->claiming)
+        sandbox_failpoint(sb, OP_ACK);
     if (has_settings(a->e)) {
         configured(sb);
         return;
@@ -85,7 +87,6 @@ void sandbox_configure(struct sandbox *sb) {
     struct json_out *o = guest_link_ask(sb->link, "configure");
     json_put_str(o, "sandbox_id", str_of(sb->record->sandbox_id));
     json_put_u64(o, "incarnation", sb->record->incarnation);
-    json_put_str(o, "hostname", str_of(sb->record->sandbox_id));
     if (spec->workspace[0])
         json_put_str(o, "workspace", str_of(spec->workspace));
     json_put_str(o, "user", str_of(sandbox_user(sb)));

@@ -112,16 +112,25 @@ static void on_claimed(struct place *p, const struct place_answer *a, void *user
     sandbox_converge(sb);
 }
 
-/* The guest can be told its settings meanwhile, unless it would have to make a workspace where a mount
- * goes: the one that every root has needs no making. */
+/* Then nobody but its guest need be told. */
+static bool is_as_wanted(const struct place_spec *spec) {
+    const struct place_limits *l = &spec->limits;
+    return !spec->hostname && l->memory_bytes == 0 && l->cpu_milli == 0 && l->pids == 0 &&
+           spec->n_mounts == 0;
+}
+
+/* The guest is told its settings first, to be at them meanwhile, unless it would have to make a workspace
+ * where a mount goes: the one that every root has needs no making. */
 static void claim_place(struct sandbox *sb, struct place_spec *spec) {
     const char *workspace = sb->record->spec->workspace;
+    spec->hostname = sb->has_name ? NULL : spec->hostname;
     pool_keep_limits(sb->registry, &spec->limits);
-    sb->presence = PRESENCE_MAKING;
-    place_claim(sb->place, spec, on_claimed, NULL);
-    if (sb->presence == PRESENCE_MAKING &&
-        (spec->n_mounts == 0 || strcmp(workspace, POOL_WORKSPACE) == 0))
+    bool is_bare = is_as_wanted(spec);
+    sb->presence = is_bare ? PRESENCE_UP : PRESENCE_MAKING;
+    if (spec->n_mounts == 0 || strcmp(workspace, POOL_WORKSPACE) == 0)
         sandbox_configure(sb);
+    if (!is_bare)
+        place_claim(sb->place, spec, on_claimed, NULL);
 }
 
 void sandbox_claims(struct sandbox *sb, const struct parked *p) {
@@ -130,6 +139,7 @@ void sandbox_claims(struct sandbox *sb, const struct parked *p) {
     sb->place->user = sb;
     sb->presence = PRESENCE_PARKED;
     sb->claiming = true;
+    sb->has_name = strcmp(p->name, sb->record->sandbox_id) == 0;
     sb->op = OP_CLAIM;
     sandbox_take_link(sb, p->link, p->transcript);
 }
@@ -146,7 +156,7 @@ static void have_place(struct sandbox *sb) {
     else
         create_place(sb, &spec);
     ingress_end(&sb->ingress);
-    if (sb->presence == PRESENCE_MAKING)
+    if (sb->presence == PRESENCE_MAKING || guest_wait_is_on(&sb->configure_wait))
         sandbox_failpoint(sb, OP_SEND);
     else
         sandbox_converge(sb);

@@ -98,7 +98,7 @@ void native_kill_leaf(struct place *place, uint32_t leaf, place_done *done, void
     ask(p, a, done, user);
 }
 
-/* 0 is as it was made, for berm-spawn. */
+/* 0, and no name, is as it was made, for berm-spawn. */
 void native_claim(struct place *place, const struct place_spec *spec, place_done *done,
                   void *user) {
     struct native_place *p = native_place_of(place);
@@ -106,7 +106,7 @@ void native_claim(struct place *place, const struct place_spec *spec, place_done
     struct err e;
     if (a) {
         struct spawn_claim *c = &a->message->claim;
-        snprintf(c->hostname, sizeof c->hostname, "%s", spec->hostname);
+        snprintf(c->hostname, sizeof c->hostname, "%s", spec->hostname ? spec->hostname : "");
         c->limits = (struct spawn_limits){.memory_bytes = spec->limits.memory_bytes,
                                           .cpu_milli = spec->limits.cpu_milli,
                                           .pids = spec->limits.pids};

@@ -123,7 +123,7 @@ int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2, unsigned v1_want
 
 void cgroup_finish(struct cgroups *cg) {
     /* Where sandboxes live on, whoever serves them next has use for the spares. */
-    if (remove_state_dir(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], cg->state))
+    if (remove_state_dir(cgroup_seats(cg), cg->state))
         cgroup_spares_remove(cg);
     for (int i = 0; i < CG_V1_COUNT; i++)
         remove_state_dir(cg->v1[i], cg->state);
@@ -143,7 +143,7 @@ uint32_t cgroup_features(const struct cgroups *cg) {
     return bits;
 }
 
-static int open_dir(int parent, const char *name) {
+int cgroup_open(int parent, const char *name) {
     if (parent < 0)
         return -ENOENT;
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -153,14 +153,7 @@ static int open_dir(int parent, const char *name) {
 static int make_dir(int parent, const char *name) {
     if (mkdirat(parent, name, 0755) < 0)
         return -errno;
-    return open_dir(parent, name);
-}
-
-static int write_u64(int dir, const char *name, const char *prefix, uint64_t value,
-                     const char *suffix) {
-    char text[80];
-    snprintf(text, sizeof text, "%s%" PRIu64 "%s", prefix, value, suffix);
-    return fd_write_text(dir, name, text);
+    return cgroup_open(parent, name);
 }
 
 uint64_t cgroup_read(int dir, const char *name, const char *key) {
@@ -179,73 +172,10 @@ uint64_t cgroup_read(int dir, const char *name, const char *key) {
     return 0;
 }
 
-#define CPU_PERIOD_US 100000
-
-static int limit_v2(int dir, const bool *has, const struct spawn_limits *l) {
-    int r = 0;
-    if (l->memory_bytes != 0 && has[CG_MEMORY]) {
-        r = write_u64(dir, "memory.max", "", l->memory_bytes, "");
-        if (r == 0 && fd_write_text(dir, "memory.swap.max", "0") < 0)
-            r = 0; /* absent on a kernel without swap accounting */
-    }
-    if (r == 0 && l->pids != 0 && has[CG_PIDS])
-        r = write_u64(dir, "pids.max", "", l->pids, "");
-    if (r == 0 && l->cpu_milli != 0 && has[CG_CPU]) {
-        char text[48];
-        snprintf(text, sizeof text, "%" PRIu64 " %d", l->cpu_milli * CPU_PERIOD_US / 1000,
-                 CPU_PERIOD_US);
-        r = fd_write_text(dir, "cpu.max", text);
-    }
-    return r;
-}
-
-static int limit_v1_memory(int dir, uint64_t bytes) {
-    /* memory + swap must never be below memory, so the order depends on the direction: down, mostly. */
-    int r = write_u64(dir, "memory.limit_in_bytes", "", bytes, "");
-    int swap = write_u64(dir, "memory.memsw.limit_in_bytes", "", bytes, "");
-    if (r == -EINVAL && swap == 0)
-        r = write_u64(dir, "memory.limit_in_bytes", "", bytes, "");
-    if (r == 0 && swap != -ENOENT)
-        r = swap;
-    if (r == 0) { /* what sockets hold is counted apart on v1 */
-        int tcp = write_u64(dir, "memory.kmem.tcp.limit_in_bytes", "", bytes, "");
-        r = tcp == -ENOENT ? 0 : tcp;
-    }
-    return r == -ENOENT ? 0 : r;
-}
-
-static int limit_v1(int dir, enum cgroup_v1 which, const struct spawn_limits *l) {
-    if (which == CG_MEMORY)
-        return limit_v1_memory(dir, l->memory_bytes);
-    if (which == CG_PIDS)
-        return write_u64(dir, "pids.max", "", l->pids, "");
-    /* The period is the one a new cgroup has. A write looks at every cgroup with a share of the CPUs. */
-    uint64_t quota_us = l->cpu_milli * CPU_PERIOD_US / 1000;
-    if (cgroup_read(dir, "cpu.cfs_quota_us", "") == quota_us)
-        return 0;
-    return write_u64(dir, "cpu.cfs_quota_us", "", quota_us, "");
-}
-
-static bool wants(const struct spawn_limits *l, enum cgroup_v1 which) {
-    switch (which) {
-    case CG_MEMORY:
-        return l->memory_bytes != 0;
-    case CG_PIDS:
-        return l->pids != 0;
-    case CG_CPU:
-        return l->cpu_milli != 0;
-    case CG_FREEZER:
-    case CG_CPUACCT:
-    case CG_V1_COUNT:
-        break;
-    }
-    return false;
-}
-
 unsigned cgroup_v1_for(const struct spawn_limits *limits) {
     unsigned bits = 0;
     for (int i = CG_MEMORY; i <= CG_CPU; i++)
-        bits |= wants(limits, i) ? 1u << i : 0;
+        bits |= cgroup_wants(limits, i) ? 1u << i : 0;
     return bits;
 }
 
@@ -259,7 +189,9 @@ static int make_v2(const struct cgroups *cg, const char *id, const struct spawn_
     AUTO_CLOSE int dir = make_dir(cg->v2, id);
     if (dir < 0)
         return dir;
-    int r = limit_v2(dir, cg->v2_has, limits);
+    int r = 0;
+    for (int i = CG_MEMORY; r == 0 && i <= CG_CPU; i++)
+        r = cg->v2_has[i] ? cgroup_limit(dir, true, i, limits) : 0;
     for (int i = CG_MEMORY; r == 0 && i <= CG_CPU; i++) {
         char word[16];
         snprintf(word, sizeof word, "+%s", controller_names[i]);
@@ -284,14 +216,14 @@ static int make_v1(struct cgroups *cg, enum cgroup_v1 which, const char *id,
     int r = cgroup_spare_take(cg, which, id);
     AUTO_CLOSE int dir = r == -ENOENT ? make_dir(cg->v1[which], id)
                          : r < 0      ? r
-                                      : open_dir(cg->v1[which], id);
+                                      : cgroup_open(cg->v1[which], id);
     r = dir < 0 ? dir : own_procs(dir, owner); /* opens nothing here, and tells whose it is */
     if (r < 0)
         return r;
     AUTO_CLOSE int leaf = -1;
     if (which == CG_FREEZER)
         leaf = make_dir(dir, "guest");
-    else if (which != CG_CPUACCT && limit_v1(dir, which, limits) < 0)
+    else if (cgroup_limit(dir, false, which, limits) < 0)
         return -EINVAL;
     int tasks = openat(which == CG_FREEZER ? leaf : dir, "tasks", O_WRONLY | O_CLOEXEC);
     if (tasks < 0)
@@ -308,7 +240,7 @@ int cgroup_make(struct cgroups *cg, const char *id, const struct spawn_limits *l
     if (r == 0 && cg->v2 < 0 && cg->v1[CG_CPUACCT] >= 0)
         r = make_v1(cg, CG_CPUACCT, id, limits, owner, &seat);
     for (int i = CG_MEMORY; r == 0 && i <= CG_CPU; i++)
-        if (cg->v1[i] >= 0 && !cg->v2_has[i] && wants(limits, i))
+        if (cg->v1[i] >= 0 && !cg->v2_has[i] && cgroup_wants(limits, i))
             r = make_v1(cg, i, id, limits, owner, &seat);
     if (r < 0) {
         cgroup_seat_close(&seat);
@@ -332,27 +264,14 @@ int cgroup_owner(const struct cgroups *cg, const char *id, uint32_t *ret_owner) 
     struct stat st;
     char path[SPAWN_ID_MAX + sizeof "/cgroup.procs"];
     snprintf(path, sizeof path, "%s/cgroup.procs", id);
-    if (fstatat(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+    if (fstatat(cgroup_seats(cg), path, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
     *ret_owner = st.st_uid;
     return 0;
 }
 
-int cgroup_set_limits(const struct cgroups *cg, const char *id, const struct spawn_limits *limits) {
-    for (int i = CG_MEMORY; i <= CG_CPU; i++) {
-        if (!wants(limits, i) || cg->v2_has[i])
-            continue;
-        AUTO_CLOSE int dir = open_dir(cg->v1[i], id);
-        int r = dir < 0 ? dir : limit_v1(dir, i, limits);
-        if (r < 0)
-            return r;
-    }
-    AUTO_CLOSE int dir = open_dir(cg->v2, id);
-    return dir < 0 ? (cg->v2 < 0 ? 0 : dir) : limit_v2(dir, cg->v2_has, limits);
-}
-
 int cgroup_freeze(const struct cgroups *cg, const char *id, bool frozen) {
-    AUTO_CLOSE int dir = open_dir(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], id);
+    AUTO_CLOSE int dir = cgroup_open(cgroup_seats(cg), id);
     if (dir < 0)
         return dir;
     if (cg->v2 >= 0)
@@ -362,13 +281,13 @@ int cgroup_freeze(const struct cgroups *cg, const char *id, bool frozen) {
 
 int cgroup_usage(const struct cgroups *cg, const char *id, struct spawn_usage *ret_usage) {
     struct spawn_usage u = {0};
-    AUTO_CLOSE int dir = open_dir(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], id);
+    AUTO_CLOSE int dir = cgroup_open(cgroup_seats(cg), id);
     if (dir < 0)
         return dir;
-    AUTO_CLOSE int cpuacct = cg->v2 >= 0 ? -1 : open_dir(cg->v1[CG_CPUACCT], id);
+    AUTO_CLOSE int cpuacct = cg->v2 >= 0 ? -1 : cgroup_open(cg->v1[CG_CPUACCT], id);
     u.cpu_us = cpuacct >= 0 ? cgroup_read(cpuacct, "cpuacct.usage", "") / 1000
                             : cgroup_read(dir, "cpu.stat", "usage_usec ");
-    AUTO_CLOSE int memory = cg->v2_has[CG_MEMORY] ? -1 : open_dir(cg->v1[CG_MEMORY], id);
+    AUTO_CLOSE int memory = cg->v2_has[CG_MEMORY] ? -1 : cgroup_open(cg->v1[CG_MEMORY], id);
     if (memory >= 0) {
         u.memory_bytes = cgroup_read(memory, "memory.usage_in_bytes", "");
         u.memory_peak_bytes = cgroup_read(memory, "memory.max_usage_in_bytes", "");
@@ -378,7 +297,7 @@ int cgroup_usage(const struct cgroups *cg, const char *id, struct spawn_usage *r
         u.memory_peak_bytes = cgroup_read(dir, "memory.peak", "");
         u.oom_kills = cgroup_read(dir, "memory.events", "oom_kill ");
     }
-    AUTO_CLOSE int pids = cg->v2_has[CG_PIDS] ? -1 : open_dir(cg->v1[CG_PIDS], id);
+    AUTO_CLOSE int pids = cg->v2_has[CG_PIDS] ? -1 : cgroup_open(cg->v1[CG_PIDS], id);
     u.pids = cgroup_read(pids >= 0 ? pids : dir, "pids.current", "");
     *ret_usage = u;
     return 0;

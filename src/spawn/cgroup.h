@@ -38,6 +38,26 @@ struct cgroups {
     bool keeps_spares;
 };
 
+/* The tree that every sandbox has a directory in. */
+static inline int cgroup_seats(const struct cgroups *cg) {
+    return cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER];
+}
+
+/* Files that limits are written to. */
+enum cgroup_knob {
+    CG_KNOB_MEMORY,
+    CG_KNOB_SWAP,
+    CG_KNOB_SOCKETS,
+    CG_KNOB_PIDS,
+    CG_KNOB_CPU,
+    CG_KNOBS
+};
+/* Those of one sandbox, open; -1 where it has none. Whoever has them closes them before its groups go: those of
+ * v1 become another's. */
+struct cgroup_knobs {
+    int fds[CG_KNOBS];
+};
+
 /* What a child needs to join. */
 struct cgroup_seat {
     int v2_leaf; /* for CLONE_INTO_CGROUP, or -1 */
@@ -65,7 +85,21 @@ void cgroup_seat_close(struct cgroup_seat *seat);
 /* Whose sandbox it is: the owner that cgroup_make was given. */
 MUST_USE int cgroup_owner(const struct cgroups *cg, const char *id, uint32_t *ret_owner);
 
+/* cgroup_limits.c: 0 is none, and what was there stays. */
 MUST_USE int cgroup_set_limits(const struct cgroups *cg, const char *id,
+                               const struct spawn_limits *limits);
+/* Of one controller, in a directory of its own or of the v2 tree. */
+MUST_USE int cgroup_limit(int dir, bool is_v2, enum cgroup_v1 which,
+                          const struct spawn_limits *limits);
+bool cgroup_wants(const struct spawn_limits *limits, enum cgroup_v1 which);
+/* Opens them all, with numbers from first_fd on, or none. */
+void cgroup_knobs_open(const struct cgroups *cg, const char *id, int first_fd,
+                       struct cgroup_knobs *k);
+void cgroup_knobs_init(struct cgroup_knobs *k);
+void cgroup_knobs_close(struct cgroup_knobs *k);
+/* As cgroup_set_limits, where these suffice for it. */
+bool cgroup_knobs_suffice(const struct cgroup_knobs *k, const struct spawn_limits *limits);
+MUST_USE int cgroup_knobs_turn(const struct cgroups *cg, const struct cgroup_knobs *k,
                                const struct spawn_limits *limits);
 MUST_USE int cgroup_freeze(const struct cgroups *cg, const char *id, bool frozen);
 MUST_USE int cgroup_usage(const struct cgroups *cg, const char *id, struct spawn_usage *ret_usage);
@@ -76,6 +110,8 @@ void cgroup_kill(const struct cgroups *cg, const char *id);
  * none. */
 MUST_USE int cgroup_remove(struct cgroups *cg, const char *id);
 
+/* A directory in one of the trees; -ENOENT also where there is no such tree. */
+MUST_USE int cgroup_open(int parent, const char *name);
 /* The number after `key ` at the start of a line, or the whole file when key is "". 0 if there is none. */
 uint64_t cgroup_read(int dir, const char *name, const char *key);
 

@@ -14,13 +14,6 @@
 #include "base/fd.h"
 #include "spawn/cgroup.h"
 
-static int open_dir(int parent, const char *name) {
-    if (parent < 0)
-        return -ENOENT;
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
-}
-
 /* For trees without cgroup.kill: a pid that dies meanwhile cannot be mistaken for another, because
  * what pidfd_open returned is checked against the list again. */
 static void kill_listed(int dir) {
@@ -57,7 +50,7 @@ static void each_subdir(int dir, void (*each)(int dir, const char *name)) {
 }
 
 static void kill_subdir(int dir, const char *name) {
-    AUTO_CLOSE int leaf = open_dir(dir, name);
+    AUTO_CLOSE int leaf = cgroup_open(dir, name);
     if (leaf >= 0)
         kill_listed(leaf);
 }
@@ -70,13 +63,13 @@ static void kill_tree(int dir, bool has_kill) {
 }
 
 void cgroup_kill(const struct cgroups *cg, const char *id) {
-    AUTO_CLOSE int freezer = cg->v2 >= 0 ? -1 : open_dir(cg->v1[CG_FREEZER], id);
+    AUTO_CLOSE int freezer = cg->v2 >= 0 ? -1 : cgroup_open(cg->v1[CG_FREEZER], id);
     if (freezer >= 0) { /* a v1-frozen task takes no SIGKILL until thawed */
         kill_tree(freezer, false);
         if (fd_write_text(freezer, "freezer.state", "THAWED") < 0)
             return;
     }
-    AUTO_CLOSE int dir = open_dir(cg->v2, id);
+    AUTO_CLOSE int dir = cgroup_open(cg->v2, id);
     if (dir >= 0)
         kill_tree(dir, cg->has_kill);
 }
@@ -89,7 +82,7 @@ static void remove_subdir(int dir, const char *name) {
 static int remove_one(int parent, const char *id) {
     if (parent < 0)
         return 0;
-    AUTO_CLOSE int dir = open_dir(parent, id);
+    AUTO_CLOSE int dir = cgroup_open(parent, id);
     if (dir >= 0)
         each_subdir(dir, remove_subdir);
     if (unlinkat(parent, id, AT_REMOVEDIR) == 0 || errno == ENOENT)
@@ -98,7 +91,7 @@ static int remove_one(int parent, const char *id) {
 }
 
 int cgroup_remove(struct cgroups *cg, const char *id) {
-    int worst = remove_one(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], id);
+    int worst = remove_one(cgroup_seats(cg), id);
     bool is_empty = worst == 0; /* every process of the sandbox was in that one as well */
     for (int i = 0; i < CG_V1_COUNT; i++) {
         if (is_empty && cgroup_spare_put(cg, i, id))
@@ -118,12 +111,12 @@ int cgroup_leaf_make(const struct cgroups *cg, const char *id, uint32_t leaf, ui
                      int *ret_fd) {
     char name[24];
     leaf_name(name, sizeof name, leaf);
-    AUTO_CLOSE int dir = open_dir(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], id);
+    AUTO_CLOSE int dir = cgroup_open(cgroup_seats(cg), id);
     if (dir < 0)
         return dir;
     if (mkdirat(dir, name, 0755) < 0 && errno != EEXIST) /* a new asker may need it again */
         return -errno;
-    AUTO_CLOSE int fd = open_dir(dir, name);
+    AUTO_CLOSE int fd = cgroup_open(dir, name);
     if (fd < 0)
         return fd;
     if (cg->v2 < 0) {
@@ -147,10 +140,10 @@ static bool is_populated(int dir) {
 int cgroup_leaf_kill(const struct cgroups *cg, const char *id, uint32_t leaf) {
     char name[24];
     leaf_name(name, sizeof name, leaf);
-    AUTO_CLOSE int dir = open_dir(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], id);
+    AUTO_CLOSE int dir = cgroup_open(cgroup_seats(cg), id);
     if (dir < 0)
         return dir;
-    AUTO_CLOSE int fd = open_dir(dir, name);
+    AUTO_CLOSE int fd = cgroup_open(dir, name);
     if (fd < 0)
         return fd;
     for (int turn = 0; turn < 100 && is_populated(fd); turn++) {
@@ -185,5 +178,5 @@ void cgroup_each(const struct cgroups *cg, void (*each)(const char *id, void *ar
 
 void cgroup_each_seat(const struct cgroups *cg, void (*each)(const char *id, void *arg),
                       void *arg) {
-    each_in(cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER], each, arg);
+    each_in(cgroup_seats(cg), each, arg);
 }

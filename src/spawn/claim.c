@@ -17,15 +17,15 @@
 #include "spawn/userns.h"
 
 /* 0 is as it was made. */
-static int limit(struct spawn *s, const struct spawn_claim *req) {
-    const struct spawn_limits *l = &req->limits;
-    bool differs = l->memory_bytes != 0 || l->cpu_milli != 0 || l->pids != 0;
-    return differs ? cgroup_set_limits(&s->cg, req->id, l) : 0;
+static int limit(const struct spawn *s, const struct place *p, const struct spawn_limits *l) {
+    return cgroup_knobs_suffice(&p->knobs, l) ? cgroup_knobs_turn(&s->cg, &p->knobs, l)
+                                              : cgroup_set_limits(&s->cg, p->id, l);
 }
 
 /* Half out of a sandbox is no state to go on in. */
-static void leave(const struct spawn *s, bool has_mounts) {
-    if (setns(s->own_uts, CLONE_NEWUTS) < 0 || (has_mounts && spawn_leave_host(s) < 0))
+static void leave(const struct spawn *s, int kinds) {
+    if (((kinds & CLONE_NEWUTS) && setns(s->own_uts, CLONE_NEWUTS) < 0) ||
+        ((kinds & CLONE_NEWNS) && spawn_leave_host(s) < 0))
         abort();
 }
 
@@ -38,22 +38,26 @@ static int attach(const struct spawn_claim *req, const int *binds) {
 
 static int enter(struct spawn *s, const struct spawn_claim *req, const struct place *p,
                  const int *binds, uint32_t *ret_step) {
-    const char *name = req->hostname[0] ? req->hostname : req->id;
-    bool has_mounts = req->n_mounts > 0;
+    bool has_name = req->hostname[0] != '\0';
+    int kinds = (has_name ? CLONE_NEWUTS : 0) | (req->n_mounts > 0 ? CLONE_NEWNS : 0);
+    if (kinds == 0)
+        return 0;
     *ret_step = STEP_CLONE;
+    bool is_held = kinds == CLONE_NEWNS && p->mnt_ns >= 0;
     /* Ours and not reaped, so the number cannot be another's. */
-    AUTO_CLOSE int pidfd = (int)sys2(SYS_pidfd_open, p->pid, 0);
-    if (pidfd < 0)
+    AUTO_CLOSE int pidfd = is_held ? -1 : (int)sys2(SYS_pidfd_open, p->pid, 0);
+    if (!is_held && pidfd < 0)
         return pidfd;
-    if (setns(pidfd, CLONE_NEWUTS | (has_mounts ? CLONE_NEWNS : 0)) < 0)
+    if (setns(is_held ? p->mnt_ns : pidfd, kinds) < 0)
         return -errno;
     *ret_step = STEP_HOSTNAME;
-    int r = (int)sys2(SYS_sethostname, (long)name, (long)strlen(name));
+    int r =
+        has_name ? (int)sys2(SYS_sethostname, (long)req->hostname, (long)strlen(req->hostname)) : 0;
     if (r == 0) {
         *ret_step = STEP_MOUNT;
         r = attach(req, binds);
     }
-    leave(s, has_mounts);
+    leave(s, kinds);
     return r;
 }
 
@@ -69,12 +73,11 @@ static int claim(struct spawn *s, const struct spawn_claim *req, const int *fds,
     struct place *p = place_find(s, req->id);
     if (p == NULL || !p->is_parked || p->wait_status != -1)
         return -ENOENT;
-    p->is_parked = false;
     r = mounts_binds(s, req->mounts, req->n_mounts, fds, &p->owner, &s->spent, binds, &reply->step);
-    s->spent_map = TAKE_FD(p->owner.map);
+    place_unpark(s, p);
     if (r == 0) {
         reply->step = STEP_CGROUP;
-        r = limit(s, req);
+        r = limit(s, p, &req->limits);
     }
     return r < 0 ? r : enter(s, req, p, binds, &reply->step);
 }

@@ -233,12 +233,7 @@ static int move_inside(int root, const char *from, const char *target) {
 }
 
 int enter_attach_late(int mount, const char *target) {
-    int root = sys_openat(AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
-    if (root < 0)
-        return root;
-    int r = attach_inside(root, mount, target, true);
-    sys_close(root);
-    return r;
+    return attach_inside(AT_FDCWD, mount, target, true); /* setns has left us in the root */
 }
 
 int enter_attach_mounts(struct enter *e) {

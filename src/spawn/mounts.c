@@ -62,9 +62,9 @@ void mounts_done(struct mounts *m) {
 }
 
 bool mounts_allowed(const struct spawn *s, int dir) {
-    AUTO_CLOSE int at = openat(dir, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int above = -1;
     struct stat here = {0}, last = {0};
-    for (int depth = 0; depth < PARENTS_MAX && at >= 0 && fstat(at, &here) == 0; depth++) {
+    for (int depth = 0; depth < PARENTS_MAX && fstat(dir, &here) == 0; depth++) {
         for (unsigned i = 0; i < s->n_allowed; i++) {
             struct stat root;
             if (fstat(s->allowed[i], &root) == 0 && root.st_dev == here.st_dev &&
@@ -74,9 +74,9 @@ bool mounts_allowed(const struct spawn *s, int dir) {
         if (here.st_dev == last.st_dev && here.st_ino == last.st_ino)
             return false; /* the top */
         last = here;
-        int up = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        close(at);
-        at = up;
+        int up = openat(dir, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        fd_close_all(&above, 1);
+        dir = above = up;
     }
     return false;
 }

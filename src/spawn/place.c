@@ -44,6 +44,53 @@ struct place *place_find(const struct spawn *s, const char *id) {
     return node ? container_of(node, struct place, by_id) : NULL;
 }
 
+/* NULL: no memory. */
+static struct place *place_new(const char *id, uint32_t slot) {
+    struct place *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return NULL;
+    snprintf(p->id, sizeof p->id, "%s", id);
+    p->slot = slot;
+    p->pid = p->wait_status = p->owner.map = p->mnt_ns = -1;
+    cgroup_knobs_init(&p->knobs);
+    list_init(&p->in_held);
+    return p;
+}
+
+/* --- what is held for the claim of a parked one --- */
+
+static void release(struct spawn *s, struct place *p) {
+    if (list_is_empty(&p->in_held))
+        return;
+    list_remove(&p->in_held);
+    s->n_held--;
+    cgroup_knobs_close(&p->knobs);
+    fd_close_all(&p->owner.map, 1);
+}
+
+/* The oldest of too many have most likely been given away. */
+static void hold(struct spawn *s, struct place *p) {
+    if (s->n_held == SPAWN_HELD_MAX)
+        release(s, container_of(s->held.next, struct place, in_held));
+    list_push_back(&s->held, &p->in_held);
+    s->n_held++;
+    cgroup_knobs_open(&s->cg, p->id, SPAWN_HELD_FD, &p->knobs);
+    mounts_map_ahead(s, &p->owner);
+}
+
+void place_unpark(struct spawn *s, struct place *p) {
+    if (p->is_parked)
+        s->given = p;
+    p->is_parked = false;
+}
+
+void place_let_go(struct spawn *s) {
+    if (s->given != NULL)
+        release(s, TAKE(s->given));
+}
+
+/* --- life --- */
+
 static void add(struct spawn *s, struct place *p) {
     list_push_back(&s->places, &p->node);
     map_add(&s->by_id, &p->by_id, p->id);
@@ -68,22 +115,19 @@ struct restore {
 
 static void restore_one(const char *id, void *arg) {
     struct restore *all = arg;
-    struct place p = {.pid = -1, .wait_status = -1, .owner.map = -1, .mnt_ns = -1};
+    char name[SPAWN_ID_MAX] = "";
     size_t n = strlen(id);
-    uint32_t owner = 0;
-    if (n >= sizeof p.id)
+    uint32_t owner = 0, slot = 0;
+    if (n >= sizeof name)
         return;
-    memcpy(p.id, id, n);
-    if (!check_id(p.id) || cgroup_owner(&all->s->cg, id, &owner) < 0 ||
-        !userns_slot(owner, &p.slot))
+    memcpy(name, id, n);
+    if (!check_id(name) || cgroup_owner(&all->s->cg, id, &owner) < 0 || !userns_slot(owner, &slot))
         return; /* none of ours, or not finished: SWEEP removes it */
-    struct place *kept = malloc(sizeof *kept);
-    if (kept == NULL) {
+    struct place *kept = place_new(name, slot);
+    if (kept == NULL)
         all->error = -ENOMEM;
-        return;
-    }
-    *kept = p;
-    add(all->s, kept);
+    else
+        add(all->s, kept);
 }
 
 int places_restore(struct spawn *s) {
@@ -196,7 +240,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
     reply->step = STEP_EXISTS;
     if (is_taken(s, req->id, req->slot))
         return -EEXIST;
-    struct place *p = calloc(1, sizeof *p);
+    struct place *p = place_new(req->id, req->slot);
     AUTO_FREE struct strings *text = malloc(sizeof *text);
     if (p == NULL || text == NULL) {
         free(p);
@@ -230,17 +274,13 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
         free(p);
         return r;
     }
-    *p = (struct place){.slot = req->slot,
-                        .is_parked = (req->flags & SPAWN_CREATE_PARKED) != 0,
-                        .owner = {req->profile, userns_base(req->slot), .map = -1},
-                        .pid = r,
-                        .wait_status = -1,
-                        .mnt_ns = -1};
+    p->pid = r;
+    p->is_parked = (req->flags & SPAWN_CREATE_PARKED) != 0;
+    p->owner = (struct mounts_owner){req->profile, userns_base(req->slot), .map = -1};
     if (p->is_parked)
-        mounts_map_ahead(s, &p->owner);
+        hold(s, p);
     if (!s->is_tied) /* else nobody but us waits for its end */
         p->mnt_ns = hold_mounts(*ret_pidfd);
-    memcpy(p->id, req->id, sizeof p->id);
     add(s, p);
     reply->pid = r;
     return 0;
@@ -269,12 +309,9 @@ struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req) {
         list_remove(&p->node);
         map_remove(&s->by_id, &p->by_id);
     } else {
-        p = calloc(1, sizeof *p);
+        p = place_new(req->id, SPAWN_SLOTS);
         if (p == NULL)
             return NULL;
-        p->pid = p->wait_status = p->owner.map = p->mnt_ns = -1;
-        p->slot = SPAWN_SLOTS;
-        memcpy(p->id, req->id, sizeof p->id);
     }
     p->seq = req->head.seq;
     p->flags = req->flags;
@@ -284,7 +321,8 @@ struct place *place_destroy(struct spawn *s, const struct spawn_destroy *req) {
     cgroup_kill(&s->cg, p->id);
     if (p->pid > 0 && p->wait_status == -1)
         kill(p->pid, SIGKILL); /* ours and not reaped, so the number cannot be another's */
-    mounts_done(&s->spent);    /* while it dies: what it was built with must not outlast it */
+    release(s, p);
+    mounts_done(&s->spent); /* while it dies: what it was built with must not outlast it */
     return p;
 }
 
@@ -323,7 +361,6 @@ bool place_finish(struct spawn *s, struct place *p, int *ret_error, uint32_t *re
 void place_free(struct spawn *s, struct place *p) {
     if (p->slot < SPAWN_SLOTS)
         s->slots[p->slot / 8] &= (uint8_t) ~(1u << p->slot % 8);
-    fd_close_all(&p->owner.map, 1);
     fd_close_all(&p->mnt_ns, 1);
     free(p);
 }

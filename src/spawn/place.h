@@ -18,7 +18,9 @@ struct place {
     struct map_node by_id; /* while it lives */
     char id[SPAWN_ID_MAX];
     uint32_t slot;             /* SPAWN_SLOTS: not known, nothing of it was there */
-    bool is_parked;            /* waits for its CLAIM: */
+    bool is_parked;            /* may be given one CLAIM: */
+    struct list in_held;       /* of struct spawn, while these hold descriptors */
+    struct cgroup_knobs knobs; /* of its limits */
     struct mounts_owner owner; /* of the directories that come with it */
     pid_t pid;                 /* -1: another berm-spawn's child */
     int wait_status;           /* -1 until reaped */
@@ -41,6 +43,11 @@ void place_create(struct spawn *s, const struct spawn_create *req, const int *fd
 
 /* One that lives, or NULL. */
 struct place *place_find(const struct spawn *s, const char *id);
+
+/* It is somebody's from now on, and no CLAIM comes any more. What was held for that is closed by place_let_go,
+ * when the asker has been answered. */
+void place_unpark(struct spawn *s, struct place *p);
+void place_let_go(struct spawn *s);
 
 /* claim.c: name, limits and mounts for a parked one. The reply's error, step and missing are set. Does
  * not close `fds`, and leaves to mounts_done(&s->spent) what CREATE leaves to it. */

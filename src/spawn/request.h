@@ -88,7 +88,7 @@ enum spawn_create_flags {
     SPAWN_CREATE_CONTROL = 1 << 1,     /* a bound Unix socket, PID 1's descriptor 3 */
     SPAWN_CREATE_STRICT_PROC = 1 << 2, /* /proc shows processes only */
     SPAWN_CREATE_NO_PTRACE = 1 << 3,   /* ptrace and process_vm_* refused */
-    SPAWN_CREATE_PARKED = 1 << 4,      /* made ahead, for one CLAIM; without mounts */
+    SPAWN_CREATE_PARKED = 1 << 4,      /* made ahead, for one CLAIM or none; without mounts */
     SPAWN_CREATE_ALL = 31,
 };
 enum spawn_mount_flags {
@@ -161,11 +161,12 @@ struct spawn_destroy {
 };
 
 /* Gives a PARKED sandbox what it could not have when it was made, once: a name, limits, directories.
- * Whatever comes of it, it is parked no more. Descriptors: one directory per mount. */
+ * Whatever comes of it, it is parked no more; nor is one in which a program was to run, with EXEC_LEAF. One that
+ * is as wanted needs no CLAIM. Descriptors: one directory per mount. */
 struct spawn_claim {
     struct spawn_head head;
     char id[SPAWN_ID_MAX];
-    char hostname[SPAWN_ID_MAX]; /* empty: the id */
+    char hostname[SPAWN_ID_MAX]; /* empty: as it was made */
     struct spawn_limits limits;  /* 0 = as it was made; disk and file fields must be 0 */
     uint32_t n_mounts;
     uint32_t reserved;

@@ -106,12 +106,14 @@ static void on_exec_leaf(struct turn *t) {
         return;
     }
     uint32_t owner = 0; /* who may start programs there: of the sandbox's cgroup.procs */
-    const struct place *p = place_find(t->v->s, req->id);
+    struct place *p = place_find(t->v->s, req->id);
     int r = 0;
-    if (p != NULL)
+    if (p != NULL) {
         owner = userns_base(p->slot);
-    else
+        place_unpark(t->v->s, p);
+    } else {
         r = cgroup_owner(&t->v->s->cg, req->id, &owner);
+    }
     for (uint32_t i = 0; r == 0 && i < req->count; i++)
         r = make_leaf(t, req->first + i, owner);
     t->reply.fds_per_leaf = 1;
@@ -226,7 +228,7 @@ int serve_one(struct serve *v) {
     int r = t.later ? 0 : send_reply(v, &t.reply, t.out_fds);
     v->has_left |= has_left(r);
     fd_close_all(fds, t.n_fds);
-    fd_close_all(&v->s->spent_map, 1);
+    place_let_go(v->s);
     return has_left(r) ? 0 : r;
 }
 

@@ -23,6 +23,9 @@
 #define SPAWN_STACK_BYTES (64 * 1024)
 /* What is held for each sandbox has numbers from here on, above all that one request needs. */
 #define SPAWN_HELD_FD 1024
+#define SPAWN_HELD_MAX 128 /* places; nobody says which of them were given away as they are */
+
+struct place;
 
 /* A directory of the host that is part of root `host`. */
 struct spawn_tree {
@@ -75,7 +78,9 @@ struct spawn {
     int last_cap;
     uint32_t masks;       /* of /proc: enter_masks_needed; 0: each sandbox looks for itself */
     struct mounts spent;  /* of the last CREATEs: closing them takes a while: spawn_chores */
-    int spent_map;        /* of the CLAIM that is being answered, or -1: so does closing this */
+    struct list held;     /* places for whose claim something is held, oldest first */
+    unsigned n_held;      /* SPAWN_HELD_MAX of them at most */
+    struct place *given;  /* by the request that is being answered: see place_let_go; or NULL */
     bool is_tied;         /* sandboxes end with us */
     int trash_wake;       /* a byte here wakes the process that empties the trash; -1 if none */
     unsigned unseen_ends; /* signals of children's ends since all children were looked at */

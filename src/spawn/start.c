@@ -342,13 +342,13 @@ int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret
         .self = -1,
         .host_ns = -1,
         .trash_wake = -1,
-        .spent_map = -1,
         .reserve_bytes = o->reserve_bytes,
         .last_cap = -1,
         .is_tied = o->is_tied,
     };
     list_init(&s->places);
     list_init(&s->dying);
+    list_init(&s->held);
     s->n_allowed = MIN(o->n_allowed, SPAWN_ROOTS_MAX);
     memcpy(s->allowed, o->allowed_fds, s->n_allowed * sizeof(int));
     s->stack = mmap(NULL, SPAWN_STACK_BYTES, PROT_READ | PROT_WRITE,

@@ -69,18 +69,26 @@ class Create(Operation):
 class Claim(Create):
     """A create that finds a parked sandbox; whatever a daemon had given it is given again, or gone."""
 
+    limits, pids = pb.Limits(pids=64), "64"
+
     def prepare(self, client):
         self.daemon.wait_parked(4)
 
     def act(self, client, request_id):
-        return client.create(request_id=request_id, env={"NAME": "value"}, limits=pb.Limits(pids=64))
+        return client.create(request_id=request_id, env={"NAME": "value"}, limits=self.limits)
 
     def check(self, client, answer):
         super().check(client, answer)
         assert client.output_of(answer.sandbox_id, "hostname; echo $NAME; pwd; ls -A") == (
             f"{answer.sandbox_id}\nvalue\n/workspace\n")
         limits = [path / "pids.max" for path in self.daemon.cgroups()[answer.sandbox_id]]
-        assert {path.read_text().strip() for path in limits if path.exists()} == {"64"}
+        assert {path.read_text().strip() for path in limits if path.exists()} == {self.pids}
+
+
+class BareClaim(Claim):
+    """Of one that is as wanted: nobody but its guest is told."""
+
+    limits, pids = None, "512"
 
 
 class Update(Operation):
@@ -193,12 +201,14 @@ def cases():
             yield name, Run
         if name.startswith("file."):
             yield name, Dir
+        if name.startswith("claim."):
+            yield name, BareClaim
 
 
 @pytest.mark.parametrize("name, operation", cases(), ids=lambda v: v if isinstance(v, str) else getattr(v, "__name__", ""))
 def test_an_operation_that_was_cut_off(make, name, operation):
     """covers: STORE-1, STORE-2, STORE-3, STORE-4, IDEMP-4, IDEMP-6, IDEMP-7, EVT-1, EVT-2, IDS-3"""
-    parked = 4 if operation is Claim else 0
+    parked = 4 if operation in (Claim, BareClaim) else 0
     daemon = make("--set", f"limits.sandboxes.parked={parked}", "--set", "log_level=debug").start(BERM_FAILPOINT=name)
     client = daemon.client()
     operation = operation()

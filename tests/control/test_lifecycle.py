@@ -284,7 +284,7 @@ def test_what_is_refused_in_which_state(client, box):
 def test_programs_wait_for_no_sandbox_that_is_not_ready(daemon, client):
     """covers: SBX-8"""
     with daemon.driver_held():
-        pending = client.create(wait_ms=0).sandbox_id
+        pending = client.create("pending", wait_ms=0).sandbox_id     # its name is the driver's affair
         with refused("SANDBOX_NOT_READY", sandbox_id=pending):
             client.exec(pending, "true")
     client.wait_state(pending, READY)

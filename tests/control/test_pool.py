@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from control import DELETED, READY, STOPPED, Refused, at_once, eventually, pb, pids_in_cgroup, refused
+from control import DELETED, PENDING, READY, STOPPED, Refused, at_once, eventually, pb, pids_in_cgroup, refused
 
 SIZE = 2
 LOOK = """hostname; id -u; id -g; pwd; stat -c '%u %g %a' . /home/user /tmp; ls -A /workspace /home/user /tmp
@@ -36,17 +36,41 @@ def limit(daemon, box, *names):
             if (path / name).exists()}
 
 
-def test_a_claimed_one_is_like_any_other(pool, make):
+@pytest.mark.parametrize("name", ["the-box", ""], ids=["its name", "ours"])
+def test_a_claimed_one_is_like_any_other(pool, make, name):
     """covers: SBX-25"""
     cold = make("--set", "limits.sandboxes.parked=0").start()
     seen = []
     for daemon in (pool, cold):
         client = daemon.client()
-        box = client.create("the-box", env={"NAME": "value"}).sandbox_id
+        box = client.create(name, env={"NAME": "value"}).sandbox_id
         assert is_claimed(daemon, box) == (daemon is pool)
-        seen.append(client.output_of(box, LOOK))
+        seen.append(client.output_of(box, LOOK).replace(box, "the-box"))
     assert "the-box\n1000\n1000\n/workspace\n" in seen[0] and "NAME=value" in seen[0]
     assert seen[0] == seen[1]
+
+
+def test_one_that_is_as_wanted_is_ready_without_the_driver(pool):
+    """covers: SBX-25"""
+    client = pool.client()
+    with pool.driver_held():
+        boxes = [client.create(env={"NAME": "value"}) for _ in range(SIZE)]
+        assert [box.state for box in boxes] == [READY] * SIZE
+    places = pool.places()
+    assert set(places.values()) == {box.sandbox_id for box in boxes}        # each a place of its own
+    for box in places.values():
+        assert client.output_of(box, "hostname; echo $NAME") == f"{box}\nvalue\n"
+
+
+@pytest.mark.parametrize("spec", [dict(sandbox_id="named"), dict(limits=pb.Limits(pids=48))], ids=["name", "limits"])
+def test_one_that_differs_waits_for_the_driver(pool, spec):
+    client = pool.client()
+    with pool.driver_held():
+        box = client.create(**spec, wait_ms=100)
+        assert box.state == PENDING and is_claimed(pool, box.sandbox_id)
+    assert client.wait_state(box.sandbox_id, READY)
+    assert client.output_of(box.sandbox_id, "hostname") == f"{box.sandbox_id}\n"
+    assert limit(pool, box.sandbox_id, "pids.max") == {"48" if "limits" in spec else "512"}
 
 
 def test_env_limits_copies_and_mounts_come_along(pool):
@@ -60,8 +84,8 @@ def test_env_limits_copies_and_mounts_come_along(pool):
         mounts=[pb.Mount(source=str(pool.folder / "shown"), target="/in/here")],
         copies=[pb.Copy(source=str(pool.folder / "copied"), target="/workspace/copy")]).sandbox_id
     assert is_claimed(pool, box)
-    assert client.output_of(box, "cat /in/here/file copy; echo $NAME; touch /in/here/x || echo no") == (
-        "showncopiedvalue\nno\n")
+    assert client.output_of(box, "cat /in/here/file copy; echo $NAME; touch /in/here/x || echo no; hostname") == (
+        f"showncopiedvalue\nno\n{box}\n")
     assert limit(pool, box, "pids.max") == {"48"}
     assert limit(pool, box, "memory.max", "memory.limit_in_bytes") == {str(128 << 20)}
     assert limit(pool, box, "cpu.max", "cpu.cfs_quota_us") <= {"50000 100000", "50000"}

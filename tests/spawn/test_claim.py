@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """A parked sandbox gets its name, its limits and its directories later, once."""
+import contextlib
 import ctypes
 import multiprocessing
 import os
 import pathlib
 import shutil
+import struct
 import sys
 import tempfile
 
@@ -18,6 +20,8 @@ STATE = state_dir()
 EINVAL, ENOENT, ESRCH, EACCES = 22, 2, 3, 13
 # Waits for a line on its standard input, so that what it sees is what CLAIM made of the place.
 LOOK = "read go; %s"
+FILES = {"memory": ("memory.max", "memory.limit_in_bytes"), "pids": ("pids.max",), "cpu": ("cpu.max", "cpu.cfs_quota_us")}
+HELD_MAX = 128
 
 
 class Parked:
@@ -53,13 +57,13 @@ class Parked:
         same(self.spawn.destroy(self.id).error, 0, "DESTROY")
 
 
-def limit_of(id, name):
+def limit_of(id, *names):
     """As the controller has it, in either version of cgroups."""
     status = os.stat(STATE)
-    mark = f"berm/s-{status.st_dev:x}-{status.st_ino:x}/{id}/{name}"
+    group = f"berm/s-{status.st_dev:x}-{status.st_ino:x}/{id}"
     top = pathlib.Path("/sys/fs/cgroup")
-    found = [path for root in (top, *top.iterdir()) if (path := root / mark).exists()]
-    return found[0].read_text().strip() if found else None
+    found = [path for root in (top, *top.iterdir()) for name in names if (path := root / group / name).exists()]
+    return found[0].read_text().split()[0] if found else None
 
 
 @test
@@ -116,6 +120,53 @@ def it_gets_limits():
         memory = limit_of("limited", "memory.max") or limit_of("limited", "memory.limit_in_bytes")
         same(memory, str(64 << 20), "0 is as it was made")
         parked.drop()
+        for memory in (32 << 20, 128 << 20):        # less and more than it was made with
+            parked = Parked(spawn, "limited", "true", memory=64 << 20, cpu=500, pids=64)
+            same(parked.claim(memory=memory, cpu=250, pids=48).error, 0, "CLAIM")
+            same([limit_of("limited", *names) for names in FILES.values()],
+                 [str(memory), "48", "25000"], "as the claim has them")
+            swap = limit_of("limited", "memory.memsw.limit_in_bytes")
+            check(swap in (None, str(memory)), f"and with swap no more: {swap}")
+            parked.drop()
+
+
+@test
+def a_limit_that_it_was_made_without_is_refused():
+    with Spawn(STATE) as spawn:
+        parked = Parked(spawn, "limited", "true", memory=64 << 20, pids=64)
+        has_cpu = limit_of("limited", *FILES["cpu"]) is not None      # in one tree all of them are there
+        same(parked.claim(memory=32 << 20, cpu=250).error, 0 if has_cpu else ENOENT, "CLAIM")
+        parked.drop()
+
+
+@test
+def what_is_held_for_a_claim_is_bounded_and_let_go():
+    with Spawn(STATE) as spawn:
+        def held():
+            """Ids of sandboxes whose files of limits berm-spawn has open."""
+            found = set()
+            for fd in pathlib.Path(f"/proc/{spawn.process.pid}/fd").iterdir():
+                with contextlib.suppress(FileNotFoundError):        # of a chore
+                    path = pathlib.Path(os.readlink(fd))
+                    found |= {path.parent.name} if path.name == "pids.max" else set()
+            return found
+
+        ids = [f"held-{i}" for i in range(HELD_MAX + 2)]
+        with contextlib.ExitStack() as stack:
+            for slot, id in enumerate(ids, 1):
+                made = spawn.create(id=id, slot=slot, flags=F_PARKED, argv=("berm-init", "1000", "/", "sleep", "60"), pids=64)
+                stack.callback(spawn.destroy, id)
+                os.close(made.fds[0])
+            same(held(), set(ids[2:]), "the newest")
+            same(spawn.ask(CLAIM, claim_body(ids[0], pids=32)).error, 0, "CLAIM of the oldest")
+            same(limit_of(ids[0], "pids.max"), "32", "its limit")
+            same(spawn.ask(CLAIM, claim_body(ids[2], pids=32)).error, 0, "CLAIM of one that is held")
+            leaf = spawn.ask(client.EXEC_LEAF, client.id_body(ids[3], struct.pack("=II", 1, 1)))
+            os.close(leaf.fds[0])
+            same(spawn.destroy(ids[4]).error, 0, "DESTROY")
+            same(spawn.ask(client.HELLO).error, 0, "HELLO")     # what is let go is so when the next one is answered
+            same(held(), set(ids[5:]), "not those")
+        same(held(), set(), "none")
 
 
 @test
@@ -129,6 +180,18 @@ def only_once_and_only_a_parked_one():
         same(spawn.ask(CLAIM, claim_body("plain")).error, ENOENT, "one that is not parked")
         same(spawn.destroy("plain").error, 0, "DESTROY")
         same(spawn.ask(CLAIM, claim_body("nobody")).error, ENOENT, "none")
+
+
+@test
+def one_in_which_a_program_was_to_run_is_parked_no_more():
+    with Spawn(STATE) as spawn:
+        parked = Parked(spawn, "used", "hostname")
+        leaf = spawn.ask(client.EXEC_LEAF, client.id_body("used", struct.pack("=II", 1, 1)))
+        same(leaf.error, 0, "EXEC_LEAF")
+        for fd in leaf.fds:
+            os.close(fd)
+        same(parked.claim(hostname="late").error, ENOENT, "CLAIM")
+        same(parked.output(), "used\n", "its name is the one it was made with")
 
 
 @test
@@ -210,7 +273,7 @@ def one_that_has_ended_cannot_be_claimed():
     with Spawn(STATE) as spawn:
         reply = spawn.create(id="ended", flags=F_PARKED, argv=("berm-init", "1000", "/", "true"))
         check(spawn.wait(reply), "it ends")
-        check(spawn.ask(CLAIM, claim_body("ended")).error in (ENOENT, ESRCH), "CLAIM")     # reaped, or not yet
+        check(spawn.ask(CLAIM, claim_body("ended", hostname="late")).error in (ENOENT, ESRCH), "CLAIM")     # reaped, or not yet
         same(spawn.destroy("ended").error, 0, "DESTROY")
 
 
