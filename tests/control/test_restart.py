@@ -124,7 +124,8 @@ def test_a_guest_that_goes_when_the_daemon_has_just_begun_to_listen(daemon, clie
 
 def test_the_socket_of_a_guest_is_another(daemon, client, box):
     """Whoever put it there: a guest that cannot be reached is ended. covers: STORE-3, SBX-11"""
-    path = daemon.state / "run" / box
+    names = {sandbox: place for place, sandbox in daemon.places().items()}
+    path = daemon.state / "run" / names.get(box, box)
     daemon.kill()
     path.unlink()
     with socket.socket(socket.AF_UNIX) as other:
