@@ -420,6 +420,36 @@ TEST(native_stops_a_guest_that_nobody_met) {
     }
 }
 
+static unsigned n_lost;
+static void on_lost(struct driver *d) {
+    (void)d;
+    n_lost++;
+}
+
+TEST(native_stops_a_guest_that_nobody_met_without_berm_spawn) {
+    struct seen seen = {0};
+    int status;
+    if (!is_root())
+        return;
+    pid_t pid = left_behind("sb-orphan");
+    int pid_fd = pidfd_open(pid, 0);
+    struct place *p = adopt_unmet("sb-orphan", &seen);
+    w.driver->on_lost = on_lost;
+    kill(w.spawn_pid, SIGKILL);
+    RUN_UNTIL(&w, n_lost == 1);
+    place_stop(p); /* by the pidfd that only a connection tells */
+    RUN_UNTIL(&w, seen.gone == 1);
+    CHECK(has_ended(pid_fd, 0));
+    close(pid_fd);
+    driver_close(w.driver);
+    RUN_UNTIL(&w, w.closed == 1);
+    CHECK_INT(waitpid(w.spawn_pid, &status, 0), w.spawn_pid);
+    spawn_start(&w);
+    driver_sweep(w.driver, NULL, 0); /* what the killed one left */
+    RUN_UNTIL(&w, w.swept == 2);
+    world_close(&w);
+}
+
 TEST(native_finds_nobody_where_a_guest_has_ended) {
     struct seen seen = {0};
     struct err e;
