@@ -140,6 +140,11 @@ int fd_open_parent(int dir, const char *path, const char **ret_name) {
     return fd_open_entry(dir, parent, O_PATH | O_DIRECTORY);
 }
 
+bool fd_has_entry(int dir, const char *name) {
+    struct stat st;
+    return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 int fd_make_dir(int dir, const char *name, mode_t mode) {
     if (mkdirat(dir, name, mode) < 0 && errno != EEXIST)
         return -errno;

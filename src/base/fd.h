@@ -33,6 +33,8 @@ MUST_USE int fd_open_beneath(int dir, const char *path, int flags, mode_t mode);
 MUST_USE int fd_open_entry(int dir, const char *path, int flags);
 /* The directory such an entry lies in, and its name there, which points into `path`. */
 MUST_USE int fd_open_parent(int dir, const char *path, const char **ret_name);
+/* Whether `dir` has an entry of this name, by the effective id (access() goes by the real one). */
+bool fd_has_entry(int dir, const char *name);
 /* Makes (if absent) and opens a directory beneath `dir`; one component. */
 MUST_USE int fd_make_dir(int dir, const char *name, mode_t mode);
 

@@ -112,6 +112,7 @@ struct driver_ops {
                             const struct place_events *events, void *user, struct err *e);
     struct place *(*adopt)(struct driver *d, const char *id, const struct place_events *events,
                            void *user, struct err *e);
+    void (*meet)(struct place *p);
     int (*link)(struct place *p, struct err *e);
     void (*stop)(struct place *p);
     void (*close_place)(struct place *p);
@@ -155,11 +156,16 @@ static inline struct place *place_create(struct driver *d, const struct place_sp
                                          struct err *e) {
     return d->ops->create(d, spec, events, user, e);
 }
-/* Finds a living place; one that is returned is ready, and only on_gone follows. */
+/* Finds a living place; one that is returned is ready, and only on_gone follows. It may have been found without
+ * a word to its guest: then its end is told from place_meet, place_link or place_stop on. */
 static inline struct place *place_adopt(struct driver *d, const char *id,
                                         const struct place_events *events, void *user,
                                         struct err *e) {
     return d->ops->adopt(d, id, events, user, e);
+}
+/* Looks after a place that was found, so that its end is told, also when that was before. */
+static inline void place_meet(struct place *p) {
+    p->driver->ops->meet(p);
 }
 /* A new connection to the guest, yours from here; -number when nobody answers. */
 static inline int place_link(struct place *p, struct err *e) {

@@ -204,6 +204,8 @@ void sandbox_wake(struct sandbox *sb) {
     sandbox_learn_kills(sb); /* before any program can end */
     if (sb->presence == PRESENCE_UP && !sb->link && !sb->frozen && !sb->freezing)
         sandbox_connect(sb);
+    else if (sb->place)
+        place_meet(sb->place);
 }
 
 void sandbox_disconnect(struct sandbox *sb) {

@@ -103,6 +103,7 @@ static void native_sweep(struct driver *d, const char *const *ids, size_t n_ids)
     struct native *n = native_of(d);
     struct err e;
     size_t done = 0;
+    listeners_free(TAKE(n->listeners)); /* all are adopted */
     sweep_sockets(n, ids, n_ids);
     do {
         struct spawn_ask *a =
@@ -155,6 +156,7 @@ static void on_link_lost(struct spawn_link *l) {
 static void on_ends_closed(uv_handle_t *handle) {
     struct native *n = handle->data;
     void (*told)(struct driver * d) = n->driver.on_closed;
+    listeners_free(n->listeners);
     close(n->ends_fd);
     close(n->run_dir_fd);
     if (told)
@@ -185,6 +187,7 @@ static const struct driver_ops ops = {
     .close = native_close,
     .create = native_create,
     .adopt = native_adopt,
+    .meet = native_meet,
     .link = native_link,
     .stop = native_stop,
     .close_place = native_close_place,

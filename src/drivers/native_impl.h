@@ -2,6 +2,7 @@
  * asked of a living one. */
 #pragma once
 
+#include "drivers/listeners.h"
 #include "drivers/native.h"
 #include "drivers/spawn_link.h"
 
@@ -12,6 +13,7 @@ struct native {
     struct list places;
     int ends_fd; /* an epoll of all guests' pidfds: libuv asks the kernel four times for each handle */
     uv_poll_t ends;
+    struct listeners *listeners; /* of the guests that a new daemon adopts; or NULL */
 };
 
 struct native_place {
@@ -20,6 +22,7 @@ struct native_place {
     struct list in_native;
     int pid_fd;     /* the guest's, or -1 */
     int found_link; /* the connection it was adopted by, for the first place_link; or -1 */
+    bool is_unmet;  /* adopted by the list of listeners alone: nobody watches it yet */
     bool closing;
     bool ended;    /* the guest has */
     bool clearing; /* berm-spawn was asked to end it and clear it away */
@@ -46,6 +49,7 @@ struct place *native_create(struct driver *d, const struct place_spec *spec,
                             const struct place_events *events, void *user, struct err *e);
 struct place *native_adopt(struct driver *d, const char *id, const struct place_events *events,
                            void *user, struct err *e);
+void native_meet(struct place *place);
 int native_link(struct place *place, struct err *e);
 void native_stop(struct place *place);
 void native_close_place(struct place *place);

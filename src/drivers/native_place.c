@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -62,10 +63,11 @@ static void report_gone(struct native_place *p) {
 
 static void on_cleared(struct spawn_ask *a, const struct spawn_reply *reply, int *fds,
                        size_t n_fds) {
-    (void)reply, (void)fds, (void)n_fds;
+    (void)fds, (void)n_fds;
     struct native_place *p = a->about;
     p->clearing = false;
     p->is_clear = true;
+    p->ended |= p->is_unmet && reply->error == 0; /* there is no other word */
     report_gone(p);
 }
 
@@ -245,14 +247,12 @@ struct place *native_create(struct driver *d, const struct place_spec *spec,
     return NULL;
 }
 
-int native_link(struct place *place, struct err *e) {
+static int connect_to(const struct native_place *p, struct err *e) {
     struct sockaddr_un addr;
-    if (native_place_of(place)->found_link >= 0)
-        return TAKE_FD(native_place_of(place)->found_link);
     AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    control_address(native_place_of(place)->native, place->id, &addr);
+    control_address(p->native, p->place.id, &addr);
     if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0)
-        return err_sys(e, ERR_GUEST_LOST, errno, "connect to the guest of %s", place->id);
+        return err_sys(e, ERR_GUEST_LOST, errno, "connect to the guest of %s", p->place.id);
     return TAKE_FD(fd);
 }
 
@@ -275,22 +275,65 @@ static int peer_pidfd(int link) {
     return fd < 0 ? -errno : -ESRCH;
 }
 
+/* Connects, and watches whoever is at the other end; the connection is for the first place_link. */
+static int find(struct native_place *p, struct err *e) {
+    AUTO_CLOSE int link = connect_to(p, e);
+    if (link < 0)
+        return link;
+    int r = peer_pidfd(link);
+    if (r >= 0)
+        r = watch_pid(p, r);
+    if (r < 0) {
+        watch_no_more(p);
+        return err_sys(e, ERR_GUEST_LOST, -r, "watch the guest of %s", p->place.id);
+    }
+    p->found_link = TAKE_FD(link);
+    return 0;
+}
+
+/* Whether it says that nobody is there, and not only that something is short. */
+static bool is_end(const struct err *e) {
+    return e->sys == ECONNREFUSED || e->sys == ENOENT || e->sys == ESRCH;
+}
+
+/* One that has ended meanwhile is told by the loop like any other: what is readable at once stands for its pidfd. */
+static int meet(struct native_place *p, struct err *e) {
+    int r = p->is_unmet ? find(p, e) : 0;
+    if (r == 0)
+        p->is_unmet = false;
+    else if (is_end(e)) {
+        int ended = eventfd(1, EFD_CLOEXEC);
+        p->is_unmet = ended < 0 || watch_pid(p, ended) < 0;
+        if (p->is_unmet)
+            watch_no_more(p);
+    }
+    return r;
+}
+
+void native_meet(struct place *place) {
+    struct err e;
+    (void)meet(native_place_of(place), &e); /* what is short now is there when it is needed */
+}
+
+int native_link(struct place *place, struct err *e) {
+    struct native_place *p = native_place_of(place);
+    int r = meet(p, e);
+    if (r < 0)
+        return r;
+    return p->found_link >= 0 ? TAKE_FD(p->found_link) : connect_to(p, e);
+}
+
 struct place *native_adopt(struct driver *d, const char *id, const struct place_events *events,
                            void *user, struct err *e) {
-    struct native_place *p = place_new(native_of(d), id, events, user, e);
+    struct native *n = native_of(d);
+    struct native_place *p = place_new(n, id, events, user, e);
     if (!p)
         return NULL;
-    AUTO_CLOSE int link = native_link(&p->place, e);
-    if (link >= 0) {
-        int r = peer_pidfd(link);
-        if (r >= 0)
-            r = watch_pid(p, r);
-        if (r == 0) {
-            p->found_link = TAKE_FD(link);
-            return &p->place;
-        }
-        err_sys(e, ERR_GUEST_LOST, -r, "watch the guest of %s", id);
-    }
+    if (!n->listeners)
+        n->listeners = listeners_read(n->run_dir_fd);
+    p->is_unmet = listeners_has(n->listeners, n->run_dir_fd, id);
+    if (p->is_unmet || find(p, e) == 0)
+        return &p->place;
     native_place_end(p);
     return NULL;
 }
@@ -302,6 +345,7 @@ void native_stop(struct place *place) {
     struct native_place *p = native_place_of(place);
     if (p->closing)
         return;
+    native_meet(place);
     if (p->native->link.lost && p->pid_fd >= 0)
         pidfd_send_signal(p->pid_fd, SIGKILL, NULL, 0);
     else

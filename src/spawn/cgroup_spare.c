@@ -27,7 +27,7 @@ void cgroup_keep_spares(struct cgroups *cg) {
         for (unsigned n = 0; n < CG_SPARES && cg->v1[i] >= 0 && is_kept_kind(i); n++) {
             char name[NAME_BYTES];
             spare_name(name, n);
-            if (faccessat(cg->v1[i], name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            if (fd_has_entry(cg->v1[i], name))
                 cg->spares[i].kept |= UINT32_C(1) << n;
         }
 }

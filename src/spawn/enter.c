@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <linux/keyctl.h>
 #include <linux/openat2.h>
 #include <linux/prctl.h>
 #include <poll.h>
@@ -105,12 +104,6 @@ static int name_host(struct enter *e) {
     while (e->hostname[n] != '\0')
         n++;
     return (int)sys2(SYS_sethostname, (long)e->hostname, (long)n);
-}
-
-static int join_keyring(struct enter *e) {
-    (void)e;
-    long r = sys2(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0);
-    return r == -ENOSYS ? 0 : MIN((int)r, 0); /* a kernel without keys has none to leak */
 }
 
 static int limit_one(int resource, uint64_t soft, uint64_t hard) {
@@ -221,7 +214,6 @@ static const struct {
     {STEP_PROC, enter_stage_proc},
     {STEP_DEV, enter_stage_dev},
     {STEP_NAMESPACE_LIMITS, limit_namespaces}, /* not earlier: a detached mount counts as one */
-    {STEP_KEYRING, join_keyring},
     {STEP_OVERLAY, wait_mounts},
     {STEP_MOUNT, enter_attach_mounts},
     {STEP_ROOT, enter_switch_root},

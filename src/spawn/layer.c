@@ -57,7 +57,7 @@ static bool prefers_quota(const struct spawn *s) {
 static int limit_dir(int dir, const struct spawn_limits *l) {
     if (quota_is_set(dir))
         return 0;
-    if (faccessat(dir, "upper", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+    if (fd_has_entry(dir, "upper"))
         return -EBUSY; /* what it holds would not count */
     return quota_set(dir, l->disk_bytes, l->disk_inodes);
 }
@@ -71,7 +71,7 @@ static int disk_layer(struct spawn *s, const struct spawn_create *req, bool *mad
     AUTO_CLOSE int dir = fd_open_beneath(s->layers, req->id, O_RDONLY | O_DIRECTORY, 0);
     if (dir < 0)
         return dir;
-    bool has_image = faccessat(dir, DISK_IMAGE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    bool has_image = fd_has_entry(dir, DISK_IMAGE);
     int r = 0;
     if (!has_image && req->limits.disk_bytes != 0 && (prefers_quota(s) || quota_is_set(dir)))
         r = limit_dir(dir, &req->limits);
@@ -96,7 +96,7 @@ int layer_open_kept(struct spawn *s, const char *id, uint32_t *ret_base) {
     AUTO_CLOSE int dir = fd_open_beneath(s->layers, id, O_RDONLY | O_DIRECTORY, 0);
     if (dir < 0)
         return dir;
-    bool has_image = faccessat(dir, DISK_IMAGE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    bool has_image = fd_has_entry(dir, DISK_IMAGE);
     AUTO_CLOSE int mount = has_image ? disk_mount(s, dir, 0, 0) : sys_clone_tree(dir, "");
     if (mount < 0)
         return mount;

@@ -342,7 +342,7 @@ static int build_tree(struct build *b, unsigned index) {
         r = kept_lowers(b, upper, lowers, &n);
     if (r < 0)
         return r;
-    bool written = n > 0 || faccessat(b->layer, upper, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    bool written = n > 0 || fd_has_entry(b->layer, upper);
     lowers[n++].fd = b->trees[index];
     if (b->req->profile == SPAWN_PROFILE_ROOT || written)
         r = make_overlay(b, upper, work, b->base, lowers, n);

@@ -365,14 +365,16 @@ void place_free(struct spawn *s, struct place *p) {
     free(p);
 }
 
-static void note_exit(struct list *places, pid_t pid, int status) {
+static bool note_exit(struct list *places, pid_t pid, int status) {
     LIST_FOR_EACH(it, places) {
         struct place *p = container_of(it, struct place, node);
-        if (p->pid != pid)
+        if (p->pid != pid || p->wait_status != -1) /* one that was read may have had this number */
             continue;
         p->wait_status = status;
         fd_close_all(&p->mnt_ns, 1);
+        return true;
     }
+    return false;
 }
 
 /* One child that ended: `which`, or any with -1. */
@@ -383,8 +385,8 @@ static bool reap_one(struct spawn *s, pid_t which) {
         return false;
     if (pid == s->trash_pid)
         layer_trash_ended(s);
-    note_exit(&s->places, pid, status);
-    note_exit(&s->dying, pid, status);
+    if (!note_exit(&s->dying, pid, status)) /* the fewer, and the more likely */
+        note_exit(&s->places, pid, status);
     return true;
 }
 

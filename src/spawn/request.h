@@ -65,7 +65,6 @@ enum spawn_step {
     STEP_MOUNT,
     STEP_ROOT,
     STEP_HOSTNAME,
-    STEP_KEYRING,
     STEP_RLIMIT,
     STEP_LANDLOCK,
     STEP_CAPS,

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/keyctl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #include "spawn/rootfs.h"
 #include "spawn/spawn.h"
 #include "spawn/sys.h"
+#include "spawn/userns.h"
 
 #define LOCK_TURNS 5000 /* of 2 ms */
 
@@ -314,6 +316,21 @@ static int start_kernel(struct spawn *s, const struct spawn_options *o) {
     return is_kernel(6, 1) ? 0 : -ENOTSUP;
 }
 
+/* Sandboxes inherit it: a session keyring that gives nobody any right, those who have it neither. With one for each
+ * of many the kernel would look at all of them whenever one is gone. */
+static int start_keyring(struct spawn *s, const struct spawn_options *o) {
+    (void)s, (void)o;
+    long ring = sys2(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0);
+    if (ring == -ENOSYS)
+        return 0; /* a kernel without keys has none to leak */
+    return (int)(ring < 0 ? ring : sys3(SYS_keyctl, KEYCTL_SETPERM, ring, 0));
+}
+
+static int start_maker(struct spawn *s, const struct spawn_options *o) {
+    (void)s, (void)o;
+    return userns_be_maker();
+}
+
 static int start_places(struct spawn *s, const struct spawn_options *o) {
     (void)o;
     return places_restore(s);
@@ -335,6 +352,8 @@ static const struct {
     {"the kernel's features", start_features},
     {"a procfs", start_proc},
     {"a mount namespace of our own", start_mounts},
+    {"a keyring without rights", start_keyring},
+    {"a real id of our own", start_maker}, /* access() goes by that one: after all that asks */
 };
 
 int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret_what) {

@@ -25,7 +25,6 @@ const char *spawn_step_name(uint32_t step) {
         [STEP_MOUNT] = "attach a mount",
         [STEP_ROOT] = "switch to the new root",
         [STEP_HOSTNAME] = "set the host name",
-        [STEP_KEYRING] = "join a fresh keyring",
         [STEP_RLIMIT] = "set resource limits",
         [STEP_LANDLOCK] = "apply Landlock scopes",
         [STEP_CAPS] = "drop capabilities",

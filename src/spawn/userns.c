@@ -23,13 +23,17 @@ int userns_map(int proc, pid_t pid, const char *uid_line, const char *gid_line) 
     return fd_write_text(proc, path, gid_line);
 }
 
+int userns_be_maker(void) {
+    return (int)sys3(SYS_setresuid, USERNS_MAKER, 0, 0);
+}
+
 int userns_creator(uint32_t uid) {
     struct rlimit now, next;
     if (getrlimit(RLIMIT_NPROC, &now) < 0)
         return -errno;
     next = now;
     next.rlim_cur = uid != 0 ? MIN(8192, now.rlim_max) : now.rlim_max; /* of the whole namespace */
-    long r = sys3(SYS_setresuid, uid, uid, 0);
+    long r = sys3(SYS_setresuid, -1, uid, 0);
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2];
     if (r == 0)

@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import os
 import signal
+import socket
 
 import pytest
 
@@ -86,6 +87,67 @@ def test_the_guest_goes_while_no_daemon_runs(daemon, client, box):
     assert start.adopted_sandboxes == 0 and start.lost_execs == 1
     assert client.start(box).incarnation == 2
     assert client.output_of(box, "cat file") == "kept\n"
+
+
+def lost(client, box):
+    gone = client.wait_state(box, STOPPED)
+    assert gone.reason.cause == pb.STATE_CAUSE_GUEST_LOST
+    assert client.start(box).incarnation == 2
+    assert client.output_of(box, "echo here") == "here\n"
+
+
+def test_a_guest_in_which_nothing_ran_goes_while_no_daemon_runs(daemon, client, box):
+    """covers: STORE-3, SBX-11"""
+    other = client.create().sandbox_id
+    daemon.kill()
+    daemon.kill_guest(box)
+    eventually(lambda: not daemon.pids(box), "the sandbox's end")
+    daemon.start()
+    assert client.get(box).state == STOPPED and client.get(other).state == READY
+    start = [e for e in client.events() if e.HasField("daemon")][-1].daemon
+    assert start.adopted_sandboxes == 1
+    lost(client, box)
+
+
+@pytest.mark.parametrize("state", [READY, PAUSED])
+def test_a_guest_that_goes_when_the_daemon_has_just_begun_to_listen(daemon, client, box, state):
+    """Nobody needed it yet, and its end is seen all the same. covers: STORE-3, SBX-11"""
+    if state == PAUSED:
+        client.pause(box)
+    again(daemon)
+    daemon.kill_guest(box)
+    for path in daemon.cgroups().get(box, []):
+        if (path / "freezer.state").exists():       # on v1 what is frozen does not die
+            (path / "freezer.state").write_text("THAWED")
+    lost(client, box)
+
+
+def test_the_socket_of_a_guest_is_another(daemon, client, box):
+    """Whoever put it there: a guest that cannot be reached is ended. covers: STORE-3, SBX-11"""
+    names = {sandbox: place for place, sandbox in daemon.places().items()}
+    path = daemon.state / "run" / names.get(box, box)
+    daemon.kill()
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        daemon.start()
+        assert client.get(box).state == STOPPED and not daemon.pids(box)
+    lost(client, box)
+
+
+def test_guests_that_the_kernel_does_not_list_are_found_all_the_same(daemon, client, box):
+    """It lists the sockets of one's own network namespace. covers: STORE-3, STORE-4"""
+    dead, held = client.create().sandbox_id, client.sh(box, "echo up; read line; exit 3", stdin_mode=PIPE).exec_id
+    idle = client.create().sandbox_id
+    up(client, held)
+    daemon.kill()
+    daemon.kill_guest(dead)
+    daemon.start(prefix=("unshare", "--net"))
+    assert [client.get(b).state for b in (box, idle, dead)] == [READY, READY, STOPPED]
+    client.ask("WriteStdin", exec_id=held, data=b"\n")
+    assert client.wait(held).exit.code == 3
+    assert client.output_of(idle, "echo here") == "here\n"
+    lost(client, dead)
 
 
 def test_an_exit_written_before_the_guest_went(daemon, client, box):

@@ -1,9 +1,13 @@
 /* The native driver against a real berm-spawn and real sandboxes, whose PID 1 is test-guest. */
+#include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -296,6 +300,186 @@ TEST(native_places_outlive_the_driver_and_are_adopted) {
     close(link);
     place_stop(p);
     RUN_UNTIL(&w, after.gone == 1);
+    world_close(&w);
+}
+
+/* --- adopted without a word --- */
+
+static int count_fds(void) {
+    int n = 0;
+    DIR *list = opendir("/proc/self/fd");
+    while (readdir(list))
+        n++;
+    closedir(list);
+    return n;
+}
+
+static pid_t pid_of_guest(int link) {
+    struct ucred peer = {0};
+    socklen_t n = sizeof peer;
+    CHECK_INT(getsockopt(link, SOL_SOCKET, SO_PEERCRED, &peer, &n), 0);
+    CHECK(peer.pid > 1);
+    return peer.pid;
+}
+
+/* A guest that a driver left behind, and another driver. Returns its pid. */
+static pid_t left_behind(const char *id) {
+    struct seen before = {0};
+    struct err e;
+    world_open(&w);
+    struct place_spec spec = spec_of(id, 8);
+    struct place *p = place_create(w.driver, &spec, &events, &before, &e);
+    CHECK(p != NULL);
+    RUN_UNTIL(&w, before.ready == 1);
+    int link = link_to(&w, p);
+    pid_t pid = pid_of_guest(link);
+    close(link);
+    spawn_stop(&w);
+    spawn_start(&w);
+    return pid;
+}
+
+static bool has_ended(int pid_fd, int within_ms) {
+    struct pollfd end = {.fd = pid_fd, .events = POLLIN};
+    return poll(&end, 1, within_ms) == 1;
+}
+
+static void kill_guest(pid_t pid) {
+    int pid_fd = pidfd_open(pid, 0);
+    CHECK_INT(kill(pid, SIGKILL), 0);
+    CHECK(has_ended(pid_fd, 30000));
+    close(pid_fd);
+}
+
+/* Found by the list alone: nobody has connected, so nobody watches it. */
+static struct place *adopt_unmet(const char *id, struct seen *seen) {
+    struct err e;
+    int before = count_fds();
+    struct place *p = place_adopt(w.driver, id, &events, seen, &e);
+    CHECK(p != NULL);
+    CHECK_INT(count_fds(), before);
+    return p;
+}
+
+TEST(native_adopts_whoever_listens) {
+    struct seen seen = {0};
+    struct err e;
+    if (!is_root())
+        return;
+    pid_t pid = left_behind("sb-quiet");
+    struct place *p = adopt_unmet("sb-quiet", &seen);
+    int before = count_fds();
+    place_meet(p);
+    CHECK_INT(count_fds(), before + 2); /* the connection, and whom to watch */
+    place_meet(p);
+    int link = place_link(p, &e);
+    CHECK_INT(pid_of_guest(link), pid);
+    CHECK_INT(count_fds(), before + 2);
+    close(link);
+    kill_guest(pid);
+    RUN_UNTIL(&w, seen.gone == 1);
+    world_close(&w);
+}
+
+TEST(native_tells_the_end_of_a_guest_that_nobody_met) {
+    if (!is_root())
+        return;
+    for (int by_link = 0; by_link < 2; by_link++) {
+        struct seen seen = {0};
+        struct err e;
+        pid_t pid = left_behind("sb-unmet");
+        struct place *p = adopt_unmet("sb-unmet", &seen);
+        kill_guest(pid);
+        if (by_link) {
+            CHECK(place_link(p, &e) < 0);
+            CHECK_INT(e.code, ERR_GUEST_LOST);
+        } else {
+            place_meet(p);
+        }
+        CHECK_INT(seen.gone, 0); /* never from inside the call */
+        RUN_UNTIL(&w, seen.gone == 1);
+        world_close(&w);
+    }
+}
+
+TEST(native_stops_a_guest_that_nobody_met) {
+    if (!is_root())
+        return;
+    for (int is_dead = 0; is_dead < 2; is_dead++) {
+        struct seen seen = {0};
+        pid_t pid = left_behind("sb-stopped");
+        int pid_fd = pidfd_open(pid, 0);
+        struct place *p = adopt_unmet("sb-stopped", &seen);
+        if (is_dead)
+            kill_guest(pid);
+        place_stop(p);
+        RUN_UNTIL(&w, seen.gone == 1);
+        CHECK(has_ended(pid_fd, 0));
+        close(pid_fd);
+        world_close(&w);
+    }
+}
+
+static unsigned n_lost;
+static void on_lost(struct driver *d) {
+    (void)d;
+    n_lost++;
+}
+
+TEST(native_stops_a_guest_that_nobody_met_without_berm_spawn) {
+    struct seen seen = {0};
+    int status;
+    if (!is_root())
+        return;
+    pid_t pid = left_behind("sb-orphan");
+    int pid_fd = pidfd_open(pid, 0);
+    struct place *p = adopt_unmet("sb-orphan", &seen);
+    w.driver->on_lost = on_lost;
+    kill(w.spawn_pid, SIGKILL);
+    RUN_UNTIL(&w, n_lost == 1);
+    place_stop(p); /* by the pidfd that only a connection tells */
+    RUN_UNTIL(&w, seen.gone == 1);
+    CHECK(has_ended(pid_fd, 0));
+    close(pid_fd);
+    driver_close(w.driver);
+    RUN_UNTIL(&w, w.closed == 1);
+    CHECK_INT(waitpid(w.spawn_pid, &status, 0), w.spawn_pid);
+    spawn_start(&w);
+    driver_sweep(w.driver, NULL, 0); /* what the killed one left */
+    RUN_UNTIL(&w, w.swept == 2);
+    world_close(&w);
+}
+
+TEST(native_finds_nobody_where_a_guest_has_ended) {
+    struct seen seen = {0};
+    struct err e;
+    if (!is_root())
+        return;
+    pid_t pid = left_behind("sb-dead");
+    kill_guest(pid);
+    CHECK(place_adopt(w.driver, "sb-dead", &events, &seen, &e) == NULL);
+    CHECK_INT(e.code, ERR_GUEST_LOST);
+    driver_discard(w.driver, "sb-dead", true, NULL, NULL);
+    world_close(&w);
+}
+
+/* Another network namespace: the kernel does not list the guest's socket, but connects to it. */
+TEST(native_adopts_by_connecting_what_is_not_listed) {
+    struct seen seen = {0};
+    struct err e;
+    if (!is_root())
+        return;
+    pid_t pid = left_behind("sb-unlisted");
+    int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    CHECK_INT(unshare(CLONE_NEWNET), 0);
+    int before = count_fds();
+    struct place *p = place_adopt(w.driver, "sb-unlisted", &events, &seen, &e);
+    CHECK(p != NULL);
+    CHECK_INT(count_fds(), before + 2);
+    CHECK_INT(setns(home, CLONE_NEWNET), 0);
+    close(home);
+    kill_guest(pid);
+    RUN_UNTIL(&w, seen.gone == 1);
     world_close(&w);
 }
 

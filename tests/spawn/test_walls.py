@@ -215,6 +215,22 @@ def capabilities_are_exactly_the_documented_ones():
 
 
 @test
+def every_id_of_a_sandbox_is_of_its_range_and_no_key_is():
+    """Its maker is root by its effective id alone; the keyring it inherits is the maker's, and gives no right."""
+    base = str(65536 * (4711 + 3))
+    with client.Spawn(STATE) as spawn:
+        reply = spawn.create(id="ids", slot=4711, argv=("i", "1000", "/", "/usr/bin/sleep", "60"))
+        same(reply.error, 0, "CREATE")
+        same(status_of(reply.pid)["Uid"].split(), [base] * 4, "PID 1")
+        real, effective, *_ = map(int, status_of(spawn.process.pid)["Uid"].split())
+        check(effective == 0 and real >= 65536 * (65000 + 3), f"of no range: {real}, {effective}")
+        users = pathlib.Path("/proc/key-users")
+        owners = [line.split(":")[0].strip() for line in users.read_text().splitlines()] if users.exists() else []
+        check(base not in owners, f"keys of {base}")
+        same(spawn.destroy("ids").error, 0, "DESTROY")
+
+
+@test
 def nested_namespaces_are_closed_without_the_filter_too():
     """The limits of the user namespace itself, read by its root."""
     names = ("user", "mnt", "net", "pid", "ipc", "uts", "cgroup", "time")
