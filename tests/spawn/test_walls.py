@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The walls from inside, as user and as root: each probe names what it tried and the errno it got."""
+import ctypes
 import errno
 import json
 import os
@@ -228,6 +229,54 @@ def every_id_of_a_sandbox_is_of_its_range_and_no_key_is():
         owners = [line.split(":")[0].strip() for line in users.read_text().splitlines()] if users.exists() else []
         check(base not in owners, f"keys of {base}")
         same(spawn.destroy("ids").error, 0, "DESTROY")
+
+
+def called_by(pid, number, *args):
+    """What a system call answers to that process, which stands in one meanwhile; x86-64."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    attach, detach, step, get, put = 16, 17, 9, 12, 13
+    regs = (ctypes.c_ulonglong * 27)()      # struct user_regs_struct: rax is 10, orig_rax 15, rip 16
+
+    def trace(request, address=None):
+        check(libc.ptrace(request, pid, None, address) >= 0, f"ptrace {request}: {os.strerror(ctypes.get_errno())}")
+
+    trace(attach)
+    os.waitpid(pid, 0x40000000)     # __WALL
+    trace(get, regs)
+    before = bytes(regs)
+    regs[10], regs[15], regs[16] = number, 2 ** 64 - 1, regs[16] - 2       # the instruction it stands behind
+    for register, value in zip((14, 13, 12, 7, 9), args):
+        regs[register] = value % 2 ** 64
+    trace(put, regs)
+    trace(step)
+    os.waitpid(pid, 0x40000000)
+    trace(get, regs)
+    answer = ctypes.c_longlong(regs[10]).value
+    regs[:] = type(regs).from_buffer_copy(before)
+    trace(put, regs)
+    trace(detach)
+    return answer
+
+
+@test
+def the_keyring_that_all_inherit_gives_nothing():
+    """Asked of berm-spawn, which no filter binds: what it may not do, nobody inside may."""
+    if os.uname().machine != "x86_64":
+        raise Skip("registers are those of x86-64")
+    keyctl, session, ses_user = 250, -3, -5
+    describe, read, clear, link, chown, setperm, set_timeout = 6, 11, 7, 8, 4, 5, 15
+    with client.Spawn(STATE) as spawn:
+        same(spawn.ask(client.HELLO).error, 0, "HELLO")
+        pid = spawn.process.pid
+        same(called_by(pid, 39), pid, "a call that works")
+        for name, args in {"describe": (describe, session), "clear": (clear, session),
+                           "link to it": (link, ses_user, session), "own": (chown, session, 0, 0),
+                           "open up": (setperm, session, 0x3F3F3F3F),
+                           "time": (set_timeout, session, 1)}.items():
+            same(called_by(pid, keyctl, *args), -errno.EACCES, name)
+        same(called_by(pid, keyctl, read, session), 0, "empty, as who has it may see")
+        same(spawn.ask(client.HELLO).error, 0, "it goes on")
 
 
 @test
