@@ -64,8 +64,8 @@ void conn_flush(struct conn *c) {
     bool more = false;
     uint8_t *block = stream_block(&c->stream);
     size_t n = block && c->protocol ? c->protocol->pull(c, block, STREAM_BLOCK_BYTES, &more) : 0;
-    if (c->stream.closing)
-        return; /* the protocol gave up */
+    if (c->stream.closing || stream_is_busy(&c->stream))
+        return; /* the protocol gave up, or has sent more itself than the kernel takes */
     if (!block || stream_send(&c->stream, n) < 0) {
         conn_close(c);
         return;
