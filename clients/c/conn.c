@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include "base/clock.h"
 #include "clients/c/outbox.h"
@@ -14,6 +15,9 @@
 #define OUT_BYTES ((size_t)64 * 1024)
 #define SOCKET_BYTES (512 * 1024)
 #define IN_BYTES ((size_t)128 * 1024)
+#define IN_BEHIND_BYTES ((size_t)4 * 1024) /* behind what is placed: heads of what follows */
+#define PLACE_BYTES ((size_t)16 * 1024)    /* less than that is not worth it */
+#define MAX_FRAME_BYTES (512u << 10)
 #define CONN_WINDOW_BYTES ((int32_t)16 << 20)
 #define DETAILS_BYTES ((size_t)16 * 1024) /* twice what a daemon sends, in base64 */
 #define PING_US ((uint64_t)20 * 1000000)  /* of silence */
@@ -24,6 +28,10 @@ struct conn {
     int fd;
     unsigned refs;
     struct outbox out;
+    struct call *filling; /* whose data frame has begun to arrive; NULL: nobody's */
+    size_t frame_left;    /* bytes of it that are to come, without padding */
+    const uint8_t
+        *placed;       /* bytes being taken in that already lie at the end of `filling`'s inbox */
     uint64_t heard_us; /* when something came last, or when we began to listen */
     bool pinged;       /* since then */
     bool leaving;      /* the daemon takes no new call here */
@@ -55,16 +63,30 @@ static void give_back(struct call *k, size_t n) {
         nghttp2_session_consume_stream(k->conn->session, k->id, n);
 }
 
+/* A padded frame is not placed: the padding would lie between the bytes of a message. */
+static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *user) {
+    (void)session;
+    struct conn *c = user;
+    bool is_plain = head->type == NGHTTP2_DATA && !(head->flags & NGHTTP2_FLAG_PADDED);
+    c->filling = NULL; /* until nghttp2 shows that it takes the frame */
+    c->frame_left = is_plain ? head->length : 0;
+    return 0;
+}
+
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes,
                    size_t n, void *user) {
     (void)flags;
-    (void)user;
+    struct conn *c = user;
     struct call *k = nghttp2_session_get_stream_user_data(session, id);
     nghttp2_session_consume_connection(session, n);
+    c->frame_left -= MIN(n, c->frame_left);
+    c->filling = k;
     if (!k)
         return 0;
     size_t unused;
-    if (buf_append(&k->in, bytes, n) < 0)
+    if (bytes == c->placed)
+        buf_commit(&k->in, n);
+    else if (buf_append(&k->in, bytes, n) < 0)
         k->is_bad = true;
     k->window_bytes += n;
     if (!has_message(k, &unused)) /* what is still being gathered may not hold the rest of it up */
@@ -128,25 +150,55 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     return 0;
 }
 
+static void forget(struct conn *c, const struct call *k) {
+    if (c->filling == k)
+        c->filling = NULL;
+}
+
 static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, void *user) {
-    (void)user;
     struct call *k = nghttp2_session_get_stream_user_data(session, id);
     if (!k)
         return 0;
+    forget(user, k);
     nghttp2_session_set_stream_user_data(session, id, NULL);
     k->ended = true;
     k->refused = code == NGHTTP2_REFUSED_STREAM;
     return 0;
 }
 
+/* Where the rest of a large frame goes: to the end of its call's inbox. n = 0: nowhere in particular. */
+static struct iovec place(struct conn *c) {
+    uint8_t *at;
+    struct call *k = c->frame_left >= PLACE_BYTES ? c->filling : NULL;
+    if (!k || buf_reserve(&k->in, c->frame_left, &at) < 0) {
+        c->filling = NULL;
+        return (struct iovec){0};
+    }
+    return (struct iovec){at, c->frame_left};
+}
+
+static void take_in(struct conn *c, const uint8_t *bytes, size_t n) {
+    if (n > 0 && !c->lost && nghttp2_session_mem_recv(c->session, bytes, n) < 0)
+        c->lost = true;
+}
+
 /* Takes in what lies in the socket, without waiting. False: nothing did. */
 static bool receive(struct conn *c) {
-    uint8_t bytes[IN_BYTES];
-    ssize_t n = recv(c->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    uint8_t behind[IN_BYTES];
+    struct iovec placed = place(c);
+    struct iovec parts[] = {placed, {behind, placed.iov_len > 0 ? IN_BEHIND_BYTES : IN_BYTES}};
+    struct msghdr m = {.msg_iov = parts, .msg_iovlen = COUNT_OF(parts)};
+    ssize_t n = recvmsg(c->fd, &m, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
-    if (n <= 0 || nghttp2_session_mem_recv(c->session, bytes, (size_t)n) < 0)
+    if (n <= 0)
         c->lost = true;
+    size_t came = n > 0 ? (size_t)n : 0, n_placed = MIN(came, placed.iov_len);
+    c->placed = placed.iov_base;
+    c->filling = NULL; /* as at the frame's beginning */
+    take_in(c, placed.iov_base, n_placed);
+    c->placed = NULL;
+    take_in(c, behind, came - n_placed);
     c->heard_us = clock_us();
     c->pinged = false;
     return true;
@@ -292,6 +344,7 @@ static int session_new(struct conn *c) {
     nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
     nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks, on_frame_length);
@@ -302,6 +355,7 @@ static int session_new(struct conn *c) {
     nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, (uint32_t)CALL_WINDOW_BYTES},
+        {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, MAX_FRAME_BYTES},
     };
     if (r != 0 ||
         nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, settings, COUNT_OF(settings)) != 0 ||
@@ -474,6 +528,7 @@ int call_next(struct call *k, uint64_t until_us, const struct waker *w, const ui
 void call_done(struct call *k) {
     if (!k->conn)
         return;
+    forget(k->conn, k);
     if (!k->ended) {
         nghttp2_session_set_stream_user_data(k->conn->session, k->id, NULL);
         nghttp2_submit_rst_stream(k->conn->session, NGHTTP2_FLAG_NONE, k->id, NGHTTP2_CANCEL);

@@ -2,9 +2,10 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
 
 int stream_pool_init(struct stream_pool *pool) {
-    *pool = (struct stream_pool){.read_block = malloc(STREAM_BLOCK_BYTES)};
+    *pool = (struct stream_pool){.read_block = malloc(STREAM_READ_BYTES)};
     return pool->read_block ? 0 : -ENOMEM;
 }
 
@@ -40,7 +41,7 @@ int stream_init_tcp(struct stream *s, uv_loop_t *loop, struct stream_pool *pool,
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
     (void)suggested;
     struct stream *s = handle->data;
-    *buf = uv_buf_init((char *)s->pool->read_block, STREAM_BLOCK_BYTES);
+    *buf = uv_buf_init((char *)s->pool->read_block, STREAM_READ_BYTES);
 }
 
 static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf) {
@@ -93,6 +94,16 @@ static void on_written(uv_write_t *req, int status) {
         s->events->on_drained(s);
 }
 
+/* Between `from` and `n` of the block wait for the loop. */
+static int send_rest(struct stream *s, size_t from, size_t n) {
+    uv_buf_t rest = uv_buf_init((char *)s->block + from, (unsigned)(n - from));
+    int r = uv_write(&s->write, &s->uv.stream, &rest, 1, on_written);
+    if (r < 0)
+        block_return(s);
+    s->writing = r == 0;
+    return r;
+}
+
 /* The kernel usually takes everything at once; only what it leaves waits for the loop. */
 int stream_send(struct stream *s, size_t n) {
     uv_buf_t all = uv_buf_init((char *)s->block, (unsigned)n);
@@ -101,13 +112,29 @@ int stream_send(struct stream *s, size_t n) {
         block_return(s);
         return taken < 0 ? taken : 0;
     }
-    size_t done = taken > 0 ? (size_t)taken : 0;
-    uv_buf_t rest = uv_buf_init((char *)s->block + done, (unsigned)(n - done));
-    int r = uv_write(&s->write, &s->uv.stream, &rest, 1, on_written);
-    if (r < 0)
+    return send_rest(s, taken > 0 ? (size_t)taken : 0, n);
+}
+
+int stream_send_behind(struct stream *s, size_t n, const uint8_t *head, size_t n_head,
+                       const uint8_t *body, size_t n_body) {
+    uv_buf_t all[] = {uv_buf_init((char *)s->block, (unsigned)n),
+                      uv_buf_init((char *)head, (unsigned)n_head),
+                      uv_buf_init((char *)body, (unsigned)n_body)};
+    size_t whole = n + n_head + n_body;
+    assert(whole <= STREAM_BLOCK_BYTES);
+    int taken = uv_try_write(&s->uv.stream, all, COUNT_OF(all));
+    if (taken == (int)whole)
+        return 0;
+    if (taken < 0 && taken != UV_EAGAIN) {
         block_return(s);
-    s->writing = r == 0;
-    return r;
+        return taken;
+    }
+    size_t done = taken > 0 ? (size_t)taken : 0;
+    if (done < n + n_head)
+        memcpy(s->block + n, head, n_head);
+    size_t sent_body = done > n + n_head ? done - n - n_head : 0;
+    memcpy(s->block + n + n_head + sent_body, body + sent_body, n_body - sent_body);
+    return send_rest(s, done, whole);
 }
 
 static void on_handle_closed(uv_handle_t *handle) {

@@ -15,7 +15,8 @@
 
 #include "base/macros.h"
 
-#define STREAM_BLOCK_BYTES ((size_t)128 * 1024)
+#define STREAM_BLOCK_BYTES ((size_t)264 * 1024) /* a chunk of a file, 256 KiB, in one frame */
+#define STREAM_READ_BYTES ((size_t)128 * 1024)
 
 struct stream;
 
@@ -67,3 +68,7 @@ static inline bool stream_is_busy(const struct stream *s) {
 MUST_USE uint8_t *stream_block(struct stream *s);
 /* Sends the first n bytes of the lent block; 0 gives it back unused. -errno: the owner closes. */
 MUST_USE int stream_send(struct stream *s, size_t n);
+/* Sends the first n bytes of the lent block, and head and body behind them from where they lie; all three fit into
+ * a block. It stays lent, unless the stream is busy now: what the kernel did not take was copied. -errno as above. */
+MUST_USE int stream_send_behind(struct stream *s, size_t n, const uint8_t *head, size_t n_head,
+                                const uint8_t *body, size_t n_body);

@@ -9,6 +9,10 @@
 #include "base/log.h"
 #include "transport/h2_conn.h"
 
+/* Who sends much is told of its window in the middle of a turn: that ends when nothing is left to read, and by then
+ * each side waits for the other. */
+#define ANSWER_BYTES ((size_t)256 * 1024)
+
 /* --- leaving --- */
 
 static void on_closed(struct stream *stream) {
@@ -54,13 +58,14 @@ void conn_dirty(struct conn *c) {
 }
 
 void conn_flush(struct conn *c) {
+    c->unanswered_bytes = 0;
     if (stream_is_busy(&c->stream))
         return; /* on_drained comes back here */
     bool more = false;
     uint8_t *block = stream_block(&c->stream);
     size_t n = block && c->protocol ? c->protocol->pull(c, block, STREAM_BLOCK_BYTES, &more) : 0;
-    if (c->stream.closing)
-        return; /* the protocol gave up */
+    if (c->stream.closing || stream_is_busy(&c->stream))
+        return; /* the protocol gave up, or has sent more itself than the kernel takes */
     if (!block || stream_send(&c->stream, n) < 0) {
         conn_close(c);
         return;
@@ -126,6 +131,9 @@ static void on_bytes(struct stream *stream, const uint8_t *bytes, size_t n) {
         c->protocol->on_bytes(c, bytes, n);
     else
         choose(c, bytes, n);
+    c->unanswered_bytes += n;
+    if (c->unanswered_bytes >= ANSWER_BYTES && c->protocol && !c->stream.closing)
+        conn_flush(c);
 }
 
 static const struct stream_events events = {on_bytes, on_drained, on_gone, on_closed};

@@ -1,6 +1,7 @@
 #include "transport/grpc_call.h"
 
 #include "base/clock.h"
+#include "transport/h2_conn.h"
 
 #define CALL_OUT_BYTES ((size_t)64 << 20) /* past call.unread one message of any size may come */
 #define SPARE_CALLS 256
@@ -229,6 +230,8 @@ const struct h2_events grpc_call_events = {
     .on_body = grpc_request_body,
     .on_body_end = grpc_request_end,
     .on_body_left = grpc_reply_left,
-    .on_pull = grpc_reply_pull,
+    .on_body_at = grpc_reply_at,
+    .on_pulled = grpc_reply_pulled,
     .on_close = on_close,
+    .on_large = h2_conn_send,
 };

@@ -21,6 +21,7 @@ struct h2_conn {
     struct list calls;
     struct list thirsty;       /* calls whose handler may send again */
     struct grpc_call *heading; /* whose headers have begun and not ended; nothing else comes then */
+    size_t pulled_bytes;       /* in the block that is being filled */
     size_t unfinished_bytes;   /* of messages being put together */
     size_t unread_bytes;       /* of answers the peer has not taken */
     uint64_t idle_since_us;
@@ -93,6 +94,7 @@ void grpc_request_drop(struct grpc_call *g);
 
 extern const struct call_wire grpc_reply_wire;
 size_t grpc_reply_left(struct h2_stream *s);
-void grpc_reply_pull(struct h2_stream *s, uint8_t *out, size_t n);
+const uint8_t *grpc_reply_at(struct h2_stream *s);
+void grpc_reply_pulled(struct h2_stream *s, size_t n);
 /* Nobody waits for the answer any more. A frame that is already announced keeps its bytes. */
 void grpc_reply_drop(struct grpc_call *g);

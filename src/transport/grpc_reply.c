@@ -178,9 +178,12 @@ size_t grpc_reply_left(struct h2_stream *s) {
     return buf_len(&grpc_of_stream(s)->out);
 }
 
-void grpc_reply_pull(struct h2_stream *s, uint8_t *out, size_t n) {
+const uint8_t *grpc_reply_at(struct h2_stream *s) {
+    return buf_data(&grpc_of_stream(s)->out);
+}
+
+void grpc_reply_pulled(struct h2_stream *s, size_t n) {
     struct grpc_call *g = grpc_of_stream(s);
-    memcpy(out, buf_data(&g->out), n);
     buf_consume(&g->out, n);
     if (g->out.cap > GRPC_KEEP_BYTES)
         buf_trim(&g->out);

@@ -23,17 +23,24 @@ static void conn_bytes(struct conn *c, const uint8_t *bytes, size_t n) {
         conn_dirty(c);
 }
 
+int h2_conn_send(void *user, size_t n, const uint8_t *head, const uint8_t *body, size_t n_body) {
+    struct h2_conn *h = user;
+    n += h->pulled_bytes;
+    h->pulled_bytes = 0;
+    return stream_send_behind(&h->conn->stream, n, head, H2_HEAD_BYTES, body, n_body);
+}
+
 /* Handlers that wait for room are woken between pulls, never inside one. */
 static size_t conn_pull(struct conn *c, uint8_t *out, size_t cap, bool *ret_more) {
     struct h2_conn *h = c->state;
-    size_t used = 0;
+    h->pulled_bytes = 0;
     do {
-        ssize_t n = h2_pull(h->h2, out + used, cap - used, ret_more);
+        ssize_t n = h2_pull(h->h2, out + h->pulled_bytes, cap - h->pulled_bytes, ret_more);
         if (n < 0) {
             conn_close(c);
             return 0;
         }
-        used += (size_t)n;
+        h->pulled_bytes += (size_t)n;
         if (list_is_empty(&h->thirsty))
             break;
         for (struct list *node; (node = list_pop_front(&h->thirsty));)
@@ -41,7 +48,7 @@ static size_t conn_pull(struct conn *c, uint8_t *out, size_t cap, bool *ret_more
     } while (!*ret_more);
     if (h2_is_done(h->h2))
         conn_finish(c);
-    return used;
+    return h->pulled_bytes;
 }
 
 /* One timer for both questions: does a silent peer live, and is an idle one worth keeping? */
@@ -96,6 +103,7 @@ int h2_conn_start(struct conn *c) {
         .stream_window_bytes = GRPC_WINDOW_BYTES,
         .connection_window_bytes = CONNECTION_WINDOW_BYTES,
         .max_header_bytes = (uint32_t)server_limit(s, LIMIT_HEADERS_BLOCK),
+        .max_data_bytes = (uint32_t)(STREAM_BLOCK_BYTES - H2_HEAD_BYTES),
     };
     struct h2_conn *h = calloc(1, sizeof *h);
     if (!h)

@@ -6,9 +6,11 @@
 #include "base/clock.h"
 
 #define MAX_HEADERS_PER_BLOCK 128
-#define FRAME_HEAD_BYTES ((size_t)9)
 /* A chunk of a file fits whole: it then lies in one piece, and one piece is one write. */
 #define MAX_FRAME_BYTES (512u << 10)
+#define USUAL_FRAME_BYTES 16384
+#define LARGE_BYTES \
+    ((size_t)64 << 10) /* of a frame: to copy it costs more than a system call of its own */
 #define FIRST_UNKNOWN_TYPE 0x0a /* behind CONTINUATION, the last type of RFC 9113 */
 /* Work-free frames a peer may send on credit, and what earns the credit back. An honest client sends
  * at most a window update or two for each data frame it gets, and a ping now and then. */
@@ -28,11 +30,13 @@ struct h2 {
     const struct h2_events *events;
     void *user;
     uint32_t max_header_bytes;
+    uint32_t max_data_bytes;
     const uint8_t *chunk; /* serialized by nghttp2 and not yet given out; nghttp2's memory */
     size_t chunk_n;
-    uint8_t *out; /* during h2_pull: where the next byte goes */
+    uint8_t *out_begin; /* during h2_pull */
+    uint8_t *out;       /* where the next byte goes */
     uint8_t *out_end;
-    bool out_full; /* a data frame waits for a larger rest of the block */
+    bool out_full; /* a data frame waits for a larger rest of the block, or the block was sent */
     int64_t budget;
     uint64_t budget_us; /* when it was last topped up */
     bool sent_away;
@@ -242,21 +246,43 @@ static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, 
     return (ssize_t)n;
 }
 
+/* nghttp2 keeps room for a frame of this length, so that what is small asks for its usual 16 KiB. */
+static ssize_t on_frame_length(nghttp2_session *session, uint8_t type, int32_t id,
+                               int32_t session_window, int32_t stream_window, uint32_t max_frame,
+                               void *user) {
+    (void)session;
+    (void)type;
+    struct h2 *h = user;
+    struct h2_stream *s = stream_of(h, id);
+    size_t window = (size_t)MIN(session_window, stream_window);
+    size_t left = MAX(s ? h->events->on_body_left(s) : 0, (size_t)USUAL_FRAME_BYTES);
+    return (ssize_t)MIN(MIN(window, left), MIN(max_frame, h->max_data_bytes));
+}
+
 /* Frame header and bytes straight into the caller's block: nghttp2 would copy them once more. */
 static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
                         size_t n, nghttp2_data_source *source, void *user) {
     (void)session;
     (void)frame;
     struct h2 *h = user;
-    if ((size_t)(h->out_end - h->out) < FRAME_HEAD_BYTES + n) {
+    struct h2_stream *s = source->ptr;
+    if (h->out_full || (size_t)(h->out_end - h->out) < H2_HEAD_BYTES + n) {
         h->out_full = true;
         return NGHTTP2_ERR_WOULDBLOCK;
     }
-    struct h2_stream *s = source->ptr;
-    memcpy(h->out, head, FRAME_HEAD_BYTES);
-    h->events->on_pull(s, h->out + FRAME_HEAD_BYTES, n);
+    const uint8_t *body = h->events->on_body_at(s);
+    if (n >= LARGE_BYTES && h->events->on_large) {
+        if (h->events->on_large(h->user, (size_t)(h->out - h->out_begin), head, body, n) < 0)
+            return NGHTTP2_ERR_CALLBACK_FAILURE;
+        h->out = h->out_begin;
+        h->out_full = true;
+    } else {
+        memcpy(h->out, head, H2_HEAD_BYTES);
+        memcpy(h->out + H2_HEAD_BYTES, body, n);
+        h->out += H2_HEAD_BYTES + n;
+    }
     s->promised_bytes = 0;
-    h->out += FRAME_HEAD_BYTES + n;
+    h->events->on_pulled(s, n);
     return 0;
 }
 
@@ -307,6 +333,7 @@ static int session_new(struct h2 *h, const nghttp2_option *option) {
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
+    nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks, on_frame_length);
     nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_body);
     int r = nghttp2_session_server_new2(&h->session, callbacks, h, option);
     nghttp2_session_callbacks_del(callbacks);
@@ -347,6 +374,7 @@ int h2_new(struct h2 **ret_h2, const struct h2_events *events, const struct h2_l
     h->events = events;
     h->user = user;
     h->max_header_bytes = limits->max_header_bytes;
+    h->max_data_bytes = limits->max_data_bytes;
     h->budget = BUDGET_FRAMES;
     h->budget_us = clock_us();
     int r = session_open(h, limits);
@@ -368,10 +396,10 @@ int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n) {
 }
 
 ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, bool *ret_more) {
-    h->out = out;
+    h->out = h->out_begin = out;
     h->out_end = out + cap;
     h->out_full = false;
-    while (h->out < h->out_end) {
+    while (h->out < h->out_end && !h->out_full) {
         if (h->chunk_n == 0) {
             ssize_t n = nghttp2_session_mem_send(h->session, &h->chunk);
             if (n < 0)
@@ -379,6 +407,8 @@ ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, bool *ret_more) {
             if (n == 0)
                 break;
             h->chunk_n = (size_t)n;
+            if (h->out_full)
+                break;
         }
         size_t n = MIN(h->chunk_n, (size_t)(h->out_end - h->out));
         memcpy(h->out, h->chunk, n);

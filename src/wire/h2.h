@@ -38,7 +38,7 @@ struct h2_stream {
     bool request_ended; /* the peer sends no more */
     bool responded;
     bool finished; /* trailers are set or the response ended with its headers */
-    bool waiting;  /* on_pull had nothing; h2_resume wakes it */
+    bool waiting;  /* nothing was left to send; h2_resume wakes it */
 };
 
 struct h2_events {
@@ -50,10 +50,16 @@ struct h2_events {
     void (*on_body_end)(struct h2_stream *s);
     /* Bytes of the response that can be sent now. */
     size_t (*on_body_left)(struct h2_stream *s);
-    /* Copies the first n of them and forgets them. Until then what on_body_left told of stays: the
+    /* Where they lie, in one piece. */
+    const uint8_t *(*on_body_at)(struct h2_stream *s);
+    /* The first n of them were copied or sent, and are forgotten. Until then what on_body_left told of stays: the
      * stream's promised_bytes may not be taken back. */
-    void (*on_pull)(struct h2_stream *s, uint8_t *out, size_t n);
+    void (*on_pulled)(struct h2_stream *s, size_t n);
     void (*on_close)(struct h2_stream *s);
+    /* Optional. Sends, from inside h2_pull, the first n bytes of what that fills and behind them a large frame from
+     * where it lies, which would have fit. h2_pull then gives nothing, and says that there is more. Negative: the
+     * connection is over. */
+    int (*on_large)(void *user, size_t n, const uint8_t *head, const uint8_t *body, size_t n_body);
 };
 
 struct h2_limits {
@@ -61,6 +67,7 @@ struct h2_limits {
     uint32_t stream_window_bytes;
     uint32_t connection_window_bytes;
     uint32_t max_header_bytes;
+    uint32_t max_data_bytes; /* of a frame that we send, where the peer takes as much */
 };
 
 MUST_USE int h2_new(struct h2 **ret_h2, const struct h2_events *events,
@@ -69,18 +76,18 @@ void h2_free(struct h2 *h);
 
 /* Bytes from the peer. Negative: the connection is over once h2_pull has given what is left. */
 MUST_USE int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n);
-/* Fills `out`, at least H2_PULL_BYTES large, and says whether there is more than fits. Negative: the
+/* Fills `out`, large enough for a frame of max_data_bytes, and says whether there is more than fits. Negative: the
  * connection is over. */
-#define H2_PULL_BYTES ((size_t)9 + 16384)
+#define H2_HEAD_BYTES ((size_t)9)
 MUST_USE ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, bool *ret_more);
 /* Nothing will ever be read or written again. */
 bool h2_is_done(const struct h2 *h);
 
 /* The response's headers; `end` closes the stream with them. -ENOMEM. */
 MUST_USE int h2_respond(struct h2_stream *s, const struct h2_header *headers, size_t n, bool end);
-/* After what on_pull still has, the stream ends with these, which must live until on_close. */
+/* After what on_body_left still tells of, the stream ends with these, which must live until on_close. */
 void h2_finish(struct h2_stream *s, const struct h2_header *trailers, size_t n);
-/* on_pull has something again. */
+/* There is something to send again. */
 void h2_resume(struct h2_stream *s);
 /* n bytes of the body are used up; the peer may send as many more. */
 void h2_consume(struct h2_stream *s, size_t n);

@@ -11,10 +11,20 @@ enum how {
     KEEP_WINDOW = 4,
     DRAIN = 8,
     RARE_PULLS = 16,
-    REFUSE = 32
+    REFUSE = 32,
+    BREAK_LARGE = 64
 };
 
-static const uint8_t preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
+#define MAX_DATA ((size_t)96 << 10)
+#define PULL_BYTES (H2_HEAD_BYTES + MAX_DATA)
+
+/* A peer that takes large frames, and much of them. */
+static const uint8_t preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+                                 "\0\0\14\4\0\0\0\0\0"
+                                 "\0\4\0\20\0\0"
+                                 "\0\5\0\20\0\0"
+                                 "\0\0\4\10\0\0\0\0\0"
+                                 "\0\20\0\0";
 
 struct exchange {
     struct h2_stream stream;
@@ -98,11 +108,23 @@ static size_t on_body_left(struct h2_stream *s) {
     return of(s)->owed;
 }
 
-static void on_pull(struct h2_stream *s, uint8_t *out, size_t n) {
+static const uint8_t *on_body_at(struct h2_stream *s) {
+    static const uint8_t body[MAX_DATA];
+    CHECK(of(s)->owed > 0);
+    return body;
+}
+
+static void on_pulled(struct h2_stream *s, size_t n) {
     struct exchange *x = of(s);
-    CHECK(n > 0 && n <= x->owed);
-    memset(out, 'x', n);
+    CHECK(n > 0 && n <= MAX_DATA && n <= x->owed);
     x->owed -= n;
+}
+
+static int on_large(void *user, size_t n, const uint8_t *head, const uint8_t *body, size_t n_body) {
+    CHECK(user == run);
+    CHECK(n + H2_HEAD_BYTES + n_body <= PULL_BYTES);
+    CHECK(((size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2]) == n_body && body);
+    return run->how & BREAK_LARGE ? -1 : 0;
 }
 
 static void on_close(struct h2_stream *s) {
@@ -113,13 +135,13 @@ static void on_close(struct h2_stream *s) {
 
 static bool pull(struct h2 *h) {
     uint8_t *out =
-        malloc(H2_PULL_BYTES); /* the smallest allowed, so that writing past its end shows */
+        malloc(PULL_BYTES); /* the smallest allowed, so that writing past its end shows */
     bool more = true;
     ssize_t n = 0;
     CHECK(out);
     for (unsigned turns = 0; more && n >= 0 && turns < 64; turns++) {
-        n = h2_pull(h, out, H2_PULL_BYTES, &more);
-        CHECK(n <= (ssize_t)H2_PULL_BYTES);
+        n = h2_pull(h, out, PULL_BYTES, &more);
+        CHECK(n <= (ssize_t)PULL_BYTES);
     }
     free(out);
     return n >= 0;
@@ -158,9 +180,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                             .on_body = on_body,
                                             .on_body_end = on_body_end,
                                             .on_body_left = on_body_left,
-                                            .on_pull = on_pull,
-                                            .on_close = on_close};
-    static const struct h2_limits limits = {8, 65535, 1 << 17, 1000};
+                                            .on_body_at = on_body_at,
+                                            .on_pulled = on_pulled,
+                                            .on_close = on_close,
+                                            .on_large = on_large};
+    static const struct h2_limits limits = {8, 65535, 1 << 17, 1000, MAX_DATA};
     struct feed f = {data, size};
     struct run here = {.how = feed_byte(&f)};
     size_t piece = (size_t)feed_byte(&f) * 8 + 1;

@@ -6,6 +6,10 @@
 
 #include "harness.h"
 
+#define MAX_DATA 16384
+#define LARGE_DATA ((size_t)100 * 1024)
+#define PULL_BYTES (H2_HEAD_BYTES + MAX_DATA)
+
 /* Our server session against nghttp2's client session, without a socket between them. */
 struct request {
     struct h2_stream stream;
@@ -78,8 +82,11 @@ static size_t on_body_left(struct h2_stream *s) {
     return of(s)->left ? strlen(of(s)->left) : 0;
 }
 
-static void on_pull(struct h2_stream *s, uint8_t *out, size_t n) {
-    memcpy(out, of(s)->left, n);
+static const uint8_t *on_body_at(struct h2_stream *s) {
+    return (const uint8_t *)of(s)->left;
+}
+
+static void on_pulled(struct h2_stream *s, size_t n) {
     of(s)->left += n;
 }
 
@@ -89,8 +96,15 @@ static void on_close(struct h2_stream *s) {
     current->open--;
 }
 
-static const struct h2_events events = {on_open,     on_header,    on_request, on_body,
-                                        on_body_end, on_body_left, on_pull,    on_close};
+static const struct h2_events events = {.on_open = on_open,
+                                        .on_header = on_header,
+                                        .on_request = on_request,
+                                        .on_body = on_body,
+                                        .on_body_end = on_body_end,
+                                        .on_body_left = on_body_left,
+                                        .on_body_at = on_body_at,
+                                        .on_pulled = on_pulled,
+                                        .on_close = on_close};
 
 static int client_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user) {
     (void)session;
@@ -133,7 +147,7 @@ static int client_data(nghttp2_session *session, uint8_t flags, int32_t id, cons
 }
 
 static void pair_open(struct pair *p) {
-    static const struct h2_limits limits = {256, 65536, 65536, 1024};
+    static const struct h2_limits limits = {256, 65536, 65536, 1024, MAX_DATA};
     nghttp2_session_callbacks *callbacks;
     memset(p, 0, sizeof *p);
     current = p;
@@ -157,7 +171,7 @@ static int exchange(struct pair *p) {
     int fed = 0;
     for (bool moved = true; moved;) {
         const uint8_t *out;
-        uint8_t in[H2_PULL_BYTES + 77]; /* an odd size, so that frames are cut */
+        uint8_t in[PULL_BYTES + 77]; /* an odd size, so that frames are cut */
         bool more;
         moved = false;
         for (ssize_t n; (n = nghttp2_session_mem_send(p->client, &out)) > 0; moved = true)
@@ -315,5 +329,115 @@ TEST(h2_refuses_bytes_that_are_not_http2) {
     pair_open(&pair);
     static const uint8_t junk[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n........";
     CHECK_INT(h2_feed(pair.server, junk, sizeof junk), -EPROTO);
+    pair_close(&pair);
+}
+
+/* A response larger than a frame, to a peer that takes large ones: they leave from where they lie, and what was put
+ * into the block before them goes first. */
+static struct {
+    uint8_t block[H2_HEAD_BYTES + LARGE_DATA], body[3 * LARGE_DATA];
+    size_t begin, n_frames;
+    bool breaks;
+} large;
+
+static size_t large_left(struct h2_stream *s) {
+    (void)s;
+    return sizeof large.body - large.begin;
+}
+
+static const uint8_t *large_at(struct h2_stream *s) {
+    (void)s;
+    return large.body + large.begin;
+}
+
+static void large_pulled(struct h2_stream *s, size_t n) {
+    (void)s;
+    large.begin += n;
+}
+
+static int on_large(void *user, size_t n, const uint8_t *head, const uint8_t *body, size_t n_body) {
+    struct pair *p = user;
+    if (large.breaks)
+        return -EPIPE;
+    large.n_frames++;
+    CHECK(body == large.body + large.begin);
+    CHECK(n + H2_HEAD_BYTES + n_body <= sizeof large.block);
+    CHECK_INT(nghttp2_session_mem_recv(p->client, large.block, n), n);
+    CHECK_INT(nghttp2_session_mem_recv(p->client, head, H2_HEAD_BYTES), H2_HEAD_BYTES);
+    CHECK_INT(nghttp2_session_mem_recv(p->client, body, n_body), n_body);
+    return 0;
+}
+
+static ssize_t large_exchange(struct pair *p) {
+    const uint8_t *out;
+    bool more = true;
+    for (ssize_t n; (n = nghttp2_session_mem_send(p->client, &out)) > 0;)
+        CHECK_INT(h2_feed(p->server, out, (size_t)n), 0);
+    for (ssize_t n = 0; more;) {
+        size_t n_frames = large.n_frames;
+        n = h2_pull(p->server, large.block, sizeof large.block, &more);
+        if (n < 0)
+            return n;
+        CHECK(large.n_frames == n_frames || (n == 0 && more && large.n_frames == n_frames + 1));
+        CHECK_INT(nghttp2_session_mem_recv(p->client, large.block, (size_t)n), n);
+    }
+    return 0;
+}
+
+static void large_open(struct pair *p, const struct h2_events *with) {
+    static const struct h2_limits limits = {256, 65536, 65536, 1024, LARGE_DATA};
+    static const struct h2_header headers[] = {{{":status", 7}, {"200", 3}}};
+    static const struct h2_header trailers[] = {{{"grpc-status", 11}, {"0", 1}}};
+    nghttp2_settings_entry settings[] = {{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 1 << 20},
+                                         {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, 1 << 20}};
+    pair_open(p);
+    memset(&large, 0, sizeof large);
+    memset(large.body, 'x', sizeof large.body);
+    h2_free(p->server);
+    CHECK_INT(h2_new(&p->server, with, &limits, p), 0);
+    nghttp2_submit_settings(p->client, 0, settings, COUNT_OF(settings));
+    nghttp2_submit_window_update(p->client, 0, 0, 1 << 20);
+    p->hold = true;
+    post(p, NULL);
+    CHECK_INT(large_exchange(p), 0);
+    CHECK_INT(h2_respond(&p->requests[0].stream, headers, 1, false), 0);
+    h2_finish(&p->requests[0].stream, trailers, 1);
+}
+
+static struct h2_events large_events(void) {
+    struct h2_events with = events;
+    with.on_body_left = large_left;
+    with.on_body_at = large_at;
+    with.on_pulled = large_pulled;
+    with.on_large = on_large;
+    return with;
+}
+
+TEST(h2_sends_large_frames_from_where_they_lie) {
+    struct h2_events with = large_events();
+    large_open(&pair, &with);
+    CHECK_INT(large_exchange(&pair), 0);
+    CHECK_INT(large.n_frames, 3);
+    CHECK_INT(pair.received, sizeof large.body);
+    CHECK_INT(pair.ended, 1);
+    CHECK_STR(pair.trailer, "0");
+    pair_close(&pair);
+}
+
+TEST(h2_copies_large_frames_where_nobody_sends_them) {
+    struct h2_events with = large_events();
+    with.on_large = NULL;
+    large_open(&pair, &with);
+    CHECK_INT(large_exchange(&pair), 0);
+    CHECK_INT(pair.received, sizeof large.body);
+    CHECK_STR(pair.trailer, "0");
+    pair_close(&pair);
+}
+
+TEST(h2_ends_when_a_large_frame_cannot_be_sent) {
+    struct h2_events with = large_events();
+    large_open(&pair, &with);
+    large.breaks = true;
+    CHECK_INT(large_exchange(&pair), -EPROTO);
     pair_close(&pair);
 }

@@ -1,5 +1,6 @@
 #include "loop/stream.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -108,6 +109,51 @@ TEST(stream_holds_one_block_for_a_peer_that_does_not_read) { /* covers: RPC-16 *
     }
     received += drain_other(&end);
     CHECK_INT(received, sent);
+    CHECK(!stream_is_busy(&end.stream));
+    end_close(&end);
+}
+
+/* Block, head and body arrive in order and whole, wherever the kernel cut them. */
+TEST(stream_sends_from_elsewhere_behind_its_block) {
+    static uint8_t body[STREAM_BLOCK_BYTES], got[STREAM_BLOCK_BYTES];
+    uint8_t head[9], next = 0, expected = 0;
+    end_open(&end);
+    for (unsigned turn = 0; turn < 300; turn++) {
+        size_t n = turn * 131 % 4000, n_body = turn * 7919 % (sizeof body - 4096);
+        if (stream_is_busy(&end.stream)) {
+            uv_run(&end.loop, UV_RUN_NOWAIT);
+        } else {
+            uint8_t *block = stream_block(&end.stream);
+            for (size_t i = 0; i < n; i++)
+                block[i] = next++;
+            for (size_t i = 0; i < sizeof head; i++)
+                head[i] = next++;
+            for (size_t i = 0; i < n_body; i++)
+                body[i] = next++;
+            CHECK_INT(stream_send_behind(&end.stream, n, head, sizeof head, body, n_body), 0);
+            memset(head, 0xff, sizeof head); /* what the kernel left is the stream's own */
+            memset(body, 0xff, sizeof body);
+            if (!stream_is_busy(&end.stream))
+                CHECK_INT(stream_send(&end.stream, 0), 0);
+        }
+        bool same = true;
+        ssize_t n_got = read(end.other, got, 1 + turn * 104729 % (sizeof got - 1));
+        for (ssize_t i = 0; i < n_got; i++)
+            same = same && got[i] == expected++;
+        CHECK(same);
+    }
+    CHECK(end.drained > 0); /* it was cut somewhere */
+    end_close(&end);
+}
+
+TEST(stream_that_broke_sends_nothing_behind_its_block) {
+    signal(SIGPIPE, SIG_IGN); /* as in the daemon */
+    end_open(&end);
+    close(end.other);
+    end.other = -1;
+    CHECK(stream_block(&end.stream) != NULL);
+    CHECK_INT(stream_send_behind(&end.stream, 3, (const uint8_t *)"12", 2, (const uint8_t *)"3", 1),
+              UV_EPIPE);
     CHECK(!stream_is_busy(&end.stream));
     end_close(&end);
 }

@@ -1,0 +1,225 @@
+#include "clients/c/conn.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "harness.h"
+
+#define LARGE ((size_t)100 << 10) /* enough to be received where it stays */
+#define MOST ((size_t)400 << 10)
+
+enum { DATA = 0, HEADERS = 1, RST_STREAM = 3, SETTINGS = 4 };
+enum { ACK = 1, END_STREAM = 1, END_HEADERS = 4, PADDED = 8 };
+
+/* A client's connection, and a daemon played by hand: what it will say, written in pieces between the client's looks. */
+struct talk {
+    struct conn *conn;
+    struct call call;
+    int there;
+    uint8_t said[MOST];
+    size_t n, at;
+};
+static struct talk talk;
+
+static void put(const void *bytes, size_t n) {
+    CHECK(talk.n + n <= MOST);
+    memcpy(talk.said + talk.n, bytes, n);
+    talk.n += n;
+}
+
+static void put_head(size_t n, unsigned type, unsigned flags, unsigned id) {
+    uint8_t head[9] = {
+        (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n, (uint8_t)type, (uint8_t)flags, 0, 0, 0,
+        (uint8_t)id};
+    put(head, sizeof head);
+}
+
+static uint8_t byte_at(size_t i) {
+    return (uint8_t)(i * 7 + (i >> 8));
+}
+
+/* Bytes `from` to `to` of the body in which a message of n bytes follows the other. */
+static void put_body(size_t n, size_t from, size_t to) {
+    uint8_t prefix[5] = {0, 0, (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n};
+    for (size_t i = from; i < to; i++) {
+        size_t at = i % (n + sizeof prefix);
+        uint8_t byte = at < sizeof prefix ? prefix[at] : byte_at(at - sizeof prefix);
+        put(&byte, 1);
+    }
+}
+
+static void put_data(size_t n, size_t from, size_t to) {
+    put_head(to - from, DATA, 0, 1);
+    put_body(n, from, to);
+}
+
+static void put_padded(size_t n, size_t from, size_t to) {
+    static const uint8_t zeros[255], length = sizeof zeros;
+    put_head(1 + to - from + sizeof zeros, DATA, PADDED, 1);
+    put(&length, 1);
+    put_body(n, from, to);
+    put(zeros, sizeof zeros);
+}
+
+static void put_end(void) {
+    static const char status[] = "\0\13grpc-status\1"
+                                 "0";
+    put_head(sizeof status - 1, HEADERS, END_HEADERS | END_STREAM, 1);
+    put(status, sizeof status - 1);
+}
+
+static void begin(void) {
+    struct target target = {0};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int room = (int)MOST;
+    snprintf(address.sun_path, sizeof address.sun_path, "/tmp/berm-conn-%d", (int)getpid());
+    snprintf(target.name, sizeof target.name, "%s", address.sun_path);
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    unlink(address.sun_path);
+    CHECK_INT(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+    CHECK_INT(listen(listener, 1), 0);
+    memset(&talk, 0, sizeof talk);
+    CHECK_INT(conn_open(&talk.conn, &target), 0);
+    talk.there = accept(listener, NULL, NULL);
+    setsockopt(talk.there, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+    unlink(address.sun_path);
+    close(listener);
+    CHECK_INT(call_begin(&talk.call, talk.conn, "/x", NULL, 0, 0), 0);
+    put_head(0, SETTINGS, 0, 0);
+    put_head(0, SETTINGS, ACK, 0); /* so that frames may be large */
+    put_head(1, HEADERS, END_HEADERS, 1);
+    put("\x88", 1); /* :status: 200 */
+}
+
+static void end(void) {
+    call_done(&talk.call);
+    conn_unref(talk.conn);
+    close(talk.there);
+}
+
+/* Writes up to n bytes more, and takes what comes of them. */
+static int step(size_t n, const uint8_t **ret_bytes, size_t *ret_n) {
+    n = MIN(n, talk.n - talk.at);
+    ssize_t sent = n > 0 ? send(talk.there, talk.said + talk.at, n, MSG_DONTWAIT) : 0;
+    talk.at += sent > 0 ? (size_t)sent : 0;
+    return call_next(&talk.call, clock_us() + 1, NULL, ret_bytes, ret_n);
+}
+
+/* Hears everything out in such pieces; the number of messages, all as they were put. */
+static unsigned hear(size_t n, size_t piece) {
+    unsigned n_messages = 0;
+    const uint8_t *bytes;
+    size_t got;
+    for (int r; (r = step(piece, &bytes, &got)) != 0;) {
+        if (r == -ETIMEDOUT)
+            continue;
+        CHECK_INT(r, 1);
+        if (r != 1)
+            break;
+        CHECK_INT(got, n);
+        bool same = true;
+        for (size_t i = 0; i < MIN(n, got); i++)
+            same = same && bytes[i] == byte_at(i);
+        CHECK(same);
+        n_messages++;
+    }
+    CHECK_INT(talk.call.grpc_status, 0);
+    return n_messages;
+}
+
+static const size_t pieces[] = {1 << 20, 65536, 20011, 4099};
+
+TEST(conn_messages_of_one_frame_each) {
+    for (size_t i = 0; i < COUNT_OF(pieces); i++) {
+        begin();
+        for (size_t at = 0; at < 3; at++)
+            put_data(LARGE, at * (LARGE + 5), (at + 1) * (LARGE + 5));
+        put_end();
+        CHECK_INT(hear(LARGE, pieces[i]), 3);
+        end();
+    }
+}
+
+/* Frames that begin and end anywhere in a message, some with padding, and others between them. */
+TEST(conn_messages_cut_into_frames) {
+    for (size_t i = 0; i < COUNT_OF(pieces) * 8; i++) {
+        size_t whole = 3 * (LARGE + 5), cut = LARGE / 2 + i % 8;
+        begin();
+        for (size_t at = 0, frame = 0; at < whole; at += cut, frame++) {
+            (frame % 3 == 1 ? put_padded : put_data)(LARGE, at, MIN(at + cut, whole));
+            if (frame % 2 == 0)
+                put_head(0, SETTINGS, 0, 0);
+        }
+        put_end();
+        CHECK_INT(hear(LARGE, pieces[i / 8]), 3);
+        end();
+    }
+}
+
+TEST(conn_many_messages_in_a_frame) {
+    for (size_t i = 0; i < COUNT_OF(pieces); i++) {
+        begin();
+        put_data(10000, 0, 10 * 10005);
+        put_end();
+        CHECK_INT(hear(10000, pieces[i]), 10);
+        end();
+    }
+}
+
+/* A call that is let go of in the midst of a frame; its rest is nobody's, and what follows is another's. */
+TEST(conn_a_call_that_goes_in_the_midst_of_a_frame) {
+    const uint8_t *bytes;
+    size_t n;
+    begin();
+    put_data(LARGE, 0, LARGE + 5);
+    CHECK_INT(step(LARGE / 2, &bytes, &n), -ETIMEDOUT);
+    CHECK_INT(step(LARGE / 8, &bytes, &n), -ETIMEDOUT);
+    call_done(&talk.call);
+    CHECK_INT(call_begin(&talk.call, talk.conn, "/y", NULL, 0, 0), 0);
+    put_head(1, HEADERS, END_HEADERS, 3);
+    put("\x88", 1);
+    put_head(25, DATA, 0, 3);
+    put_body(20, 0, 25);
+    int r;
+    while ((r = step(20011, &bytes, &n)) == -ETIMEDOUT)
+        ;
+    CHECK_INT(r, 1);
+    CHECK_INT(n, 20);
+    end();
+}
+
+/* The daemon ends the call in the midst of a message. */
+TEST(conn_a_call_that_is_reset_in_the_midst_of_a_message) {
+    const uint8_t *bytes;
+    size_t n;
+    int r;
+    begin();
+    put_data(LARGE, 0, LARGE / 2);
+    put_head(4, RST_STREAM, 0, 1);
+    put("\0\0\0\10", 4);
+    while ((r = step(20011, &bytes, &n)) == -ETIMEDOUT)
+        ;
+    CHECK_INT(r, 0);
+    CHECK_INT(talk.call.grpc_status, -1);
+    end();
+}
+
+TEST(conn_a_message_that_is_too_large_is_not_taken) {
+    const uint8_t *bytes;
+    size_t n;
+    int r;
+    begin();
+    put_head(LARGE, DATA, 0, 1);
+    put("\0\xff\xff\xff\xff", 5);
+    put_body(LARGE, 5, LARGE);
+    while ((r = step(4099, &bytes, &n)) == -ETIMEDOUT)
+        ;
+    CHECK_INT(r, -EPROTO);
+    end();
+}
