@@ -86,7 +86,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     size_t unused;
     if (bytes == c->placed)
         buf_commit(&k->in, n);
-    else if (buf_append(&k->in, bytes, n) < 0)
+    else if (buf_append(k->lent_bytes > 0 ? &k->later : &k->in, bytes, n) < 0)
         k->is_bad = true;
     k->window_bytes += n;
     if (!has_message(k, &unused)) /* what is still being gathered may not hold the rest of it up */
@@ -170,7 +170,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
 static struct iovec place(struct conn *c) {
     uint8_t *at;
     struct call *k = c->frame_left >= PLACE_BYTES ? c->filling : NULL;
-    if (!k || buf_reserve(&k->in, c->frame_left, &at) < 0) {
+    if (!k || k->lent_bytes > 0 || buf_reserve(&k->in, c->frame_left, &at) < 0) {
         c->filling = NULL;
         return (struct iovec){0};
     }
@@ -440,6 +440,7 @@ int call_begin(struct call *k, struct conn *c, const char *path, const uint8_t *
     char timeout[16];
     *k = (struct call){.conn = conn_ref(c), .body = body, .body_left = n, .grpc_status = -1};
     buf_init(&k->in, GRPC_PREFIX_BYTES + CALL_MESSAGE_BYTES + CALL_WINDOW_BYTES);
+    buf_init(&k->later, CALL_WINDOW_BYTES);
     buf_init(&k->details, DETAILS_BYTES);
     nghttp2_nv headers[10] = {
         header(":method", "POST"),
@@ -492,11 +493,19 @@ void call_end(struct call *k) {
     resume(k);
 }
 
-int call_next(struct call *k, uint64_t until_us, const struct waker *w, const uint8_t **ret_bytes,
-              size_t *ret_n) {
+/* The message that was lent; what came meanwhile, while the caller had other calls, follows. */
+static void take_back(struct call *k) {
     buf_consume(&k->in, k->lent_bytes);
     give_back(k, k->lent_bytes);
     k->lent_bytes = 0;
+    if (buf_append(&k->in, buf_data(&k->later), buf_len(&k->later)) < 0)
+        k->is_bad = true;
+    buf_done(&k->later);
+}
+
+int call_next(struct call *k, uint64_t until_us, const struct waker *w, const uint8_t **ret_bytes,
+              size_t *ret_n) {
+    take_back(k);
     if (!k->waits) { /* what the caller did meanwhile is not the daemon's silence */
         k->conn->heard_us = clock_us();
         k->conn->pinged = false;
@@ -537,6 +546,7 @@ void call_done(struct call *k) {
     if (k->n_lent > 0 && outbox_keep(&k->conn->out) < 0)
         k->conn->lost = true;
     buf_done(&k->in);
+    buf_done(&k->later);
     buf_done(&k->details);
     conn_unref(k->conn);
     k->conn = NULL;

@@ -50,6 +50,7 @@ struct call {
     bool waits;          /* call_next has answered CALL_DRAINED, and nothing was sent since */
     struct buf in;       /* received and not taken */
     size_t lent_bytes;   /* of the message that call_next gave */
+    struct buf later;    /* received while one is lent, which may not move; for `in` */
     size_t window_bytes; /* received and not yet given back to the daemon's window */
     bool refused;        /* the daemon says that it did not look at it */
     bool answered;       /* the daemon will say no more, whatever we still send */

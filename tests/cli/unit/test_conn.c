@@ -104,11 +104,22 @@ static void end(void) {
 }
 
 /* Writes up to n bytes more, and takes what comes of them. */
-static int step(size_t n, const uint8_t **ret_bytes, size_t *ret_n) {
+static int step_of(struct call *k, size_t n, const uint8_t **ret_bytes, size_t *ret_n) {
     n = MIN(n, talk.n - talk.at);
     ssize_t sent = n > 0 ? send(talk.there, talk.said + talk.at, n, MSG_DONTWAIT) : 0;
     talk.at += sent > 0 ? (size_t)sent : 0;
-    return call_next(&talk.call, clock_us() + 1, NULL, ret_bytes, ret_n);
+    return call_next(k, clock_us() + 1, NULL, ret_bytes, ret_n);
+}
+
+static int step(size_t n, const uint8_t **ret_bytes, size_t *ret_n) {
+    return step_of(&talk.call, n, ret_bytes, ret_n);
+}
+
+static bool is_as_put(const uint8_t *bytes, size_t n, size_t expected) {
+    bool same = n == expected;
+    for (size_t i = 0; same && i < n; i++)
+        same = bytes[i] == byte_at(i);
+    return same;
 }
 
 /* Hears everything out in such pieces; the number of messages, all as they were put. */
@@ -122,11 +133,7 @@ static unsigned hear(size_t n, size_t piece) {
         CHECK_INT(r, 1);
         if (r != 1)
             break;
-        CHECK_INT(got, n);
-        bool same = true;
-        for (size_t i = 0; i < MIN(n, got); i++)
-            same = same && bytes[i] == byte_at(i);
-        CHECK(same);
+        CHECK(is_as_put(bytes, got, n));
         n_messages++;
     }
     CHECK_INT(talk.call.grpc_status, 0);
@@ -191,6 +198,34 @@ TEST(conn_a_call_that_goes_in_the_midst_of_a_frame) {
         ;
     CHECK_INT(r, 1);
     CHECK_INT(n, 20);
+    end();
+}
+
+/* Whoever has a message makes another call, and more of the first one comes with its answer. */
+TEST(conn_a_message_that_is_lent_stays_where_it_is) {
+    const uint8_t *lent, *bytes;
+    size_t n_lent, n;
+    int r;
+    begin();
+    put_data(LARGE, 0, LARGE + 5);
+    while ((r = step(20011, &lent, &n_lent)) == -ETIMEDOUT)
+        ;
+    CHECK_INT(r, 1);
+    struct call other;
+    CHECK_INT(call_begin(&other, talk.conn, "/y", NULL, 0, 0), 0);
+    put_data(LARGE, 0, LARGE + 5);
+    put_head(1, HEADERS, END_HEADERS, 3);
+    put("\x88", 1);
+    put_head(25, DATA, 0, 3);
+    put_body(20, 0, 25);
+    while ((r = step_of(&other, 20011, &bytes, &n)) == -ETIMEDOUT)
+        ;
+    CHECK_INT(r, 1);
+    CHECK_INT(n, 20);
+    CHECK(is_as_put(lent, n_lent, LARGE));
+    call_done(&other);
+    put_end();
+    CHECK_INT(hear(LARGE, 20011), 1);
     end();
 }
 
