@@ -91,8 +91,8 @@ void exec_ask_leaf(struct exec *x);
 void exec_return_leaf(struct exec *x);
 /* For the sandbox's next program, unless there is one. */
 void leaf_make_ahead(struct sandbox *sb);
-/* Removes what lay ready when the last daemon ended, once; `newest` is the sandbox's last program of that time. */
-void leaf_sweep(struct sandbox *sb, uint64_t newest);
+/* Removes what the last daemon left: of each of the sandbox's programs of that time, the newest first. */
+void leaf_sweep(struct sandbox *sb, const struct db_exec *row);
 
 /* exec_exit.c */
 void exec_on_exited(struct exec *x, const struct json *state);

@@ -5,7 +5,8 @@
  *          none is another's, and the next daemon knows the name of what this one had made and not used.
  * Ahead:   one per sandbox, from the moment an exit is durable; none in a sandbox that never ran anything, and
  *          none for longer than LEAF_QUIET_US without use. LEAVES_AHEAD_MAX in all.
- * Restart: what lies ready is of no use to a new daemon and is removed by it, see leaf_sweep. */
+ * Restart: what lies ready is of no use to a new daemon and is removed by it, as are those of programs that ended
+ *          just before: the daemon may have been killed before it had asked for that. See leaf_sweep. */
 #include <sys/stat.h>
 
 #include "base/clock.h"
@@ -13,6 +14,7 @@
 #include "core/exec_impl.h"
 
 #define LEAF_QUIET_US 10000000
+#define LEAF_RECENT_MS 60000
 #define LEAVES_AHEAD_MAX 256 /* each is a descriptor of ours and a memory cgroup of the kernel's */
 
 static uint32_t leaf_of(uint64_t number) {
@@ -149,9 +151,26 @@ void leaf_make_ahead(struct sandbox *sb) {
     failpoint(FAIL_LEAF_SEND);
 }
 
-/* Nobody runs in it: a program that had taken it would be the newest itself. */
-void leaf_sweep(struct sandbox *sb, uint64_t newest) {
-    if (!sb->leaf_is_swept && has_leaves(sb))
-        place_kill_leaf(sb->place, leaf_after(newest), NULL, NULL);
+/* --- after a restart --- */
+
+/* And its cgroup was to be removed. */
+static bool has_just_ended(const struct db_exec *row) {
+    Berm__V1__Exec *record = NULL;
+    if (row->leaf != 0 && (row->state == EXEC_EXITED || row->state == EXEC_LOST))
+        record = berm__v1__exec__unpack(NULL, row->record.n, (const uint8_t *)row->record.p);
+    bool is_so = record && record->spec && !record->spec->keep_descendants &&
+                 record->exited_unix_ms > registry_unix_ms() - LEAF_RECENT_MS;
+    if (record)
+        berm__v1__exec__free_unpacked(record, NULL);
+    return is_so;
+}
+
+void leaf_sweep(struct sandbox *sb, const struct db_exec *row) {
+    if (!has_leaves(sb))
+        return;
+    if (!sb->leaf_is_swept) /* nobody runs in it: a program that had taken it would be the newest itself */
+        place_kill_leaf(sb->place, leaf_after(row->number), NULL, NULL);
     sb->leaf_is_swept = true;
+    if (has_just_ended(row))
+        place_kill_leaf(sb->place, row->leaf, NULL, NULL);
 }

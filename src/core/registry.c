@@ -190,6 +190,7 @@ struct surplus {
     struct sandbox *sandbox;
     struct entry *entry;
     int64_t kept;
+    bool sweeps; /* for the first time since the start */
 };
 
 static bool forget_old(void *user, const struct db_exec *row) {
@@ -197,8 +198,8 @@ static bool forget_old(void *user, const struct db_exec *row) {
     char name[80];
     bool has_ended = row->state == EXEC_EXITED || row->state == EXEC_LOST;
     snprintf(name, sizeof name, "%.*s", (int)row->id.n, row->id.p);
-    if (row->number <= s->registry->exec_number_found)
-        leaf_sweep(s->sandbox, row->number); /* they come newest first */
+    if (s->sweeps && row->number <= s->registry->exec_number_found)
+        leaf_sweep(s->sandbox, row); /* they come newest first */
     if (s->kept-- > 0 || !has_ended || map_find(&s->registry->execs, name))
         return true;
     db_forget_exec(entry_txn(s->entry), row->id);
@@ -212,7 +213,7 @@ static bool prune_execs(struct registry *r, struct entry *t) {
     int n = 0;
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
-        struct surplus s = {r, sb, t, r->spec.limits->of[LIMIT_EXECS_KEPT]};
+        struct surplus s = {r, sb, t, r->spec.limits->of[LIMIT_EXECS_KEPT], !sb->leaf_is_swept};
         struct str id = str_of(sb->record->sandbox_id);
         if (sb->n_started == 0)
             continue;

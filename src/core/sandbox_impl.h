@@ -84,7 +84,7 @@ struct sandbox {
     unsigned n_running;
     uint64_t newest_exec; /* number of the last program that this daemon started; 0 = none */
     struct leaf_ahead ahead;
-    bool leaf_is_swept;      /* what the daemon before had made ahead */
+    bool leaf_is_swept;      /* what the daemon before left of cgroups */
     uint64_t oom_kills_seen; /* of the sandbox, at the last program that might have been one */
     struct list waits;
     struct list measures; /* of usage, waiting for the driver */
