@@ -267,6 +267,8 @@ static void to_run(struct sandbox *sb) {
         sandbox_outcome(sb, SB_PAUSED, sb->wanted, &as_asked);
     else if (!sb->link && !sb->frozen && !(sandbox_is(sb, SB_READY) && sandbox_rests(sb)))
         sandbox_connect(sb);
+    else if (!sb->link && sb->frozen && !sandbox_rests(sb)) /* found by a new daemon */
+        sandbox_meet(sb);
     else if (sandbox_is(sb, SB_PAUSED) && !wants_frozen && sb->linked) /* it can be asked */
         sandbox_outcome(sb, SB_READY, sb->wanted, &as_asked);
 }

@@ -112,7 +112,7 @@ struct driver_ops {
                             const struct place_events *events, void *user, struct err *e);
     struct place *(*adopt)(struct driver *d, const char *id, const struct place_events *events,
                            void *user, struct err *e);
-    void (*meet)(struct place *p);
+    int (*meet)(struct place *p);
     int (*link)(struct place *p, struct err *e);
     void (*stop)(struct place *p);
     void (*close_place)(struct place *p);
@@ -163,9 +163,10 @@ static inline struct place *place_adopt(struct driver *d, const char *id,
                                         struct err *e) {
     return d->ops->adopt(d, id, events, user, e);
 }
-/* Looks after a place that was found, so that its end is told, also when that was before. */
-static inline void place_meet(struct place *p) {
-    p->driver->ops->meet(p);
+/* Looks after a place that was found, so that its end is told, also when that was before; -number when something
+ * is short for that now. */
+MUST_USE static inline int place_meet(struct place *p) {
+    return p->driver->ops->meet(p);
 }
 /* A new connection to the guest, yours from here; -number when nobody answers. */
 static inline int place_link(struct place *p, struct err *e) {

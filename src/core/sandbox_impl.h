@@ -200,6 +200,8 @@ void sandbox_update_drop(struct sandbox *sb);
 void sandbox_connect(struct sandbox *sb);
 /* Greets the guest of one that rests, for somebody needs it. */
 void sandbox_wake(struct sandbox *sb);
+/* Of one that nobody talks to the end shall be seen all the same. */
+void sandbox_meet(struct sandbox *sb);
 /* A link that has said hello, and what was said on it. */
 void sandbox_take_link(struct sandbox *sb, struct guest_link *link, struct transcript *said);
 /* Tells the guest its settings, unless it has them or is being told. */

@@ -14,6 +14,7 @@
 #define CONNECT_WITHIN_US 10000000
 #define CONNECT_PAUSE_US 500
 #define CONFIGURE_WITHIN_US 10000000
+#define MEET_PAUSE_US 1000000
 
 static struct sandbox *of_link(const struct guest_link *l) {
     return guest_link_user(l);
@@ -205,7 +206,12 @@ void sandbox_wake(struct sandbox *sb) {
     if (sb->presence == PRESENCE_UP && !sb->link && !sb->frozen && !sb->freezing)
         sandbox_connect(sb);
     else if (sb->place)
-        place_meet(sb->place);
+        sandbox_meet(sb);
+}
+
+void sandbox_meet(struct sandbox *sb) {
+    if (place_meet(sb->place) < 0)
+        deadline_set(sb->registry->spec.deadlines, &sb->again, clock_us() + MEET_PAUSE_US);
 }
 
 void sandbox_disconnect(struct sandbox *sb) {

@@ -14,6 +14,7 @@ struct native {
     int ends_fd; /* an epoll of all guests' pidfds: libuv asks the kernel four times for each handle */
     uv_poll_t ends;
     struct listeners *listeners; /* of the guests that a new daemon adopts; or NULL */
+    bool has_listed; /* once: a kernel that does not tell looks for a module each time */
 };
 
 struct native_place {
@@ -49,7 +50,7 @@ struct place *native_create(struct driver *d, const struct place_spec *spec,
                             const struct place_events *events, void *user, struct err *e);
 struct place *native_adopt(struct driver *d, const char *id, const struct place_events *events,
                            void *user, struct err *e);
-void native_meet(struct place *place);
+int native_meet(struct place *place);
 int native_link(struct place *place, struct err *e);
 void native_stop(struct place *place);
 void native_close_place(struct place *place);

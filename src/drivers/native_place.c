@@ -310,9 +310,10 @@ static int meet(struct native_place *p, struct err *e) {
     return r;
 }
 
-void native_meet(struct place *place) {
+int native_meet(struct place *place) {
     struct err e;
-    (void)meet(native_place_of(place), &e); /* what is short now is there when it is needed */
+    int r = meet(native_place_of(place), &e);
+    return native_place_of(place)->is_unmet ? r : 0;
 }
 
 int native_link(struct place *place, struct err *e) {
@@ -329,8 +330,9 @@ struct place *native_adopt(struct driver *d, const char *id, const struct place_
     struct native_place *p = place_new(n, id, events, user, e);
     if (!p)
         return NULL;
-    if (!n->listeners)
+    if (!n->has_listed)
         n->listeners = listeners_read(n->run_dir_fd);
+    n->has_listed = true;
     p->is_unmet = listeners_has(n->listeners, n->run_dir_fd, id);
     if (p->is_unmet || find(p, e) == 0)
         return &p->place;
@@ -345,7 +347,7 @@ void native_stop(struct place *place) {
     struct native_place *p = native_place_of(place);
     if (p->closing)
         return;
-    native_meet(place);
+    (void)native_meet(place); /* who cannot be met now is ended by berm-spawn */
     if (p->native->link.lost && p->pid_fd >= 0)
         pidfd_send_signal(p->pid_fd, SIGKILL, NULL, 0);
     else

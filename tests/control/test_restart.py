@@ -109,9 +109,12 @@ def test_a_guest_in_which_nothing_ran_goes_while_no_daemon_runs(daemon, client, 
     lost(client, box)
 
 
+@pytest.mark.parametrize("program", ["", "sleep 1000"], ids=["nothing ran", "one runs"])
 @pytest.mark.parametrize("state", [READY, PAUSED])
-def test_a_guest_that_goes_when_the_daemon_has_just_begun_to_listen(daemon, client, box, state):
+def test_a_guest_that_goes_when_the_daemon_has_just_begun_to_listen(daemon, client, box, state, program):
     """Nobody needed it yet, and its end is seen all the same. covers: STORE-3, SBX-11"""
+    if program:
+        up(client, client.sh(box, "echo up; " + program).exec_id)
     if state == PAUSED:
         client.pause(box)
     again(daemon)

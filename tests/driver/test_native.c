@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/pidfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -369,9 +370,9 @@ TEST(native_adopts_whoever_listens) {
     pid_t pid = left_behind("sb-quiet");
     struct place *p = adopt_unmet("sb-quiet", &seen);
     int before = count_fds();
-    place_meet(p);
+    CHECK_INT(place_meet(p), 0);
     CHECK_INT(count_fds(), before + 2); /* the connection, and whom to watch */
-    place_meet(p);
+    CHECK_INT(place_meet(p), 0);
     int link = place_link(p, &e);
     CHECK_INT(pid_of_guest(link), pid);
     CHECK_INT(count_fds(), before + 2);
@@ -394,9 +395,33 @@ TEST(native_tells_the_end_of_a_guest_that_nobody_met) {
             CHECK(place_link(p, &e) < 0);
             CHECK_INT(e.code, ERR_GUEST_LOST);
         } else {
-            place_meet(p);
+            CHECK_INT(place_meet(p), 0);
         }
         CHECK_INT(seen.gone, 0); /* never from inside the call */
+        RUN_UNTIL(&w, seen.gone == 1);
+        world_close(&w);
+    }
+}
+
+TEST(native_says_when_it_could_not_meet_a_guest) {
+    if (!is_root())
+        return;
+    for (int is_dead = 0; is_dead < 2; is_dead++) {
+        struct seen seen = {0};
+        struct rlimit files, none;
+        pid_t pid = left_behind("sb-short");
+        struct place *p = adopt_unmet("sb-short", &seen);
+        if (is_dead)
+            kill_guest(pid);
+        CHECK_INT(getrlimit(RLIMIT_NOFILE, &files), 0);
+        none = files;
+        none.rlim_cur = 0;
+        CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
+        CHECK(place_meet(p) < 0);
+        CHECK_INT(setrlimit(RLIMIT_NOFILE, &files), 0);
+        CHECK_INT(place_meet(p), 0);
+        if (!is_dead)
+            kill_guest(pid);
         RUN_UNTIL(&w, seen.gone == 1);
         world_close(&w);
     }
