@@ -28,8 +28,8 @@ struct conn {
     struct list in_server;
     struct list in_dirty;
     struct call_peer peer;
-    struct deadline timer; /* first bytes, then the protocol's */
-    uint64_t heard_us;     /* when the peer last sent something */
+    struct deadline timer;   /* first bytes, then the protocol's */
+    uint64_t heard_us;       /* when the peer last sent something */
     size_t unanswered_bytes; /* heard since something was last sent, or could have been */
     uint8_t first[24];
     size_t n_first;
