@@ -29,13 +29,12 @@ struct conn {
     unsigned refs;
     struct outbox out;
     struct call *filling; /* whose data frame has begun to arrive; NULL: nobody's */
-    size_t frame_left;    /* bytes of it that are to come, without padding */
-    const uint8_t
-        *placed;       /* bytes being taken in that already lie at the end of `filling`'s inbox */
-    uint64_t heard_us; /* when something came last, or when we began to listen */
-    bool pinged;       /* since then */
-    bool leaving;      /* the daemon takes no new call here */
-    bool deaf;         /* nothing can be sent any more; what was sent to us can still be read */
+    size_t frame_left;    /* bytes of it that are to come, padding behind them included */
+    uint8_t *placed;      /* what is being taken in already lies here, at the end of an inbox */
+    uint64_t heard_us;    /* when something came last, or when we began to listen */
+    bool pinged;          /* since then */
+    bool leaving;         /* the daemon takes no new call here */
+    bool deaf;            /* nothing can be sent any more; what was sent to us can still be read */
     bool lost;
     char authority[256];
     char bearer[300];
@@ -63,13 +62,11 @@ static void give_back(struct call *k, size_t n) {
         nghttp2_session_consume_stream(k->conn->session, k->id, n);
 }
 
-/* A padded frame is not placed: the padding would lie between the bytes of a message. */
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *user) {
     (void)session;
     struct conn *c = user;
-    bool is_plain = head->type == NGHTTP2_DATA && !(head->flags & NGHTTP2_FLAG_PADDED);
     c->filling = NULL; /* until nghttp2 shows that it takes the frame */
-    c->frame_left = is_plain ? head->length : 0;
+    c->frame_left = head->type == NGHTTP2_DATA ? head->length : 0;
     return 0;
 }
 

@@ -335,8 +335,8 @@ TEST(h2_refuses_bytes_that_are_not_http2) {
 /* A response larger than a frame, to a peer that takes large ones: they leave from where they lie, and what was put
  * into the block before them goes first. */
 static struct {
-    uint8_t block[H2_HEAD_BYTES + LARGE_DATA], body[3 * LARGE_DATA];
-    size_t begin, n_frames;
+    uint8_t block[1024 + H2_HEAD_BYTES + LARGE_DATA], body[3 * LARGE_DATA];
+    size_t begin, before, n_frames;
     bool breaks;
 } large;
 
@@ -360,6 +360,7 @@ static int on_large(void *user, size_t n, const uint8_t *head, const uint8_t *bo
     if (large.breaks)
         return -EPIPE;
     large.n_frames++;
+    large.before += n;
     CHECK(body == large.body + large.begin);
     CHECK(n + H2_HEAD_BYTES + n_body <= sizeof large.block);
     CHECK_INT(nghttp2_session_mem_recv(p->client, large.block, n), n);
@@ -418,6 +419,7 @@ TEST(h2_sends_large_frames_from_where_they_lie) {
     large_open(&pair, &with);
     CHECK_INT(large_exchange(&pair), 0);
     CHECK_INT(large.n_frames, 3);
+    CHECK(large.before > 0); /* the headers */
     CHECK_INT(pair.received, sizeof large.body);
     CHECK_INT(pair.ended, 1);
     CHECK_STR(pair.trailer, "0");

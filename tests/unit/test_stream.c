@@ -146,6 +146,25 @@ TEST(stream_sends_from_elsewhere_behind_its_block) {
     end_close(&end);
 }
 
+TEST(stream_keeps_all_of_it_where_the_kernel_takes_nothing) {
+    static char got[1 << 20];
+    size_t n = 0, filled = 0;
+    end_open(&end);
+    for (ssize_t r; (r = write(stream_fd(&end.stream), got, 4096)) > 0;)
+        filled += (size_t)r;
+    memcpy(stream_block(&end.stream), "ab", 2);
+    CHECK_INT(
+        stream_send_behind(&end.stream, 2, (const uint8_t *)"cde", 3, (const uint8_t *)"f", 1), 0);
+    CHECK(stream_is_busy(&end.stream));
+    while (n < filled + 6) {
+        ssize_t r = read(end.other, got + n, sizeof got - n);
+        n += r > 0 ? (size_t)r : 0;
+        uv_run(&end.loop, UV_RUN_NOWAIT);
+    }
+    CHECK_INT(memcmp(got + filled, "abcdef", 6), 0);
+    end_close(&end);
+}
+
 TEST(stream_that_broke_sends_nothing_behind_its_block) {
     signal(SIGPIPE, SIG_IGN); /* as in the daemon */
     end_open(&end);
