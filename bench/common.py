@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -22,6 +23,13 @@ def progress(text):
 
 def die(text):
     sys.exit(f"bench: {text}")
+
+
+def copy_programs(*others):
+    """bermd with what it starts, and others: a build meanwhile must not change what is measured."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    for program in ("bermd", "berm-spawn", "berm-guest", *others):
+        shutil.copy2(BIN / program, OUT / program)
 
 
 def output_of(*command):
