@@ -329,12 +329,13 @@ static void hold_standard_fds(void) {
 /* Buffers of large messages go back to the system with their call. malloc would by itself keep them in its heap
  * once the first was freed, and the heap grows with the pieces of it that lie between others. */
 static void give_memory_back(void) {
-    mallopt(M_MMAP_THRESHOLD, 128 * 1024 + 1); /* a stream's block stays below */
+    mallopt(M_MMAP_THRESHOLD, 128 * 1024 + 1); /* a stream's block is above, and one is kept */
     mallopt(M_TRIM_THRESHOLD, 512 * 1024);
 }
 
 int daemon_main(int argc, char **argv, const struct api_methods *extra) {
-    struct daemon d = {0};
+    static struct daemon
+        d; /* large, and most of it is never touched: on the stack it would be, by zeroing it */
     struct err e;
     hold_standard_fds();
     give_memory_back();

@@ -5,7 +5,7 @@
 #include <string.h>
 
 int stream_pool_init(struct stream_pool *pool) {
-    *pool = (struct stream_pool){.read_block = malloc(STREAM_READ_BYTES)};
+    *pool = (struct stream_pool){.read_block = malloc(STREAM_BLOCK_BYTES)};
     return pool->read_block ? 0 : -ENOMEM;
 }
 
@@ -41,7 +41,7 @@ int stream_init_tcp(struct stream *s, uv_loop_t *loop, struct stream_pool *pool,
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
     (void)suggested;
     struct stream *s = handle->data;
-    *buf = uv_buf_init((char *)s->pool->read_block, STREAM_READ_BYTES);
+    *buf = uv_buf_init((char *)s->pool->read_block, STREAM_BLOCK_BYTES);
 }
 
 static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf) {
@@ -55,7 +55,7 @@ static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf) {
 int stream_read_start(struct stream *s) {
     /* Room for the next block while the peer reads the last one; by default a block does not even fit
      * whole. What the kernel refuses is only speed. */
-    int bytes = 2 * (int)STREAM_BLOCK_BYTES;
+    int bytes = 2 * (int)(STREAM_BLOCK_BYTES + STREAM_BEYOND_BYTES);
     uv_send_buffer_size(&s->uv.handle, &bytes);
     return uv_read_start(&s->uv.stream, on_alloc, on_read);
 }
@@ -76,7 +76,8 @@ static void block_return(struct stream *s) {
 uint8_t *stream_block(struct stream *s) {
     assert(!s->writing);
     if (!s->block) {
-        s->block = s->pool->spare ? s->pool->spare : malloc(STREAM_BLOCK_BYTES);
+        s->block =
+            s->pool->spare ? s->pool->spare : malloc(STREAM_BLOCK_BYTES + STREAM_BEYOND_BYTES);
         s->pool->spare = NULL;
     }
     return s->block;
@@ -121,7 +122,7 @@ int stream_send_behind(struct stream *s, size_t n, const uint8_t *head, size_t n
                       uv_buf_init((char *)head, (unsigned)n_head),
                       uv_buf_init((char *)body, (unsigned)n_body)};
     size_t whole = n + n_head + n_body;
-    assert(whole <= STREAM_BLOCK_BYTES);
+    assert(whole <= STREAM_BLOCK_BYTES + STREAM_BEYOND_BYTES);
     int taken = uv_try_write(&s->uv.stream, all, COUNT_OF(all));
     if (taken == (int)whole)
         return 0;

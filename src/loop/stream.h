@@ -4,7 +4,7 @@
  * Reading: on_bytes borrows the bytes for the call's duration.
  * Writing: one block at a time. stream_block lends an empty block, stream_send hands it over; while
  *          the kernel has not taken it all, stream_is_busy, and on_drained says when it has.
- *          So a peer that does not read costs one block, STREAM_BLOCK_BYTES, and no more.
+ *          So a peer that does not read costs one block, with what is behind it, and no more.
  * Inside any callback you may call stream_close; after it no callback but on_closed comes. */
 #pragma once
 
@@ -15,8 +15,10 @@
 
 #include "base/macros.h"
 
-#define STREAM_BLOCK_BYTES ((size_t)264 * 1024) /* a chunk of a file, 256 KiB, in one frame */
-#define STREAM_READ_BYTES ((size_t)128 * 1024)
+#define STREAM_BLOCK_BYTES \
+    ((size_t)128 * 1024) /* more at once would not stay in the processor's cache */
+/* Behind it, for the rest of what stream_send_behind sends: a chunk of a file, 256 KiB, in one frame. */
+#define STREAM_BEYOND_BYTES ((size_t)136 * 1024)
 
 struct stream;
 
@@ -69,6 +71,6 @@ MUST_USE uint8_t *stream_block(struct stream *s);
 /* Sends the first n bytes of the lent block; 0 gives it back unused. -errno: the owner closes. */
 MUST_USE int stream_send(struct stream *s, size_t n);
 /* Sends the first n bytes of the lent block, and head and body behind them from where they lie; all three fit into
- * a block. It stays lent, unless the stream is busy now: what the kernel did not take was copied. -errno as above. */
+ * a block and what is behind it. It stays lent, unless the stream is busy now: what the kernel did not take was copied. -errno as above. */
 MUST_USE int stream_send_behind(struct stream *s, size_t n, const uint8_t *head, size_t n_head,
                                 const uint8_t *body, size_t n_body);

@@ -35,7 +35,8 @@ static size_t conn_pull(struct conn *c, uint8_t *out, size_t cap, bool *ret_more
     struct h2_conn *h = c->state;
     h->pulled_bytes = 0;
     do {
-        ssize_t n = h2_pull(h->h2, out + h->pulled_bytes, cap - h->pulled_bytes, ret_more);
+        ssize_t n = h2_pull(h->h2, out + h->pulled_bytes, cap - h->pulled_bytes,
+                            STREAM_BEYOND_BYTES, ret_more);
         if (n < 0) {
             conn_close(c);
             return 0;
@@ -103,7 +104,7 @@ int h2_conn_start(struct conn *c) {
         .stream_window_bytes = GRPC_WINDOW_BYTES,
         .connection_window_bytes = CONNECTION_WINDOW_BYTES,
         .max_header_bytes = (uint32_t)server_limit(s, LIMIT_HEADERS_BLOCK),
-        .max_data_bytes = (uint32_t)(STREAM_BLOCK_BYTES - H2_HEAD_BYTES),
+        .max_data_bytes = (uint32_t)(STREAM_BLOCK_BYTES + STREAM_BEYOND_BYTES - H2_HEAD_BYTES),
     };
     struct h2_conn *h = calloc(1, sizeof *h);
     if (!h)

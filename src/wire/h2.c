@@ -36,6 +36,7 @@ struct h2 {
     uint8_t *out_begin; /* during h2_pull */
     uint8_t *out;       /* where the next byte goes */
     uint8_t *out_end;
+    size_t beyond;
     bool out_full; /* a data frame waits for a larger rest of the block, or the block was sent */
     int64_t budget;
     uint64_t budget_us; /* when it was last topped up */
@@ -266,12 +267,14 @@ static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const ui
     (void)frame;
     struct h2 *h = user;
     struct h2_stream *s = source->ptr;
-    if (h->out_full || (size_t)(h->out_end - h->out) < H2_HEAD_BYTES + n) {
+    bool is_large = n >= LARGE_BYTES && h->events->on_large;
+    size_t room = (size_t)(h->out_end - h->out) + (is_large ? h->beyond : 0);
+    if (h->out_full || room < H2_HEAD_BYTES + n) {
         h->out_full = true;
         return NGHTTP2_ERR_WOULDBLOCK;
     }
     const uint8_t *body = h->events->on_body_at(s);
-    if (n >= LARGE_BYTES && h->events->on_large) {
+    if (is_large) {
         if (h->events->on_large(h->user, (size_t)(h->out - h->out_begin), head, body, n) < 0)
             return NGHTTP2_ERR_CALLBACK_FAILURE;
         h->out = h->out_begin;
@@ -395,9 +398,10 @@ int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n) {
     return r < 0 || h->sent_away ? -EPROTO : 0;
 }
 
-ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, bool *ret_more) {
+ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond, bool *ret_more) {
     h->out = h->out_begin = out;
     h->out_end = out + cap;
+    h->beyond = beyond;
     h->out_full = false;
     while (h->out < h->out_end && !h->out_full) {
         if (h->chunk_n == 0) {

@@ -76,10 +76,11 @@ void h2_free(struct h2 *h);
 
 /* Bytes from the peer. Negative: the connection is over once h2_pull has given what is left. */
 MUST_USE int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n);
-/* Fills `out`, large enough for a frame of max_data_bytes, and says whether there is more than fits. Negative: the
- * connection is over. */
+/* Fills `out` and says whether there is more than fits. Behind `cap` are `beyond` bytes that only a large frame may
+ * take up; without on_large a frame of max_data_bytes fits into `cap`, with it into both. Negative: the connection
+ * is over. */
 #define H2_HEAD_BYTES ((size_t)9)
-MUST_USE ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, bool *ret_more);
+MUST_USE ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond, bool *ret_more);
 /* Nothing will ever be read or written again. */
 bool h2_is_done(const struct h2 *h);
 

@@ -140,7 +140,7 @@ static bool pull(struct h2 *h) {
     ssize_t n = 0;
     CHECK(out);
     for (unsigned turns = 0; more && n >= 0 && turns < 64; turns++) {
-        n = h2_pull(h, out, PULL_BYTES, &more);
+        n = h2_pull(h, out, PULL_BYTES, 0, &more);
         CHECK(n <= (ssize_t)PULL_BYTES);
     }
     free(out);

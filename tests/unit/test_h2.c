@@ -176,7 +176,7 @@ static int exchange(struct pair *p) {
         moved = false;
         for (ssize_t n; (n = nghttp2_session_mem_send(p->client, &out)) > 0; moved = true)
             fed = h2_feed(p->server, out, (size_t)n);
-        for (ssize_t n; (n = h2_pull(p->server, in, sizeof in, &more)) > 0; moved = true)
+        for (ssize_t n; (n = h2_pull(p->server, in, sizeof in, 0, &more)) > 0; moved = true)
             if (nghttp2_session_mem_recv(p->client, in, (size_t)n) < 0)
                 return fed;
     }
@@ -369,14 +369,14 @@ static int on_large(void *user, size_t n, const uint8_t *head, const uint8_t *bo
     return 0;
 }
 
-static ssize_t large_exchange(struct pair *p) {
+static ssize_t large_exchange(struct pair *p, size_t cap) {
     const uint8_t *out;
     bool more = true;
     for (ssize_t n; (n = nghttp2_session_mem_send(p->client, &out)) > 0;)
         CHECK_INT(h2_feed(p->server, out, (size_t)n), 0);
     for (ssize_t n = 0; more;) {
         size_t n_frames = large.n_frames;
-        n = h2_pull(p->server, large.block, sizeof large.block, &more);
+        n = h2_pull(p->server, large.block, cap, sizeof large.block - cap, &more);
         if (n < 0)
             return n;
         CHECK(large.n_frames == n_frames || (n == 0 && more && large.n_frames == n_frames + 1));
@@ -400,7 +400,7 @@ static void large_open(struct pair *p, const struct h2_events *with) {
     nghttp2_submit_window_update(p->client, 0, 0, 1 << 20);
     p->hold = true;
     post(p, NULL);
-    CHECK_INT(large_exchange(p), 0);
+    CHECK_INT(large_exchange(p, sizeof large.block), 0);
     CHECK_INT(h2_respond(&p->requests[0].stream, headers, 1, false), 0);
     h2_finish(&p->requests[0].stream, trailers, 1);
 }
@@ -416,21 +416,25 @@ static struct h2_events large_events(void) {
 
 TEST(h2_sends_large_frames_from_where_they_lie) {
     struct h2_events with = large_events();
-    large_open(&pair, &with);
-    CHECK_INT(large_exchange(&pair), 0);
-    CHECK_INT(large.n_frames, 3);
-    CHECK(large.before > 0); /* the headers */
-    CHECK_INT(pair.received, sizeof large.body);
-    CHECK_INT(pair.ended, 1);
-    CHECK_STR(pair.trailer, "0");
-    pair_close(&pair);
+    size_t caps[] = {sizeof large.block,
+                     4096}; /* the other: they are larger than all else may be */
+    for (size_t i = 0; i < COUNT_OF(caps); i++) {
+        large_open(&pair, &with);
+        CHECK_INT(large_exchange(&pair, caps[i]), 0);
+        CHECK_INT(large.n_frames, 3);
+        CHECK(large.before > 0); /* the headers */
+        CHECK_INT(pair.received, sizeof large.body);
+        CHECK_INT(pair.ended, 1);
+        CHECK_STR(pair.trailer, "0");
+        pair_close(&pair);
+    }
 }
 
 TEST(h2_copies_large_frames_where_nobody_sends_them) {
     struct h2_events with = large_events();
     with.on_large = NULL;
     large_open(&pair, &with);
-    CHECK_INT(large_exchange(&pair), 0);
+    CHECK_INT(large_exchange(&pair, sizeof large.block), 0);
     CHECK_INT(pair.received, sizeof large.body);
     CHECK_STR(pair.trailer, "0");
     pair_close(&pair);
@@ -440,6 +444,6 @@ TEST(h2_ends_when_a_large_frame_cannot_be_sent) {
     struct h2_events with = large_events();
     large_open(&pair, &with);
     large.breaks = true;
-    CHECK_INT(large_exchange(&pair), -EPROTO);
+    CHECK_INT(large_exchange(&pair, sizeof large.block), -EPROTO);
     pair_close(&pair);
 }
