@@ -334,20 +334,22 @@ static void give_memory_back(void) {
 }
 
 int daemon_main(int argc, char **argv, const struct api_methods *extra) {
-    static struct daemon
-        d; /* large, and most of it is never touched: on the stack it would be, by zeroing it */
+    /* Large, and most of it is never touched; on the stack all of it would be, by zeroing it. */
+    AUTO_FREE struct daemon *d = calloc(1, sizeof *d);
     struct err e;
+    if (!d)
+        return EXIT_BROKEN;
     hold_standard_fds();
     give_memory_back();
-    int status = options_parse(&d.options, argc, argv);
+    int status = options_parse(&d->options, argc, argv);
     if (status >= 0)
         return status;
-    log_setup(STDERR_FILENO, (enum log_level)d.options.config.log_level);
+    log_setup(STDERR_FILENO, (enum log_level)d->options.config.log_level);
     if (!failpoint_setup()) {
         log_text(LOG_ERROR, "failed", "BERM_FAILPOINT names no failpoint");
         return EXIT_USAGE;
     }
-    if (open_and_run(&d, extra, &e) == 0) {
+    if (open_and_run(d, extra, &e) == 0) {
         log_text(LOG_INFO, "stopped", "version %s", BERM_VERSION);
         log_flush();
         return EXIT_STOPPED;
@@ -355,9 +357,9 @@ int daemon_main(int argc, char **argv, const struct api_methods *extra) {
     struct log_line line;
     if (log_begin(&line, LOG_ERROR, "failed")) {
         log_str(&line, "error", str_of(err_face(e.code)->name));
-        log_str(&line, "state", str_of(d.options.config.state));
+        log_str(&line, "state", str_of(d->options.config.state));
         log_str(&line, "text", str_of(e.text));
         log_end(&line);
     }
-    return e.code == ERR_LIMIT_REACHED && d.state.lock_fd == -1 ? EXIT_HELD : EXIT_BROKEN;
+    return e.code == ERR_LIMIT_REACHED && d->state.lock_fd == -1 ? EXIT_HELD : EXIT_BROKEN;
 }
