@@ -1,10 +1,14 @@
 #include "bermd/daemon.h"
 
 #include <fcntl.h>
+#include <link.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "api/context.h"
@@ -154,6 +158,29 @@ static void fail(struct daemon *d, const struct err *e) {
 
 /* --- starting: berm-spawn, the records, what lives; only then the first caller --- */
 
+/* What nobody writes to: where it is needed again it comes back from the file. */
+static int let_go_of_code(struct dl_phdr_info *info, size_t size, void *user) {
+    (void)size, (void)user;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    if (info->dlpi_addr == getauxval(AT_SYSINFO_EHDR))
+        return 0; /* the kernel's own, which has no file */
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        uintptr_t begin = (info->dlpi_addr + part->p_vaddr) & -page;
+        uintptr_t end = info->dlpi_addr + part->p_vaddr + part->p_memsz;
+        if (part->p_type == PT_LOAD && !(part->p_flags & PF_W))
+            madvise((void *)begin, end - begin, MADV_DONTNEED);
+    }
+    return 0;
+}
+
+/* Most of what the start took up is code that only it needed, SQLite's above all, and that no other process has
+ * mapped: twice as much as the daemon needs from now on. */
+static void let_go_of_start(void) {
+    malloc_trim(0);
+    dl_iterate_phdr(let_go_of_code, NULL);
+}
+
 static void on_recovered(struct registry *r, const struct err *e) {
     struct daemon *d = registry_user(r);
     struct err failed;
@@ -169,6 +196,7 @@ static void on_recovered(struct registry *r, const struct err *e) {
             return;
         }
     d->serving = true;
+    let_go_of_start();
 }
 
 static void open_registry(struct daemon *d) {
