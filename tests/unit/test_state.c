@@ -19,12 +19,12 @@ static const char *fresh(void) {
 
 static void remove_all(void) {
     char path[128];
-    static const char *const names[] = {"lock", "instance", "token"};
+    static const char *const names[] = {"lock", "instance", "token", "boot"};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);
         unlink(path);
     }
-    rmdir(dir);
+    CHECK_INT(rmdir(dir), 0);
 }
 
 TEST(state_keeps_its_name_and_changes_its_run) {
