@@ -15,8 +15,8 @@
 
 #include "base/macros.h"
 
-#define STREAM_BLOCK_BYTES \
-    ((size_t)128 * 1024) /* more at once would not stay in the processor's cache */
+/* More at once would not stay in the processor's cache. */
+#define STREAM_BLOCK_BYTES ((size_t)128 * 1024)
 /* Behind it, for the rest of what stream_send_behind sends: a chunk of a file, 256 KiB, in one frame. */
 #define STREAM_BEYOND_BYTES ((size_t)136 * 1024)
 
@@ -71,6 +71,7 @@ MUST_USE uint8_t *stream_block(struct stream *s);
 /* Sends the first n bytes of the lent block; 0 gives it back unused. -errno: the owner closes. */
 MUST_USE int stream_send(struct stream *s, size_t n);
 /* Sends the first n bytes of the lent block, and head and body behind them from where they lie; all three fit into
- * a block and what is behind it. It stays lent, unless the stream is busy now: what the kernel did not take was copied. -errno as above. */
+ * a block and what is behind it. It stays lent, unless the stream is busy now: what the kernel did not take was
+ * copied. -errno as above. */
 MUST_USE int stream_send_behind(struct stream *s, size_t n, const uint8_t *head, size_t n_head,
                                 const uint8_t *body, size_t n_body);

@@ -9,8 +9,8 @@
 /* A chunk of a file fits whole: it then lies in one piece, and one piece is one write. */
 #define MAX_FRAME_BYTES (512u << 10)
 #define USUAL_FRAME_BYTES 16384
-#define LARGE_BYTES \
-    ((size_t)64 << 10) /* of a frame: to copy it costs more than a system call of its own */
+/* Of a frame: to copy it costs more than a system call of its own. */
+#define LARGE_BYTES ((size_t)64 << 10)
 #define FIRST_UNKNOWN_TYPE 0x0a /* behind CONTINUATION, the last type of RFC 9113 */
 /* Work-free frames a peer may send on credit, and what earns the credit back. An honest client sends
  * at most a window update or two for each data frame it gets, and a ping now and then. */
