@@ -188,32 +188,14 @@ static int send_reply(struct serve *v, struct spawn_reply *reply, int *fds) {
     return r;
 }
 
-/* Of what an asker said before it left, the end of programs is carried out: it may have been told already, and
- * the next asker does not know their cgroups. Whatever else there was, that one asks for again. */
-static bool is_void(const struct serve *v) {
-    return v->has_left && v->request.head.kind != SPAWN_KILL_LEAF;
-}
-
-static bool has_left(ssize_t r) {
-    return r == -EPIPE || r == -ECONNRESET;
-}
-
 int serve_one(struct serve *v) {
     union spawn_request *request = &v->request;
     int fds[FD_PASS_MAX];
     struct turn t = {.v = v, .req = request, .fds = fds};
     memset(&request->head, 0, sizeof request->head);
     ssize_t n = fd_recv(v->sock, request, sizeof *request, fds, COUNT_OF(fds), &t.n_fds);
-    if (has_left(n)) { /* it did not read our answers; its messages come next */
-        v->has_left = true;
-        return 0;
-    }
     if (n == 0 || (n < 0 && n != -EMSGSIZE && n != -EMFILE))
         return n == 0 ? -ENOTCONN : (int)n;
-    if (is_void(v)) {
-        fd_close_all(fds, t.n_fds);
-        return 0;
-    }
     const struct row *row = n < 0 ? NULL : find_row(&t, (size_t)n);
     t.reply.head.kind = request->head.kind;
     t.reply.head.seq = request->head.seq;
@@ -226,10 +208,9 @@ int serve_one(struct serve *v) {
         t.reply.n_fds = 0;
     }
     int r = t.later ? 0 : send_reply(v, &t.reply, t.out_fds);
-    v->has_left |= has_left(r);
     fd_close_all(fds, t.n_fds);
     place_let_go(v->s);
-    return has_left(r) ? 0 : r;
+    return r;
 }
 
 void serve_dying(struct serve *v) {
@@ -262,6 +243,5 @@ void serve_init(struct serve *v, struct spawn *s) {
 }
 
 void serve_reset(struct serve *v) {
-    v->has_left = false;
     sweep_clear(&v->owned);
 }

@@ -9,13 +9,12 @@ struct serve {
     union spawn_request request; /* the one being answered; large */
     struct spawn *s;
     int sock;                 /* the asker; -1 between two */
-    bool has_left;            /* it hears no answer any more, but has said more than we have read */
     struct sweep_owned owned; /* of a SWEEP that comes in parts */
 };
 
 void serve_init(struct serve *v, struct spawn *s);
 /* Takes one message and answers it (a DESTROY may answer later). 0, or -errno when the asker is
- * gone and all that it said has been read. */
+ * gone. */
 MUST_USE int serve_one(struct serve *v);
 /* Answers every DESTROY that has come to its end. */
 void serve_dying(struct serve *v);
