@@ -195,6 +195,26 @@ static bool is_root(void) {
 
 static struct world w;
 
+static struct place *ready_place(const char *id, uint32_t slot, struct seen *seen) {
+    struct place_spec spec = spec_of(id, slot);
+    struct err e;
+    struct place *p = place_create(w.driver, &spec, &events, seen, &e);
+    CHECK(p != NULL);
+    RUN_UNTIL(&w, seen->ready == 1);
+    return p;
+}
+
+/* After berm-spawn was killed: another one, which removes what that one left. */
+static void spawn_again(void) {
+    int status;
+    driver_close(w.driver);
+    RUN_UNTIL(&w, w.closed == 1);
+    CHECK_INT(waitpid(w.spawn_pid, &status, 0), w.spawn_pid);
+    spawn_start(&w);
+    driver_sweep(w.driver, NULL, 0);
+    RUN_UNTIL(&w, w.swept == 2);
+}
+
 TEST(native_makes_a_place_links_to_it_and_ends_it) {
     struct seen seen = {0};
     struct err e;
@@ -261,9 +281,7 @@ TEST(native_refuses_by_name) {
     CHECK(place_adopt(w.driver, "sb-nobody", &events, &one, &e) == NULL);
     CHECK_INT(e.code, ERR_GUEST_LOST);
 
-    spec = spec_of("sb-twin", 1);
-    struct place *p = place_create(w.driver, &spec, &events, &one, &e);
-    RUN_UNTIL(&w, one.ready == 1);
+    struct place *p = ready_place("sb-twin", 1, &one);
     spec = spec_of("sb-other", 1); /* the same range of uids */
     CHECK(place_create(w.driver, &spec, &events, &two, &e) != NULL);
     RUN_UNTIL(&w, two.failed == 1);
@@ -279,10 +297,7 @@ TEST(native_places_outlive_the_driver_and_are_adopted) {
     if (!is_root())
         return;
     world_open(&w);
-    struct place_spec spec = spec_of("sb-lasting", 3);
-    struct place *p = place_create(w.driver, &spec, &events, &before, &e);
-    CHECK(p != NULL);
-    RUN_UNTIL(&w, before.ready == 1);
+    struct place *p = ready_place("sb-lasting", 3, &before);
     int link = link_to(&w, p);
     close(link);
     spawn_stop(&w); /* berm-spawn and the driver are gone, the sandbox is not */
@@ -326,13 +341,8 @@ static pid_t pid_of_guest(int link) {
 /* A guest that a driver left behind, and another driver. Returns its pid. */
 static pid_t left_behind(const char *id) {
     struct seen before = {0};
-    struct err e;
     world_open(&w);
-    struct place_spec spec = spec_of(id, 8);
-    struct place *p = place_create(w.driver, &spec, &events, &before, &e);
-    CHECK(p != NULL);
-    RUN_UNTIL(&w, before.ready == 1);
-    int link = link_to(&w, p);
+    int link = link_to(&w, ready_place(id, 8, &before));
     pid_t pid = pid_of_guest(link);
     close(link);
     spawn_stop(&w);
@@ -453,7 +463,6 @@ static void on_lost(struct driver *d) {
 
 TEST(native_stops_a_guest_that_nobody_met_without_berm_spawn) {
     struct seen seen = {0};
-    int status;
     if (!is_root())
         return;
     pid_t pid = left_behind("sb-orphan");
@@ -466,12 +475,7 @@ TEST(native_stops_a_guest_that_nobody_met_without_berm_spawn) {
     RUN_UNTIL(&w, seen.gone == 1);
     CHECK(has_ended(pid_fd, 0));
     close(pid_fd);
-    driver_close(w.driver);
-    RUN_UNTIL(&w, w.closed == 1);
-    CHECK_INT(waitpid(w.spawn_pid, &status, 0), w.spawn_pid);
-    spawn_start(&w);
-    driver_sweep(w.driver, NULL, 0); /* what the killed one left */
-    RUN_UNTIL(&w, w.swept == 2);
+    spawn_again();
     world_close(&w);
 }
 
@@ -511,15 +515,12 @@ TEST(native_adopts_by_connecting_what_is_not_listed) {
 TEST(native_fails_what_waits_when_berm_spawn_is_killed) {
     struct seen made = {0}, late = {0};
     struct err e;
-    int status;
     if (!is_root())
         return;
     world_open(&w);
-    struct place_spec spec = spec_of("sb-first", 4);
-    struct place *p = place_create(w.driver, &spec, &events, &made, &e);
-    RUN_UNTIL(&w, made.ready == 1);
+    struct place *p = ready_place("sb-first", 4, &made);
     kill(w.spawn_pid, SIGSTOP); /* so that the next request waits */
-    spec = spec_of("sb-second", 5);
+    struct place_spec spec = spec_of("sb-second", 5);
     CHECK(place_create(w.driver, &spec, &events, &late, &e) != NULL);
     w.driver->ops->usage(p, on_answer, &made);
     uv_run(&w.loop, UV_RUN_NOWAIT);
@@ -534,12 +535,7 @@ TEST(native_fails_what_waits_when_berm_spawn_is_killed) {
     CHECK_INT(e.code, ERR_DRIVER_UNAVAILABLE);
     place_stop(p); /* by its pidfd */
     RUN_UNTIL(&w, made.gone == 1);
-    driver_close(w.driver);
-    RUN_UNTIL(&w, w.closed == 1);
-    CHECK_INT(waitpid(w.spawn_pid, &status, 0), w.spawn_pid);
-    spawn_start(&w);
-    driver_sweep(w.driver, NULL, 0); /* what the killed one left */
-    RUN_UNTIL(&w, w.swept == 2);
+    spawn_again();
     world_close(&w);
 }
 
