@@ -60,10 +60,11 @@ VM_TEST = scripts/test --slow 10
 vm: ## what depends on the kernel, on Debian's own with unified cgroups and with project quota, in QEMU
 	@scripts/setup test vm
 	@scripts/build gcc
-	@tests/vm/run --state ext4 $(VM_TEST) $(addprefix --only spawn-,filter requests walls programs limits)
+	@tests/vm/run --state ext4 env BERM_CYCLES=60 BERM_FILES=2000 $(VM_TEST) --only unit-gcc --only driver-native \
+		$(addprefix --only spawn-,filter requests claim walls programs limits teardown)
 	@tests/vm/run --state ext4-quota $(VM_TEST) --only spawn-quota --only spawn-limits
 	@tests/vm/run --state xfs-quota $(VM_TEST) --only spawn-quota --only spawn-limits
-	@tests/vm/run --state ext4 $(VM_TEST) $(addprefix --only control-,lifecycle exec usage)
+	@tests/vm/run --state ext4 $(VM_TEST) $(addprefix --only control-,lifecycle pool exec usage)
 	@tests/vm/run --state ext4 $(VM_TEST) --only control-restart
 	@tests/vm/run --state ext4 $(VM_TEST) --only escape
 

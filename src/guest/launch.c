@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 
 #include "base/exec_filter.h"
+#include "base/fd.h"
 
 #define STACK_BYTES 16384
 #define CHILD_FAILED 127
@@ -21,6 +22,7 @@
 /* Where the child stopped; what it means for the caller is in `steps`. */
 enum step {
     STEP_CGROUP,
+    STEP_SCORE,
     STEP_SESSION,
     STEP_STDIO,
     STEP_USER,
@@ -41,6 +43,14 @@ static int child_cgroups(const struct launch *l) {
     for (size_t i = 0; i < l->n_cgroups; i++)
         if (write(l->cgroups[i], "0", 1) != 1)
             return -errno;
+    return 0;
+}
+
+/* Out of memory takes programs before the guest; one that puts itself back to the guest's own score, before all
+ * that are smaller. Kernels in user space may lack the file. */
+static int child_score(const struct launch *l) {
+    (void)l;
+    (void)!fd_write_text(AT_FDCWD, "/proc/self/oom_score_adj", "500");
     return 0;
 }
 
@@ -112,9 +122,9 @@ static int child_program(const struct launch *l) {
 }
 
 static int (*const child_steps[])(const struct launch *l) = {
-    [STEP_CGROUP] = child_cgroups,  [STEP_SESSION] = child_session, [STEP_STDIO] = child_stdio,
-    [STEP_USER] = child_user,       [STEP_CWD] = child_cwd,         [STEP_FILTER] = child_filter,
-    [STEP_PROGRAM] = child_program,
+    [STEP_CGROUP] = child_cgroups, [STEP_SCORE] = child_score,     [STEP_SESSION] = child_session,
+    [STEP_STDIO] = child_stdio,    [STEP_USER] = child_user,       [STEP_CWD] = child_cwd,
+    [STEP_FILTER] = child_filter,  [STEP_PROGRAM] = child_program,
 };
 
 static int child_main(void *arg) {

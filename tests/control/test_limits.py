@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pathlib
 import signal
 import socket
 import time
@@ -32,6 +33,12 @@ def test_out_of_memory_is_told_and_the_guest_lives(client):
     client.ask("WriteStdin", exec_id=bystander.exec_id, data=b"alive\n")
     assert client.read(bystander.exec_id).stdout == b"alive\n"
     assert client.run(box, "true").exec.exit.code == 0
+
+
+def test_out_of_memory_takes_programs_first(daemon, client, box):
+    """covers: EXEC-11"""
+    assert client.output_of(box, "cat /proc/self/oom_score_adj") == "500\n"
+    assert int(pathlib.Path(f"/proc/{daemon.guest_pid(box)}/oom_score_adj").read_text()) < 500
 
 
 def test_a_kill_from_inside_is_not_out_of_memory(client, box):

@@ -277,7 +277,8 @@ HOOK(uevent_helper, "/sys/kernel/uevent_helper")
 HOOK(release_agent, "/sys/fs/cgroup/memory/release_agent")
 HOOK(notify_on_release, "/sys/fs/cgroup/memory/notify_on_release")
 HOOK(devices_allow, "/sys/fs/cgroup/devices/devices.allow")
-HOOK(cgroup_procs, "/sys/fs/cgroup/unified/cgroup.procs")
+HOOK(cgroup_procs, "/sys/fs/cgroup/cgroup.procs")
+HOOK(cgroup_procs_hybrid, "/sys/fs/cgroup/unified/cgroup.procs")
 HOOK(cpu_online, "/sys/devices/system/cpu/online")
 
 /* Namespaces show their own root, so nothing says where on the host the sandbox sits. */

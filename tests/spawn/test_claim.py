@@ -127,6 +127,8 @@ def it_gets_limits():
                  [str(memory), "48", "25000"], "as the claim has them")
             swap = limit_of("limited", "memory.memsw.limit_in_bytes")
             check(swap in (None, str(memory)), f"and with swap no more: {swap}")
+            swap = limit_of("limited", "memory.swap.max")
+            check(swap in (None, "0"), f"where swap is counted apart, none: {swap}")
             parked.drop()
 
 

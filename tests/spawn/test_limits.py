@@ -114,13 +114,20 @@ def limits_change_while_it_runs():
         same(os.waitstatus_to_exitcode(spawn.destroy("lim-a").wait_status), 137, "killed for memory")
 
 
+def v1_points():
+    """Where v1 hierarchies are, as {controller: path}."""
+    rows = (line.split() for line in pathlib.Path("/proc/self/mounts").read_text().splitlines())
+    return {name: pathlib.Path(row[1]) for row in rows if row[2] == "cgroup" for name in row[3].split(",")}
+
+
+def needs_v1(*controllers):
+    if missing := [name for name in controllers if name not in v1_points()]:
+        raise Skip(f"the host has no v1 hierarchy for {', '.join(missing)}")
+
+
 def v1_group(controller, id):
-    """Where a sandbox's group of that controller is; None on a host that has it in v2, or none."""
-    for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
-        _, point, kind, options, *_ = line.split()
-        if kind == "cgroup" and controller in options.split(","):
-            return next(pathlib.Path(point).glob("berm/s-{0.st_dev:x}-{0.st_ino:x}/{1}".format(os.stat(STATE), id)), None)
-    return None
+    """A sandbox's group of that controller."""
+    return v1_points()[controller] / "berm/s-{0.st_dev:x}-{0.st_ino:x}".format(os.stat(STATE)) / id
 
 
 def read(group, file):
@@ -135,12 +142,11 @@ def empty(group):
 
 @test
 def a_v1_group_serves_the_next_sandbox_as_new():
+    needs_v1("memory", "pids", "cpu")
     with Spawn(STATE) as spawn:
         spawn.run("reuse-a", ["python3", "-c", "x = bytearray(60 << 20)"], slot=41, memory=256 * MIB, cpu=500, pids=50,
                   destroy=False)
         groups = [v1_group(name, "reuse-a") for name in ("memory", "pids", "cpu")]
-        if None in groups:
-            raise Skip("the host has no v1 hierarchy for these limits")
         check(spawn.ask(client.USAGE, id_body("reuse-a")).usage["peak"] > 60 * MIB, "its peak")
         inodes = [group.stat().st_ino for group in groups]
         same(spawn.destroy("reuse-a").error, 0, "DESTROY")
@@ -160,14 +166,12 @@ def a_v1_group_serves_the_next_sandbox_as_new():
 
 @test
 def what_a_group_cannot_forget_ends_it():
+    needs_v1("memory")
     with Spawn(STATE) as spawn:
-        needs(spawn, HAS_MEMORY, "memory")
         for script in ("x = bytearray(300 << 20)",             # killed for memory: the kernel counts that for ever
                        "open('/workspace/f', 'wb').write(bytes(20 << 20))"):        # in the page cache: kept below
             spawn.run("forget-a", ["python3", "-c", script], slot=43, memory=64 * MIB, destroy=False)
             group = v1_group("memory", "forget-a")
-            if group is None:
-                raise Skip("the host has no v1 hierarchy for memory")
             inode = group.stat().st_ino
             same(spawn.destroy("forget-a", files=False).error, 0, "DESTROY")
             spawn.run("forget-b", ["true"], slot=44, memory=64 * MIB, destroy=False)

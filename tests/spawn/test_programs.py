@@ -177,6 +177,15 @@ def a_bind_is_read_only_unless_said_and_belongs_to_the_user():
              "another owner's private file stays private")
 
 
+def look(place):
+    """What is in a directory, without a trace: a look of ours would count as an access."""
+    found = []
+    for path in sorted(pathlib.Path(place).iterdir()):
+        with open(path, opener=lambda name, flags: os.open(name, flags | os.O_NOATIME)) as file:
+            found.append((path.name, file.read(), path.stat()))
+    return found
+
+
 @test
 def a_bind_with_a_layer_is_written_over_and_stays_as_it_is():
     with tempfile.TemporaryDirectory() as place:
@@ -185,7 +194,7 @@ def a_bind_with_a_layer_is_written_over_and_stays_as_it_is():
             if name != ".":
                 path.write_text(f"{name}\n")
             os.chown(path, owner, owner)
-        before = [(p.name, p.read_text(), p.stat()) for p in sorted(pathlib.Path(place).iterdir())]
+        before = look(place)
         bind = ("--bind", f"{place}:/data/deep:layer")
         script = ("cd /data/deep; stat -c %u . f theirs; echo new >> f; echo g > g; rm -f theirs 2>&1; "
                   "chmod 700 f; cat f g; ls")
@@ -197,7 +206,7 @@ def a_bind_with_a_layer_is_written_over_and_stays_as_it_is():
         same(output("--keep", "layered", *bind, "--", "sh", "-c", "echo kept > /data/deep/kept; rm /data/deep/f"), "", "kept")
         same(output("--keep", "layered", *bind, "--", "ls", "/data/deep"), "kept\ntheirs\n", "found again")
         same(jail("--keep", "layered", "--", "ls", "/data/deep/kept").returncode, 2, "not without the directory beneath")
-        same([(p.name, p.read_text(), p.stat()) for p in sorted(pathlib.Path(place).iterdir())], before, "the host's")
+        same(look(place), before, "the host's")
         twice = jail(*bind, *bind, "--", "cat", "/data/deep/f")
         same((twice.returncode, twice.stdout), (125, ""), f"one target twice: {twice.stderr}")
 
