@@ -352,7 +352,7 @@ static int put_header(struct buf *out, const struct tar_member *m, char type, st
     memcpy(b + AT_MAGIC, "ustar\00000", 8);
     memset(b + AT_SUM, ' ', 8);
     unsigned sum = 0;
-    for (size_t i = 0; i < TAR_BLOCK; i++)
+    for (size_t i = 0; i < AT_MAGIC + 8; i++) /* all zeros from there on */
         sum += b[i];
     put_octal(b + AT_SUM, 7, sum);
     b[AT_SUM + 6] = '\0';
