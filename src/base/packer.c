@@ -132,8 +132,8 @@ static int put_symlink(struct packer *p, int link, const struct stat *st, struct
     return put_headers(p, TAR_SYMLINK, st, out);
 }
 
-/* What the walk is at. A special file is looked at, and not opened; so is all but what was seen to be a regular
- * file, to which one open is enough. */
+/* What the walk is at. A special file is looked at, and not opened. One open is enough for what was a regular file
+ * when its name was read; if it is not any more, nothing waits for it, and it is looked at like the rest. */
 static int put_entry(struct packer *p, struct buf *out) {
     const struct walk *w = &p->walk;
     struct stat st;
