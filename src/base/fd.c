@@ -89,17 +89,21 @@ ssize_t fd_recv(int sock, void *bytes, size_t max_bytes, int *fds, size_t max_fd
     return n;
 }
 
-int fd_open_beneath(int dir, const char *path, int flags, mode_t mode) {
+static int open_beneath(int dir, const char *path, int flags, mode_t mode, uint64_t resolve) {
     struct open_how how = {
         .flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
         .mode = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? mode : 0,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+        .resolve = resolve | RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
     };
     long fd;
     do /* EAGAIN: a rename elsewhere raced with the walk; the kernel asks to try again */
         fd = syscall(SYS_openat2, dir, path, &how, sizeof how);
     while (fd < 0 && (errno == EINTR || errno == EAGAIN));
     return fd < 0 ? -errno : (int)fd;
+}
+
+int fd_open_beneath(int dir, const char *path, int flags, mode_t mode) {
+    return open_beneath(dir, path, flags, mode, 0);
 }
 
 /* For kernels without openat2: a step at a time, each refusing links. */
@@ -130,6 +134,11 @@ int fd_open_entry(int dir, const char *path, int flags) {
     flags |= O_NOFOLLOW | O_CLOEXEC | (flags & O_PATH ? 0 : O_NOCTTY | O_NONBLOCK);
     int fd = fd_open_beneath(dir, path[0] ? path : ".", flags, 0);
     return fd == -ENOSYS ? open_by_steps(dir, path, flags) : fd;
+}
+
+int fd_open_unmounted(int dir, const char *path) {
+    return open_beneath(dir, path, O_RDONLY | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0,
+                        RESOLVE_NO_XDEV);
 }
 
 int fd_open_parent(int dir, const char *path, const char **ret_name) {

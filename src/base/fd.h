@@ -31,6 +31,9 @@ MUST_USE int fd_open_beneath(int dir, const char *path, int flags, mode_t mode);
 /* The same in a tree that others write to: what the path names is opened itself, a link not followed and a
  * FIFO not waited for; it may be empty, for `dir`. Works without openat2 too, where the path has no "..". */
 MUST_USE int fd_open_entry(int dir, const char *path, int flags);
+/* An entry that was seen to be a regular file, to be read; -EXDEV where something is mounted on the way to it or
+ * on it, which may be of any sort. Any failure may be this call's alone. */
+MUST_USE int fd_open_unmounted(int dir, const char *path);
 /* The directory such an entry lies in, and its name there, which points into `path`. */
 MUST_USE int fd_open_parent(int dir, const char *path, const char **ret_name);
 /* Whether `dir` has an entry of this name, by the effective id (access() goes by the real one). */

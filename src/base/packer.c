@@ -1,5 +1,6 @@
 #include "base/packer.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -131,10 +132,15 @@ static int put_symlink(struct packer *p, int link, const struct stat *st, struct
     return put_headers(p, TAR_SYMLINK, st, out);
 }
 
-/* What the walk is at. A special file is looked at, and not opened. */
+/* What the walk is at. A special file is looked at, and not opened. One open is enough for what was a regular file
+ * when its name was read; if it is not any more, nothing waits for it, and it is looked at like the rest. */
 static int put_entry(struct packer *p, struct buf *out) {
     const struct walk *w = &p->walk;
     struct stat st;
+    p->file = w->type == DT_REG ? fd_open_unmounted(w->root, w->relative) : -1;
+    int r = p->file >= 0 ? begin_file(p, out) : PACKER_UNREADABLE;
+    if (r != PACKER_UNREADABLE)
+        return r;
     AUTO_CLOSE int look = fd_open_entry(w->root, w->relative, O_PATH);
     if (look < 0)
         return look == -ENOENT ? GO_ON : unreadable(p, -look);
@@ -173,7 +179,7 @@ static int put_next(struct packer *p, struct buf *out) {
         p->zeros = (uint64_t)2 * TAR_BLOCK;
         return GO_ON;
     }
-    snprintf(p->member.path, sizeof p->member.path, "%s", p->walk.relative);
+    strcpy(p->member.path, p->walk.relative);
     p->member.target[0] = '\0';
     return r == WALK_UNREADABLE ? unreadable(p, p->walk.error) : put_entry(p, out);
 }

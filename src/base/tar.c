@@ -327,10 +327,10 @@ int tar_in_next(struct tar_in *t, struct str *input, struct str *ret_data) {
     }
 }
 
+/* One digit less than n: the last byte stays. */
 static void put_octal(uint8_t *at, size_t n, uint64_t value) {
-    char text[16];
-    snprintf(text, sizeof text, "%0*llo", (int)n - 1, (unsigned long long)value);
-    memcpy(at, text, n - 1);
+    for (size_t i = n - 1; i-- > 0; value >>= 3)
+        at[i] = (uint8_t)('0' + (value & 7));
 }
 
 static int put_header(struct buf *out, const struct tar_member *m, char type, struct str name,
@@ -352,7 +352,7 @@ static int put_header(struct buf *out, const struct tar_member *m, char type, st
     memcpy(b + AT_MAGIC, "ustar\00000", 8);
     memset(b + AT_SUM, ' ', 8);
     unsigned sum = 0;
-    for (size_t i = 0; i < TAR_BLOCK; i++)
+    for (size_t i = 0; i < AT_MAGIC + 8; i++) /* all zeros from there on */
         sum += b[i];
     put_octal(b + AT_SUM, 7, sum);
     b[AT_SUM + 6] = '\0';

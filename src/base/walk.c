@@ -14,13 +14,19 @@
 
 #define POOL_FIRST 4096
 
-/* A directory's names, each a record: what is wanted of it, the text and NUL. */
+struct record {
+    char want;
+    unsigned char type;
+    char name[]; /* and NUL */
+};
+
+/* A directory's names, as records. */
 struct walk_dir {
     struct walk_dir *up;
     size_t path_n; /* of walk.path: its own */
     char *pool;
     size_t n, cap;
-    char **sorted;
+    struct record **sorted;
     size_t count, told;
 };
 
@@ -62,9 +68,9 @@ bool walk_is_late(struct walk *w) {
 }
 
 /* 1: kept; 0: the memory for names is used up. */
-static int add_name(struct walk *w, char want, const char *name) {
+static int add_name(struct walk *w, char want, unsigned char type, const char *name) {
     struct walk_dir *d = w->dir;
-    size_t n = strlen(name) + 2;
+    size_t name_n = strlen(name) + 1, n = sizeof(struct record) + name_n;
     if (d->n + n > d->cap) {
         size_t cap = MAX((size_t)POOL_FIRST, MAX(2 * d->cap, d->n + n));
         if (cap - d->cap > w->names_left)
@@ -76,8 +82,9 @@ static int add_name(struct walk *w, char want, const char *name) {
         d->pool = pool;
         d->cap = cap;
     }
-    d->pool[d->n] = want;
-    memcpy(d->pool + d->n + 1, name, n - 1);
+    struct record *r = (struct record *)(d->pool + d->n);
+    *r = (struct record){.want = want, .type = type};
+    memcpy(r->name, name, name_n);
     d->n += n;
     d->count++;
     return 1;
@@ -85,9 +92,10 @@ static int add_name(struct walk *w, char want, const char *name) {
 
 /* A directory to be entered sorts as its name and "/". */
 static int by_path(const void *a, const void *b) {
-    const char *x = *(char *const *)a, *y = *(char *const *)b;
-    bool x_enters = x[0] == WALK_ENTER, y_enters = y[0] == WALK_ENTER;
-    for (x++, y++; *x && *x == *y; x++, y++)
+    const struct record *const *p = a, *const *q = b;
+    const char *x = (*p)->name, *y = (*q)->name;
+    bool x_enters = (*p)->want == WALK_ENTER, y_enters = (*q)->want == WALK_ENTER;
+    for (; *x && *x == *y; x++, y++)
         continue;
     unsigned char cx = *x ? (unsigned char)*x : x_enters ? '/' : 0;
     unsigned char cy = *y ? (unsigned char)*y : y_enters ? '/' : 0;
@@ -100,8 +108,8 @@ static int sort_names(struct walk_dir *d) {
         return -ENOMEM;
     char *at = d->pool;
     for (size_t i = 0; i < d->count; i++) {
-        d->sorted[i] = at;
-        at += strlen(at + 1) + 2;
+        d->sorted[i] = (struct record *)at;
+        at = d->sorted[i]->name + strlen(d->sorted[i]->name) + 1;
     }
     qsort(d->sorted, d->count, sizeof *d->sorted, by_path);
     return 0;
@@ -132,12 +140,12 @@ static int take_name(struct walk *w, int dir, const struct dirent *d) {
         return 0;
     w->entries_left--;
     if (!set_path(w, d->d_name))
-        return add_name(w, WALK_VISIT, d->d_name); /* told as unreadable, in its turn */
+        return add_name(w, WALK_VISIT, DT_UNKNOWN, d->d_name); /* told as unreadable, in its turn */
     unsigned char type = type_of(dir, d);
     unsigned want = w->on_name(w, type);
-    int r = want & WALK_VISIT ? add_name(w, WALK_VISIT, d->d_name) : 1;
+    int r = want & WALK_VISIT ? add_name(w, WALK_VISIT, type, d->d_name) : 1;
     if (r == 1 && want & WALK_ENTER && type == DT_DIR)
-        r = add_name(w, WALK_ENTER, d->d_name);
+        r = add_name(w, WALK_ENTER, type, d->d_name);
     return r;
 }
 
@@ -197,10 +205,11 @@ int walk_next(struct walk *w) {
             leave(w);
             continue;
         }
-        const char *record = w->dir->sorted[w->dir->told++];
-        if (!set_path(w, record + 1))
+        const struct record *record = w->dir->sorted[w->dir->told++];
+        w->type = record->type;
+        if (!set_path(w, record->name))
             return unreadable(w, ENAMETOOLONG);
-        if (record[0] == WALK_VISIT)
+        if (record->want == WALK_VISIT)
             return WALK_ENTRY;
         r = enter(w);
     }

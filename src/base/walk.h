@@ -36,6 +36,7 @@ struct walk {
     int root;
     char path[WALK_PATH_MAX + 1]; /* absolute: the start, and after a call the entry */
     const char *relative;         /* of the entry, inside `path` */
+    unsigned char type;           /* of the entry, when its name was read: that of dirent */
     struct walk_dir *dir;         /* being told, with those above it */
     bool has_begun;
     uint64_t entries_left;

@@ -3,8 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/inotify.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -197,6 +201,8 @@ TEST(packer_meets_a_tree_that_changes) {
     CHECK_INT(mkdir("e", 0755), 0);
     put_file("e/inside", "");
     CHECK_INT(mkdir("f", 0755), 0);
+    put_file("g", "becomes a FIFO");
+    put_file("h", "becomes a link");
     begin_packer(&f);
     CHECK_INT(step(&f), PACKER_FULL); /* a/ */
     put_file("a/new", "met");
@@ -206,14 +212,65 @@ TEST(packer_meets_a_tree_that_changes) {
     CHECK_INT(rename("d", "a/d"), 0);
     CHECK_INT(symlink("/", "d"), 0); /* looked at as what it is, and not gone through */
     CHECK_INT(rename("e", "a/e"), 0);
+    CHECK_INT(unlink("g"), 0);
+    CHECK_INT(mkfifo("g", 0644), 0);
+    CHECK_INT(unlink("h"), 0);
+    CHECK_INT(symlink("/", "h"), 0);
     put_file("z", "too late: the names here were read");
+    while (step(&f) != PACKER_UNREADABLE)
+        continue;
+    CHECK_INT(f.packer.error, ENOTDIR); /* of d */
     while (strcmp(f.packer.member.path, "f/") != 0)
         CHECK(step(&f) > 0);
     CHECK_INT(rmdir("f"), 0); /* between its header and its names */
     CHECK_INT(run(&f), PACKER_END);
-    CHECK_STR(list(&f), "a/\na/d/\na/d/inside\na/e/\na/e/inside\na/new 3 74\nc/\nd -> /\nf/\n");
-    CHECK_STR(f.told, "d: unreadable\n");
-    CHECK_INT(f.packer.error, ENOTDIR);
+    CHECK_STR(list(&f),
+              "a/\na/d/\na/d/inside\na/e/\na/e/inside\na/new 3 74\nc/\nd -> /\nf/\nh -> /\n");
+    CHECK_STR(f.told, "d: unreadable\ng: special\n");
+    end(&f);
+}
+
+static bool make_mounts(void) {
+    return CHECK_INT(unshare(CLONE_NEWNS), 0) &&
+           CHECK_INT(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), 0) &&
+           CHECK_INT(mount("tmpfs", "d", "tmpfs", 0, NULL), 0) &&
+           CHECK_INT(mount("fifo", "file", NULL, MS_BIND, NULL), 0);
+}
+
+/* A name tells what is below the mount. */
+static bool pack_mounts(struct fixture *f) {
+    char event[sizeof(struct inotify_event) + NAME_MAX + 1];
+    CHECK_INT(mkdir("d", 0755), 0);
+    CHECK_INT(mkfifo("fifo", 0644), 0);
+    put_file("file", "below");
+    if (!make_mounts())
+        return false;
+    put_file("d/x", "text");
+    AUTO_CLOSE int opens = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    CHECK(inotify_add_watch(opens, "fifo", IN_OPEN) > 0);
+    begin_packer(f);
+    CHECK_INT(run(f), PACKER_END);
+    ssize_t while_packed = read(opens, event, sizeof event);
+    close(open("file", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    return CHECK_INT(while_packed, -1) && CHECK(read(opens, event, sizeof event) > 0) &&
+           CHECK_STR(list(f), "d/\nd/x 4 74\n") &&
+           CHECK_STR(f->told, "fifo: special\nfile: special\n");
+}
+
+TEST(packer_opens_nothing_special_that_is_mounted_on_a_file) {
+    struct fixture f;
+    int status;
+    if (geteuid() != 0) {
+        test_skip("only root mounts a FIFO on a file");
+        return;
+    }
+    begin(&f);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(pack_mounts(&f) ? 0 : 1);
+    CHECK_INT(waitpid(child, &status, 0), child);
+    CHECK_INT(status, 0);
     end(&f);
 }
 
