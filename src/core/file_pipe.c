@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
+#include "base/fd.h"
 #include "core/registry_impl.h"
 
 #define CHUNK_BYTES ((size_t)49152)
+#define OWN_BYTES ((size_t)65536) /* what a pipe has room for, unless its user has too many */
 
 /* A pipe that stays in the guest. */
 struct chunks {
@@ -26,7 +28,7 @@ struct file_pipe {
     uv_poll_t poll;
     int fd;
     int events;
-    bool is_plain; /* the kernel's pipes know no RWF_NOWAIT */
+    int own[2]; /* between the guest's and us, where that knows no RWF_NOWAIT; -1: not needed yet */
     struct chunks chunks;
     void (*on_ready)(void *user);
     void *user;
@@ -57,6 +59,7 @@ struct file_pipe *file_pipe_open(struct file_call *f, const struct guest_answer 
     if (!p)
         return NULL;
     p->events = access == O_RDONLY ? UV_READABLE : UV_WRITABLE;
+    p->own[0] = p->own[1] = -1;
     p->on_ready = on_ready;
     p->user = user;
     if (a->n_fds == 0 ? open_chunks(p, f) : open_fd(p, f, a, access))
@@ -68,6 +71,7 @@ struct file_pipe *file_pipe_open(struct file_call *f, const struct guest_answer 
 static void on_closed(uv_handle_t *handle) {
     struct file_pipe *p = handle->data;
     close(p->fd);
+    fd_close_all(p->own, 2);
     free(p);
 }
 
@@ -188,21 +192,49 @@ struct file_pipe *file_pipe_end(struct file_pipe *p) {
 
 /* --- either --- */
 
-/* Other flags of ours would be anybody's to change. */
+/* Kernels before 6.4, and FIFOs with a name. O_NONBLOCK is no way out: the flags are as much the guest's as ours.
+ * splice says by itself that it does not wait, and the pipe that it needs on the other side is nobody else's. */
 static bool lacks_nowait(struct file_pipe *p, ssize_t r) {
     if (r >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL))
         return false;
-    p->is_plain = fcntl(p->fd, F_SETFL, O_NONBLOCK) == 0;
-    return p->is_plain;
+    return pipe2(p->own, O_CLOEXEC | O_NONBLOCK) == 0;
+}
+
+/* Whatever its packets are: one read ends with a packet. */
+static ssize_t read_through(struct file_pipe *p, uint8_t *out, size_t n) {
+    ssize_t all = splice(p->fd, NULL, p->own[1], NULL, n, SPLICE_F_NONBLOCK);
+    for (ssize_t at = 0, got; at < all; at += got) {
+        got = read(p->own[0], out + at, (size_t)(all - at));
+        if (got <= 0)
+            return -1;
+    }
+    return all;
+}
+
+/* What the guest's pipe has no room for is taken back. */
+static ssize_t write_through(struct file_pipe *p, const void *bytes, size_t n) {
+    uint8_t rest[4096];
+    ssize_t all = write(p->own[1], bytes, MIN(n, OWN_BYTES));
+    ssize_t taken =
+        all < 0 ? all : splice(p->own[0], NULL, p->fd, NULL, (size_t)all, SPLICE_F_NONBLOCK);
+    int why = errno;
+    for (ssize_t left = all - MAX(taken, 0); left > 0;) {
+        ssize_t got = read(p->own[0], rest, MIN((size_t)left, sizeof rest));
+        if (got <= 0)
+            return -1;
+        left -= got;
+    }
+    errno = why;
+    return taken;
 }
 
 ssize_t file_pipe_read(struct file_pipe *p, void *out, size_t n) {
     if (p->chunks.file)
         return chunks_read(&p->chunks, out, n);
     struct iovec to = {out, n};
-    ssize_t r = p->is_plain ? read(p->fd, out, n) : preadv2(p->fd, &to, 1, -1, RWF_NOWAIT);
-    if (!p->is_plain && lacks_nowait(p, r))
-        r = read(p->fd, out, n);
+    ssize_t r = p->own[0] >= 0 ? 0 : preadv2(p->fd, &to, 1, -1, RWF_NOWAIT);
+    if (p->own[0] >= 0 || lacks_nowait(p, r))
+        r = read_through(p, out, n);
     return r >= 0 ? r : errno == EINTR ? -EAGAIN : -errno;
 }
 
@@ -210,9 +242,9 @@ ssize_t file_pipe_write(struct file_pipe *p, const void *bytes, size_t n) {
     if (p->chunks.file)
         return chunks_write(&p->chunks, bytes, n);
     struct iovec from = {(void *)bytes, n};
-    ssize_t r = p->is_plain ? write(p->fd, bytes, n) : pwritev2(p->fd, &from, 1, -1, RWF_NOWAIT);
-    if (!p->is_plain && lacks_nowait(p, r))
-        r = write(p->fd, bytes, n);
+    ssize_t r = p->own[0] >= 0 ? 0 : pwritev2(p->fd, &from, 1, -1, RWF_NOWAIT);
+    if (p->own[0] >= 0 || lacks_nowait(p, r))
+        r = write_through(p, bytes, n);
     return r >= 0 ? r : errno == EINTR ? -EAGAIN : -errno;
 }
 
