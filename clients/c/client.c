@@ -323,10 +323,10 @@ static int stream_send(struct stream *s, struct call *k, uint8_t **body, enum st
         free(TAKE(*body));
         if (pack(m, body, &n, e) < 0)
             return -(int)e->code;
-        call_send(k, *body, n);
+        call_send(k, (struct loan){.bytes = *body, .n = n});
         break;
     case SEND_PACKED:
-        call_send(k, (const uint8_t *)s->packed.p, s->packed.n);
+        call_send(k, s->packed);
         s->on_sent(s);
         break;
     case SEND_END:

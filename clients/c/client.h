@@ -45,7 +45,7 @@ struct stream {
     void (*on_begin)(struct stream *s);
     /* The next request, borrowed until it is asked for again; NULL: the first is the only one. */
     enum send_next (*on_send)(struct stream *s, const ProtobufCMessage **ret_message);
-    struct str packed;
+    struct loan packed;
     /* What was packed is on its way: the time to prepare the next. */
     void (*on_sent)(struct stream *s);
     bool resumes;

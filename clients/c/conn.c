@@ -8,7 +8,6 @@
 #include <sys/uio.h>
 
 #include "base/clock.h"
-#include "clients/c/outbox.h"
 #include "wire/grpc.h"
 
 #define FRAME_HEAD_BYTES ((size_t)9)
@@ -221,10 +220,10 @@ static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, 
     (void)out;
     (void)user;
     struct call *k = source->ptr;
-    size_t n = MIN(cap, k->body_left);
+    size_t left = loan_len(&k->body), n = MIN(cap, left);
     if (n > 0)
         *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-    if (k->body_left == n && !k->open)
+    if (left == n && !k->open)
         *flags |= NGHTTP2_DATA_FLAG_EOF;
     else if (n == 0) {
         k->deferred = true;
@@ -244,9 +243,7 @@ static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const ui
         return NGHTTP2_ERR_WOULDBLOCK;
     if (buf_append(&c->out.bytes, head, FRAME_HEAD_BYTES) < 0)
         return NGHTTP2_ERR_CALLBACK_FAILURE;
-    outbox_lend(&c->out, k->body, n, &k->n_lent);
-    k->body += n;
-    k->body_left -= n;
+    outbox_lend(&c->out, loan_cut(&k->body, n), &k->n_lent);
     return 0;
 }
 
@@ -435,7 +432,7 @@ static void put_timeout(char out[16], uint64_t timeout_us) {
 int call_begin(struct call *k, struct conn *c, const char *path, const uint8_t *body, size_t n,
                uint64_t timeout_us) {
     char timeout[16];
-    *k = (struct call){.conn = conn_ref(c), .body = body, .body_left = n, .grpc_status = -1};
+    *k = (struct call){.conn = conn_ref(c), .body = {.bytes = body, .n = n}, .grpc_status = -1};
     buf_init(&k->in, GRPC_PREFIX_BYTES + CALL_MESSAGE_BYTES + CALL_WINDOW_BYTES);
     buf_init(&k->later, CALL_WINDOW_BYTES);
     buf_init(&k->details, DETAILS_BYTES);
@@ -477,9 +474,8 @@ static void resume(struct call *k) {
     k->deferred = false;
 }
 
-void call_send(struct call *k, const uint8_t *body, size_t n) {
+void call_send(struct call *k, struct loan body) {
     k->body = body;
-    k->body_left = n;
     k->waits = false;
     resume(k);
     flush(k->conn);

@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/str.h"
+#include "clients/c/outbox.h"
 #include "clients/c/target.h"
 
 #define CALL_WINDOW_BYTES ((size_t)1 << 20)
@@ -42,8 +43,7 @@ void conn_give_up(struct conn *c);
 struct call {
     struct conn *conn;
     int32_t id;
-    const uint8_t *body; /* the caller's, until it is sent or the call has ended */
-    size_t body_left;
+    struct loan body;    /* the caller's, until it is sent or the call has ended */
     size_t n_lent;       /* of the body: in a frame that is not all in the kernel yet */
     bool open;           /* call_send may bring more */
     bool deferred;       /* HTTP/2 waits for it */
@@ -69,10 +69,10 @@ MUST_USE int call_begin(struct call *k, struct conn *c, const char *path, const 
 void call_keep_open(struct call *k);
 /* Whether call_send may be called: everything before it is on its way. */
 static inline bool call_is_drained(const struct call *k) {
-    return k->open && k->body_left == 0 && k->n_lent == 0 && !k->answered && !k->ended;
+    return k->open && loan_len(&k->body) == 0 && k->n_lent == 0 && !k->answered && !k->ended;
 }
 /* The bytes stay the caller's, untouched until the call is drained again. */
-void call_send(struct call *k, const uint8_t *body, size_t n);
+void call_send(struct call *k, struct loan body);
 void call_end(struct call *k);
 
 #define CALL_DRAINED 2

@@ -1,6 +1,9 @@
 /* Bytes into a sandbox: WriteFile and UploadTree, which begin anew after a break, under one request id. */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/macros.h"
 #include "clients/c/client.h"
@@ -23,14 +26,49 @@ struct upload {
     uint8_t *ahead;     /* the same, for what is sent after it */
     bool has_ahead;     /* … which has been read: */
     ssize_t ahead_read; /* what the source answered */
+    int pipe[2];        /* -1: the source is asked for bytes */
     void *response;
 };
+
+/* --- a file's pages, by a pipe --- */
+
+static void close_pipe(struct upload *u) {
+    for (size_t i = 0; i < COUNT_OF(u->pipe); i++)
+        if (u->pipe[i] >= 0)
+            close(TAKE_FD(u->pipe[i]));
+}
+
+/* Only for what is known to be a file, and large. Where there is no such pipe, bytes are read as from any source. */
+static void open_pipe(struct upload *u) {
+    struct stat st;
+    if (u->source == berm_fd_source && fstat(((struct berm_fd *)u->user)->fd, &st) == 0 &&
+        S_ISREG(st.st_mode) && st.st_size >= (off_t)CHUNK_BYTES &&
+        pipe2(u->pipe, O_CLOEXEC | O_NONBLOCK) == 0 &&
+        fcntl(u->pipe[1], F_SETPIPE_SZ, (int)CHUNK_BYTES) < 0)
+        close_pipe(u);
+}
+
+/* How many bytes the pipe was given, which is empty. Less than a chunk, and even none, is no end and no failure: it is
+ * left to the source to say what there is. */
+static size_t fill_pipe(struct upload *u) {
+    struct berm_fd *f = u->user;
+    off_t at = (off_t)u->offset;
+    size_t n = 0;
+    for (ssize_t r = 1; n < CHUNK_BYTES && r > 0; n = (size_t)at - (size_t)u->offset)
+        r = splice(f->fd, &at, u->pipe[1], NULL, CHUNK_BYTES - n, SPLICE_F_NONBLOCK);
+    u->offset = f->next = (uint64_t)at;
+    return n;
+}
+
+/* --- messages --- */
 
 static void on_begin(struct stream *s) {
     struct upload *u = container_of(s, struct upload, stream);
     u->is_repeat = u->is_repeat || u->offset > 0;
     u->offset = 0;
     u->has_ahead = false;
+    close_pipe(u); /* of what was not sent */
+    open_pipe(u);
     berm_free(TAKE(u->response));
 }
 
@@ -57,6 +95,12 @@ static ssize_t read_ahead(struct upload *u) {
 static enum send_next on_send(struct stream *s, const ProtobufCMessage **ret_message) {
     struct upload *u = container_of(s, struct upload, stream);
     (void)ret_message;
+    size_t n_piped = u->pipe[0] >= 0 && !u->has_ahead ? fill_pipe(u) : 0;
+    if (n_piped > 0) {
+        const uint8_t *head = put_head(u, n_piped);
+        s->packed = (struct loan){head, (size_t)(u->chunk + HEAD_ROOM - head), u->pipe[0], n_piped};
+        return SEND_PACKED;
+    }
     ssize_t n = u->has_ahead ? u->ahead_read : read_ahead(u);
     if (n < 0) {
         u->failure = (int)-n;
@@ -69,14 +113,14 @@ static enum send_next on_send(struct stream *s, const ProtobufCMessage **ret_mes
     u->ahead = u->chunk;
     u->chunk = read;
     const uint8_t *from = put_head(u, (size_t)n);
-    s->packed = (struct str){(const char *)from, (size_t)(u->chunk + HEAD_ROOM + n - from)};
+    s->packed = (struct loan){.bytes = from, .n = (size_t)(u->chunk + HEAD_ROOM + n - from)};
     return SEND_PACKED;
 }
 
 /* While the daemon writes. A source that did not fill a chunk might let us wait, with a part unsent. */
 static void on_sent(struct stream *s) {
     struct upload *u = container_of(s, struct upload, stream);
-    if (u->ahead_read == (ssize_t)CHUNK_BYTES)
+    if (u->pipe[0] < 0 && u->ahead_read == (ssize_t)CHUNK_BYTES)
         read_ahead(u);
 }
 
@@ -94,10 +138,12 @@ static int upload_run(struct berm_client *c, struct upload *u, void *ret_respons
     u->stream.on_sent = on_sent;
     u->stream.on_message = on_message;
     u->stream.resumes = u->stream.is_quiet = u->stream.has_request_id = true;
+    u->pipe[0] = u->pipe[1] = -1;
     u->chunk = malloc(HEAD_ROOM + CHUNK_BYTES);
     u->ahead = malloc(HEAD_ROOM + CHUNK_BYTES);
     int r = u->chunk && u->ahead ? client_stream(c, &u->stream, e)
                                  : error_set(e, BERM_LIMIT_REACHED, "out of memory");
+    close_pipe(u);
     free(u->chunk);
     free(u->ahead);
     if (r == 0 && u->failure == ESPIPE && u->is_repeat)

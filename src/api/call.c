@@ -99,6 +99,14 @@ enum call_room call_send(struct call *c, const ProtobufCMessage *m) {
     return c->finished ? CALL_GONE : c->wire->send(c, m);
 }
 
+uint8_t *call_reserve(struct call *c, size_t n) {
+    return c->finished || !c->wire->reserve ? NULL : c->wire->reserve(c, n);
+}
+
+enum call_room call_send_reserved(struct call *c, size_t n) {
+    return c->finished ? CALL_GONE : c->wire->send_reserved(c, n);
+}
+
 void call_hold(struct call *c) {
     c->held = true;
 }

@@ -87,6 +87,11 @@ enum call_room { CALL_OK, CALL_FULL, CALL_GONE };
 void call_send_headers(struct call *c);
 /* OK or FULL: it is on its way; after FULL wait for on_room. GONE: the call is over. */
 enum call_room call_send(struct call *c, const ProtobufCMessage *m);
+/* Room for a message of up to n bytes that the handler packs itself before it does anything else with the call: what is
+ * large is written once, to where it is sent from. NULL: call_send is the only way. */
+MUST_USE uint8_t *call_reserve(struct call *c, size_t n);
+/* As call_send, of the first n bytes in that room. */
+enum call_room call_send_reserved(struct call *c, size_t n);
 /* NULL is success. Nothing of the call may be touched afterwards, its request and arena included. */
 void call_finish(struct call *c, const struct err *e);
 void call_finish_status(struct call *c, const struct call_status *status);
@@ -114,7 +119,9 @@ struct call_wire {
     void (*send_headers)(struct call *c);
     enum call_room (*send)(struct call *c, const ProtobufCMessage *m);
     void (*finish)(struct call *c, const struct call_status *status);
-    void (*release)(struct call *c); /* the handler takes messages again */
+    void (*release)(struct call *c);               /* the handler takes messages again */
+    uint8_t *(*reserve)(struct call *c, size_t n); /* optional */
+    enum call_room (*send_reserved)(struct call *c, size_t n);
 };
 
 struct call {

@@ -112,7 +112,9 @@ static int file_put(struct cli *cli, int fd, const struct stat *st, char *sandbo
         header.mode = &mode;
     }
     progress_begin(&copy.progress, cli, S_ISREG(st->st_mode) ? (uint64_t)st->st_size : 0);
-    int r = berm_file_write(cli->client, &header, file_source, &copy, &response, &e);
+    int r = copy.progress.shown
+                ? berm_file_write(cli->client, &header, file_source, &copy, &response, &e)
+                : berm_file_write(cli->client, &header, berm_fd_source, &copy.fd, &response, &e);
     progress_end(&copy.progress);
     if (r < 0)
         return cli_fail(cli, &e);

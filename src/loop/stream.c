@@ -5,7 +5,7 @@
 #include <string.h>
 
 int stream_pool_init(struct stream_pool *pool) {
-    *pool = (struct stream_pool){.read_block = malloc(STREAM_BLOCK_BYTES)};
+    *pool = (struct stream_pool){.read_block = malloc(STREAM_READ_BYTES)};
     return pool->read_block ? 0 : -ENOMEM;
 }
 
@@ -41,7 +41,7 @@ int stream_init_tcp(struct stream *s, uv_loop_t *loop, struct stream_pool *pool,
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
     (void)suggested;
     struct stream *s = handle->data;
-    *buf = uv_buf_init((char *)s->pool->read_block, STREAM_BLOCK_BYTES);
+    *buf = uv_buf_init((char *)s->pool->read_block, STREAM_READ_BYTES);
 }
 
 static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf) {

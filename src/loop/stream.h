@@ -20,6 +20,9 @@
 /* Behind it, for the rest of what stream_send_behind sends: a chunk of a file, 256 KiB, in one frame. */
 #define STREAM_BEYOND_BYTES ((size_t)136 * 1024)
 
+/* As much as a Unix socket holds: emptied at once, it fills again while what was read is worked on. */
+#define STREAM_READ_BYTES ((size_t)512 * 1024)
+
 struct stream;
 
 /* Blocks that no stream uses now, and the block that reads go into; one per loop. */

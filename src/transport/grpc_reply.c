@@ -70,26 +70,52 @@ static int queue_gzip(struct grpc_call *g, const ProtobufCMessage *m, size_t n) 
     return r;
 }
 
-static enum call_room wire_send(struct call *c, const ProtobufCMessage *m) {
-    struct grpc_call *g = grpc_of_call(c);
+/* A message of n bytes was put behind the `before` bytes that were queued, or r says why not. */
+static enum call_room queued(struct grpc_call *g, size_t before, size_t n, int r) {
     struct err e;
-    size_t n = protobuf_c_message_get_packed_size(m);
-    size_t before = buf_len(&g->out);
-    int r = send_headers(g);
-    if (r == 0)
-        r = g->reply_gzip && n >= GZIP_WORTH_BYTES ? queue_gzip(g, m, n) : queue_plain(g, m, n);
     if (r < 0) {
         buf_truncate(&g->out, before);
         err_set(&e, ERR_LIMIT_REACHED, "a response of %zu bytes does not fit", n);
-        call_fail(c, &e);
+        call_fail(&g->call, &e);
         return CALL_GONE;
     }
-    c->bytes_out += n;
+    g->call.bytes_out += n;
     g->conn->unread_bytes += buf_len(&g->out) - before;
     h2_resume(&g->stream);
     conn_dirty(g->conn->conn);
     g->full = buf_len(&g->out) >= grpc_limit(g, LIMIT_CALL_UNREAD);
     return g->full ? CALL_FULL : CALL_OK;
+}
+
+static enum call_room wire_send(struct call *c, const ProtobufCMessage *m) {
+    struct grpc_call *g = grpc_of_call(c);
+    size_t n = protobuf_c_message_get_packed_size(m);
+    size_t before = buf_len(&g->out);
+    int r = send_headers(g);
+    if (r == 0)
+        r = g->reply_gzip && n >= GZIP_WORTH_BYTES ? queue_gzip(g, m, n) : queue_plain(g, m, n);
+    return queued(g, before, n, r);
+}
+
+static uint8_t *wire_reserve(struct call *c, size_t n) {
+    struct grpc_call *g = grpc_of_call(c);
+    uint8_t *at;
+    if (g->reply_gzip || buf_reserve(&g->out, GRPC_PREFIX_BYTES + n, &at) < 0)
+        return NULL;
+    return at + GRPC_PREFIX_BYTES;
+}
+
+static enum call_room wire_send_reserved(struct call *c, size_t n) {
+    struct grpc_call *g = grpc_of_call(c);
+    uint8_t *at;
+    size_t before = buf_len(&g->out);
+    int r = buf_reserve(&g->out, GRPC_PREFIX_BYTES + n, &at); /* what was reserved, again */
+    if (r == 0) {
+        grpc_put_prefix(at, false, n);
+        buf_commit(&g->out, GRPC_PREFIX_BYTES + n);
+        r = send_headers(g);
+    }
+    return queued(g, before, n, r);
 }
 
 /* The details of a status: our own error's, or those the handler brought. */
@@ -171,8 +197,8 @@ static void wire_finish(struct call *c, const struct call_status *status) {
     conn_dirty(g->conn->conn);
 }
 
-const struct call_wire grpc_reply_wire = {wire_send_headers, wire_send, wire_finish,
-                                          grpc_request_release};
+const struct call_wire grpc_reply_wire = {wire_send_headers,    wire_send,    wire_finish,
+                                          grpc_request_release, wire_reserve, wire_send_reserved};
 
 size_t grpc_reply_left(struct h2_stream *s) {
     return buf_len(&grpc_of_stream(s)->out);

@@ -24,6 +24,10 @@ class Options(ctypes.Structure):
                 ("reconnect_ms", ctypes.c_int64), ("silence_ms", ctypes.c_int64), ("traceparent", ctypes.c_char_p)]
 
 
+class Fd(ctypes.Structure):
+    _fields_ = [("fd", ctypes.c_int), ("next", ctypes.c_uint64)]
+
+
 class Pair(ctypes.Structure):
     _fields_ = [("key", ctypes.c_char * 32), ("value", ctypes.c_char * 128)]
 
@@ -147,10 +151,10 @@ class Client:
     def watch_files(self, request, on_message):
         return self._stream(lib.berm_files_watch, "WatchFiles", request, on_message)
 
-    def _moved(self, function, first, callback, answer_type):
+    def _moved(self, function, first, callback, answer_type, user=None):
         """A call that moves bytes, and its last message."""
         answer, error = ctypes.c_void_p(), Error()
-        r = function(self.pointer, first, callback, None, ctypes.byref(answer), ctypes.byref(error))
+        r = function(self.pointer, first, callback, user, ctypes.byref(answer), ctypes.byref(error))
         lib.berm_free(first)
         if r < 0:
             raise BermError(error)
@@ -172,10 +176,12 @@ class Client:
             ctypes.memmove(into, data, len(data))
             return len(data)
 
-        descriptor = ctypes.addressof(ctypes.c_char.in_dll(lib, {
+        return self._moved(function, self._header(header), SOURCE(fill), answer_type)
+
+    def _header(self, header):
+        return to_c(ctypes.addressof(ctypes.c_char.in_dll(lib, {
             "WriteFileHeader": "berm__v1__write_file_header__descriptor",
-            "UploadTreeHeader": "berm__v1__upload_tree_header__descriptor"}[type(header).__name__]))
-        return self._moved(function, to_c(descriptor, header), SOURCE(fill), answer_type)
+            "UploadTreeHeader": "berm__v1__upload_tree_header__descriptor"}[type(header).__name__])), header)
 
     def read_file(self, request, on_piece):
         return self._download(lib.berm_file_read, "ReadFile", request, on_piece, berm_pb2.ReadFileEnd)
@@ -185,6 +191,13 @@ class Client:
 
     def write_file(self, header, source):
         return self._upload(lib.berm_file_write, header, source, berm_pb2.WriteFileResponse)
+
+    def write_file_from(self, header, file):
+        """Of a descriptor, by libberm's own source; and the byte that follows those it took."""
+        local = Fd(file.fileno(), 0)
+        answer = self._moved(lib.berm_file_write, self._header(header), lib.berm_fd_source, berm_pb2.WriteFileResponse,
+                             ctypes.byref(local))
+        return answer, local.next
 
     def upload_tree(self, header, source):
         return self._upload(lib.berm_tree_upload, header, source, berm_pb2.UploadTreeResponse)

@@ -78,6 +78,42 @@ def test_a_file_is_written_whole(road, berm, sandbox, seed):
     assert len(begun) > 1 and r.connections > 1
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_local_file_is_written_whole(road, berm, sandbox, tmp_path, seed):
+    """Its pages go by a pipe: each attempt begins with an empty one, wherever in a frame the last was cut."""
+    data = os.urandom(3_000_000)
+    (tmp_path / "local").write_bytes(data)
+    r = road(*[b * 4 for b in bounds(seed, 700_000)][:4])
+    with Client(r.path) as client, open(tmp_path / "local", "rb") as local:
+        answer, after = client.write_file_from(pb.WriteFileHeader(sandbox_id=sandbox, path=f"local-{seed}"), local)
+        # the same connection is good for more
+        again, _ = client.write_file_from(pb.WriteFileHeader(sandbox_id=sandbox, path=f"again-{seed}"), local)
+    assert answer.info.size_bytes == after == again.info.size_bytes == len(data) and r.connections > 1
+    assert berm("cat", f"{sandbox}:local-{seed}").stdout == data == berm("cat", f"{sandbox}:again-{seed}").stdout
+
+
+@pytest.mark.parametrize("size", [0, 1, 262_143, 262_144, 262_145, 524_288])
+def test_local_files_of_every_size(daemon, berm, sandbox, tmp_path, size):
+    data = os.urandom(size)
+    (tmp_path / "local").write_bytes(data)
+    with Client(daemon.socket) as client, open(tmp_path / "local", "rb") as local:
+        answer, after = client.write_file_from(pb.WriteFileHeader(sandbox_id=sandbox, path=f"sized-{size}"), local)
+    assert answer.info.size_bytes == after == size and berm("cat", f"{sandbox}:sized-{size}").stdout == data
+
+
+def test_a_refused_upload_leaves_the_connection_whole(daemon, berm, sandbox, tmp_path):
+    """The daemon ends the call while a frame is half out, and what is left of that in the pipe still has to follow."""
+    (tmp_path / "local").write_bytes(os.urandom(3_000_000))
+    with Client(daemon.socket) as client, open(tmp_path / "local", "rb") as local:
+        for _ in range(5):
+            with pytest.raises(BermError) as error:
+                client.write_file_from(pb.WriteFileHeader(sandbox_id=sandbox, path="absent/file"), local)
+            assert error.value.name == "FILE_NOT_FOUND"
+            answer, _ = client.write_file_from(pb.WriteFileHeader(sandbox_id=sandbox, path="present"), local)
+            assert answer.info.size_bytes == 3_000_000
+    assert berm("cat", f"{sandbox}:present").stdout == (tmp_path / "local").read_bytes()
+
+
 def test_a_source_that_cannot_begin_anew(road, sandbox):
     r = road(500_000)
     with Client(r.path) as client, pytest.raises(BermError) as error:

@@ -65,7 +65,8 @@ def test_ranges(client, box, place):
     data = random.Random(1).randbytes(700001)
     path = f"{place}/r"
     write(client, box, path, data)
-    for offset, count in [(0, 1), (1, 5), (700000, 1), (700000, 9), (700001, 5), (5, 600000), (0, 0), (13, 0)]:
+    for offset, count in [(0, 1), (1, 5), (700000, 1), (700000, 9), (700001, 5), (5, 600000), (0, 0), (13, 0),
+                          (690000, 1 << 20), (699990, 1 << 20), (1, 1 << 40)]:
         got = read_all(client, box, path, offset=offset, max_bytes=count)
         assert got.data == data[offset:offset + count if count else None]
         assert not got.data or got.offset == offset

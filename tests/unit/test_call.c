@@ -39,7 +39,10 @@ static void wire_release(struct call *c) {
     (void)c;
     seen.released++;
 }
-static const struct call_wire wire = {wire_send_headers, wire_send, wire_finish, wire_release};
+static const struct call_wire wire = {.send_headers = wire_send_headers,
+                                      .send = wire_send,
+                                      .finish = wire_finish,
+                                      .release = wire_release};
 
 static struct { unsigned opened, messages, half_closed, cancelled, drained; } handled;
 

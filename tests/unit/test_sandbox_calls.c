@@ -151,7 +151,8 @@ static void wire_finish(struct call *c, const struct call_status *status) {
     if (status->err && status->err->about)
         snprintf(k->about, sizeof k->about, "%s", status->err->about_id);
 }
-static const struct call_wire wire = {wire_headers, wire_send, wire_finish, NULL};
+static const struct call_wire wire = {
+    .send_headers = wire_headers, .send = wire_send, .finish = wire_finish};
 
 static void begin_as(struct client *k, uid_t uid, const char *name, const void *m) {
     char path[96];

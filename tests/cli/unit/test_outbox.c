@@ -1,6 +1,8 @@
 #include "clients/c/outbox.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -68,7 +70,7 @@ TEST(outbox_sends_in_order_what_is_lent) {
     size_t owed = 0;
     open_box(4096);
     say("before ");
-    outbox_lend(&box.out, body, BODY, &owed);
+    outbox_lend(&box.out, (struct loan){.bytes = body, .n = BODY}, &owed);
     say(" after");
     CHECK_INT(owed, BODY);
     send_all();
@@ -87,7 +89,7 @@ TEST(outbox_keeps_the_rest_of_what_is_lent) {
         int room = 4096;
         CHECK_INT(setsockopt(box.here, SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
         say("before ");
-        outbox_lend(&box.out, body, BODY, &owed);
+        outbox_lend(&box.out, (struct loan){.bytes = body, .n = BODY}, &owed);
         while (box.n < sent_first[i]) {
             CHECK(outbox_send(&box.out, box.here) > 0);
             gather();
@@ -111,7 +113,7 @@ TEST(outbox_keeps_no_more_than_it_may) {
     size_t owed = 0;
     open_box(4096);
     say("before ");
-    outbox_lend(&box.out, body, BODY, &owed);
+    outbox_lend(&box.out, (struct loan){.bytes = body, .n = BODY}, &owed);
     CHECK_INT(outbox_keep(&box.out), -ENOBUFS);
     CHECK_INT(owed, 0); /* the lender goes all the same */
     outbox_clear(&box.out);
@@ -123,12 +125,109 @@ TEST(outbox_forgets_what_is_lent) {
     size_t owed = 0;
     open_box(4096);
     say("before ");
-    outbox_lend(&box.out, body, BODY, &owed);
+    outbox_lend(&box.out, (struct loan){.bytes = body, .n = BODY}, &owed);
     outbox_clear(&box.out);
     CHECK_INT(owed, 0);
     CHECK(outbox_is_empty(&box.out));
     say("next");
     send_all();
     check_came("next", 0, "");
+    close_box();
+}
+
+/* --- out of a pipe --- */
+
+#define PIPED ((size_t)200000) /* more than the socket below takes at once */
+
+/* The body's first bytes from memory and the others by a pipe, of which the end to write into is closed. */
+static int lend_piped(size_t n_memory, size_t *owed) {
+    int ends[2];
+    CHECK_INT(pipe2(ends, O_CLOEXEC), 0);
+    CHECK(fcntl(ends[1], F_SETPIPE_SZ, (int)PIPED) >= (int)PIPED);
+    CHECK_INT(write(ends[1], body + n_memory, PIPED - n_memory), PIPED - n_memory);
+    close(ends[1]);
+    outbox_lend(&box.out, (struct loan){body, n_memory, ends[0], PIPED - n_memory}, owed);
+    CHECK_INT(*owed, PIPED);
+    return ends[0];
+}
+
+static void narrow(void) {
+    int room = 4096;
+    CHECK_INT(setsockopt(box.here, SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
+}
+
+TEST(outbox_sends_in_order_what_a_pipe_holds) {
+    static const size_t n_memory[] = {0, 1, 19, 100000};
+    for (size_t i = 0; i < COUNT_OF(n_memory); i++) {
+        size_t owed = 0;
+        open_box(4096);
+        narrow();
+        if (i != 1) /* it may be the first of all */
+            say("before ");
+        int pipe = lend_piped(n_memory[i], &owed);
+        say(" after");
+        send_all();
+        CHECK_INT(owed, 0);
+        check_came(i != 1 ? "before " : "", PIPED, " after");
+        close(pipe);
+        close_box();
+    }
+}
+
+TEST(outbox_keeps_the_rest_of_what_a_pipe_holds) {
+    static const size_t sent_first[] = {0, 7, 8, 50000};
+    for (size_t i = 0; i < COUNT_OF(sent_first); i++) {
+        size_t owed = 0;
+        open_box(BODY);
+        narrow();
+        say("before ");
+        int pipe = lend_piped(19, &owed);
+        while (box.n < sent_first[i]) {
+            CHECK(outbox_send(&box.out, box.here) > 0);
+            gather();
+        }
+        say(" after");
+        CHECK_INT(outbox_keep(&box.out), 0);
+        CHECK_INT(owed, 0);
+        close(pipe);
+        send_all();
+        check_came("before ", PIPED, " after");
+        close_box();
+    }
+}
+
+TEST(outbox_notices_a_pipe_that_has_less) {
+    for (int kept = 0; kept < 2; kept++) {
+        size_t owed = 0;
+        char taken[100];
+        open_box(BODY);
+        int pipe = lend_piped(0, &owed);
+        CHECK_INT(read(pipe, taken, sizeof taken), sizeof taken);
+        ssize_t n = 1;
+        while (!kept && n > 0) {
+            n = outbox_send(&box.out, box.here);
+            gather();
+        }
+        CHECK_INT(kept ? outbox_keep(&box.out) : n, -EIO);
+        close(pipe);
+        outbox_clear(&box.out);
+        close_box();
+    }
+}
+
+/* To be killed by it would be the end of this program. */
+TEST(outbox_raises_no_signal) {
+    sigset_t pending;
+    size_t owed = 0;
+    open_box(4096);
+    int pipe = lend_piped(0, &owed);
+    close(box.there);
+    void (*was)(int) = signal(SIGPIPE, SIG_DFL);
+    CHECK_INT(outbox_send(&box.out, box.here), -EPIPE);
+    CHECK_INT(sigpending(&pending), 0);
+    CHECK_INT(sigismember(&pending, SIGPIPE), 0);
+    signal(SIGPIPE, was);
+    outbox_clear(&box.out);
+    close(pipe);
     close_box();
 }
