@@ -452,6 +452,7 @@ ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond, struct ho
         h->chunk += n;
         h->chunk_n -= n;
     }
+    h->holes = NULL;
     *ret_more = h->out_full || h->out >= h->out_end;
     return h->out - out;
 }
