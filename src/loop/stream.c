@@ -95,47 +95,37 @@ static void on_written(uv_write_t *req, int status) {
         s->events->on_drained(s);
 }
 
-/* Between `from` and `n` of the block wait for the loop. */
-static int send_rest(struct stream *s, size_t from, size_t n) {
-    uv_buf_t rest = uv_buf_init((char *)s->block + from, (unsigned)(n - from));
-    int r = uv_write(&s->write, &s->uv.stream, &rest, 1, on_written);
+/* Runs of the block and the holes between them, in order. */
+static unsigned gather(const struct stream *s, size_t n, const struct holes *holes, uv_buf_t *out) {
+    unsigned count = 0;
+    uint8_t *at = s->block;
+    for (const struct hole *hole = holes->list; hole < holes->list + holes->n; hole++) {
+        out[count++] = uv_buf_init((char *)at, (unsigned)(hole->at - at));
+        out[count++] = uv_buf_init((char *)hole->bytes, (unsigned)hole->n);
+        at = hole->at + hole->n;
+    }
+    out[count++] = uv_buf_init((char *)at, (unsigned)(s->block + n - at));
+    return count;
+}
+
+/* The kernel usually takes everything at once; only what it leaves waits for the loop. */
+int stream_send(struct stream *s, size_t n, struct holes *holes) {
+    uv_buf_t all[2 * HOLES_MAX + 1];
+    assert(n <= STREAM_BLOCK_BYTES + STREAM_BEYOND_BYTES);
+    int taken = n > 0 ? uv_try_write(&s->uv.stream, all, gather(s, n, holes, all)) : 0;
+    if (taken == (int)n || (taken < 0 && taken != UV_EAGAIN)) {
+        holes->n = 0;
+        block_return(s);
+        return taken < 0 ? taken : 0;
+    }
+    uint8_t *rest = s->block + MAX(taken, 0);
+    holes_fill(holes, rest);
+    uv_buf_t waiting = uv_buf_init((char *)rest, (unsigned)(s->block + n - rest));
+    int r = uv_write(&s->write, &s->uv.stream, &waiting, 1, on_written);
     if (r < 0)
         block_return(s);
     s->writing = r == 0;
     return r;
-}
-
-/* The kernel usually takes everything at once; only what it leaves waits for the loop. */
-int stream_send(struct stream *s, size_t n) {
-    uv_buf_t all = uv_buf_init((char *)s->block, (unsigned)n);
-    int taken = n > 0 ? uv_try_write(&s->uv.stream, &all, 1) : 0;
-    if (taken == (int)n || (taken < 0 && taken != UV_EAGAIN)) {
-        block_return(s);
-        return taken < 0 ? taken : 0;
-    }
-    return send_rest(s, taken > 0 ? (size_t)taken : 0, n);
-}
-
-int stream_send_behind(struct stream *s, size_t n, const uint8_t *head, size_t n_head,
-                       const uint8_t *body, size_t n_body) {
-    uv_buf_t all[] = {uv_buf_init((char *)s->block, (unsigned)n),
-                      uv_buf_init((char *)head, (unsigned)n_head),
-                      uv_buf_init((char *)body, (unsigned)n_body)};
-    size_t whole = n + n_head + n_body;
-    assert(whole <= STREAM_BLOCK_BYTES + STREAM_BEYOND_BYTES);
-    int taken = uv_try_write(&s->uv.stream, all, COUNT_OF(all));
-    if (taken == (int)whole)
-        return 0;
-    if (taken < 0 && taken != UV_EAGAIN) {
-        block_return(s);
-        return taken;
-    }
-    size_t done = taken > 0 ? (size_t)taken : 0;
-    if (done < n + n_head)
-        memcpy(s->block + n, head, n_head);
-    size_t sent_body = done > n + n_head ? done - n - n_head : 0;
-    memcpy(s->block + n + n_head + sent_body, body + sent_body, n_body - sent_body);
-    return send_rest(s, done, whole);
 }
 
 static void on_handle_closed(uv_handle_t *handle) {

@@ -5,6 +5,7 @@
  * Writing: one block at a time. stream_block lends an empty block, stream_send hands it over; while
  *          the kernel has not taken it all, stream_is_busy, and on_drained says when it has.
  *          So a peer that does not read costs one block, with what is behind it, and no more.
+ *          What lies elsewhere is sent from there; only what the kernel leaves of it is copied.
  * Inside any callback you may call stream_close; after it no callback but on_closed comes. */
 #pragma once
 
@@ -13,11 +14,12 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "base/holes.h"
 #include "base/macros.h"
 
 /* More at once would not stay in the processor's cache. */
 #define STREAM_BLOCK_BYTES ((size_t)128 * 1024)
-/* Behind it, for the rest of what stream_send_behind sends: a chunk of a file, 256 KiB, in one frame. */
+/* Behind it, for holes alone: a chunk of a file, 256 KiB, fits in one frame. */
 #define STREAM_BEYOND_BYTES ((size_t)136 * 1024)
 
 /* As much as a Unix socket holds: emptied at once, it fills again while what was read is worked on. */
@@ -71,10 +73,6 @@ static inline bool stream_is_busy(const struct stream *s) {
 }
 /* An empty block of STREAM_BLOCK_BYTES, or NULL when memory is short. Not while busy. */
 MUST_USE uint8_t *stream_block(struct stream *s);
-/* Sends the first n bytes of the lent block; 0 gives it back unused. -errno: the owner closes. */
-MUST_USE int stream_send(struct stream *s, size_t n);
-/* Sends the first n bytes of the lent block, and head and body behind them from where they lie; all three fit into
- * a block and what is behind it. It stays lent, unless the stream is busy now: what the kernel did not take was
- * copied. -errno as above. */
-MUST_USE int stream_send_behind(struct stream *s, size_t n, const uint8_t *head, size_t n_head,
-                                const uint8_t *body, size_t n_body);
+/* Sends the first n bytes of the lent block, with its holes, which are none afterwards; 0 gives it back unused.
+ * -errno: the owner closes. */
+MUST_USE int stream_send(struct stream *s, size_t n, struct holes *holes);

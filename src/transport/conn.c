@@ -62,15 +62,19 @@ void conn_flush(struct conn *c) {
     if (stream_is_busy(&c->stream))
         return; /* on_drained comes back here */
     bool more = false;
+    struct holes holes;
+    holes.n = 0;
     uint8_t *block = stream_block(&c->stream);
-    size_t n = block && c->protocol ? c->protocol->pull(c, block, STREAM_BLOCK_BYTES, &more) : 0;
-    if (c->stream.closing || stream_is_busy(&c->stream))
-        return; /* the protocol gave up, or has sent more itself than the kernel takes */
-    if (!block || stream_send(&c->stream, n) < 0) {
+    size_t n = block && c->protocol ? c->protocol->pull(c, block, &holes, &more) : 0;
+    if (c->stream.closing)
+        return; /* the protocol gave up */
+    if (!block || stream_send(&c->stream, n, &holes) < 0) {
         conn_close(c);
         return;
     }
-    if (stream_is_busy(&c->stream))
+    if (c->protocol)
+        c->protocol->on_sent(c);
+    if (c->stream.closing || stream_is_busy(&c->stream))
         return;
     if (more)
         conn_dirty(c);
@@ -89,6 +93,8 @@ static void refuse_http1(struct conn *c) {
     static const char body[] =
         "{\"code\":\"UNIMPLEMENTED\",\"message\":\"this daemon speaks gRPC, over "
         "HTTP/2 by prior knowledge\"}\n";
+    struct holes none;
+    none.n = 0;
     char *block = (char *)stream_block(&c->stream);
     int n = block ? snprintf(block, STREAM_BLOCK_BYTES,
                              "HTTP/1.1 505 HTTP Version Not Supported\r\n"
@@ -96,7 +102,7 @@ static void refuse_http1(struct conn *c) {
                              "content-length: %zu\r\nconnection: close\r\n\r\n%s",
                              sizeof body - 1, body)
                   : -1;
-    if (n > 0 && stream_send(&c->stream, (size_t)n) == 0 && stream_is_busy(&c->stream))
+    if (n > 0 && stream_send(&c->stream, (size_t)n, &none) == 0 && stream_is_busy(&c->stream))
         conn_finish(c);
     else
         conn_close(c);

@@ -12,8 +12,10 @@ struct conn;
 /* What a protocol does for a connection. */
 struct conn_protocol {
     void (*on_bytes)(struct conn *c, const uint8_t *bytes, size_t n);
-    /* Up to cap bytes to send, and whether there are more than fit. */
-    size_t (*pull)(struct conn *c, uint8_t *out, size_t cap, bool *ret_more);
+    /* What to send, with its holes, in a block of the stream's, and whether there is more than fits. */
+    size_t (*pull)(struct conn *c, uint8_t *block, struct holes *holes, bool *ret_more);
+    /* It is sent or copied: what the holes stood for may go. */
+    void (*on_sent)(struct conn *c);
     void (*on_timer)(struct conn *c);
     void (*on_drain)(struct conn *c);
     /* The socket is over: end every call and free the protocol's state. */

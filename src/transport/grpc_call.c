@@ -233,5 +233,4 @@ const struct h2_events grpc_call_events = {
     .on_body_at = grpc_reply_at,
     .on_pulled = grpc_reply_pulled,
     .on_close = on_close,
-    .on_large = h2_conn_send,
 };

@@ -21,7 +21,6 @@ struct h2_conn {
     struct list calls;
     struct list thirsty;       /* calls whose handler may send again */
     struct grpc_call *heading; /* whose headers have begun and not ended; nothing else comes then */
-    size_t pulled_bytes;       /* in the block that is being filled */
     size_t unfinished_bytes;   /* of messages being put together */
     size_t unread_bytes;       /* of answers the peer has not taken */
     uint64_t idle_since_us;

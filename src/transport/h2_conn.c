@@ -23,33 +23,37 @@ static void conn_bytes(struct conn *c, const uint8_t *bytes, size_t n) {
         conn_dirty(c);
 }
 
-int h2_conn_send(void *user, size_t n, const uint8_t *head, const uint8_t *body, size_t n_body) {
-    struct h2_conn *h = user;
-    n += h->pulled_bytes;
-    h->pulled_bytes = 0;
-    return stream_send_behind(&h->conn->stream, n, head, H2_HEAD_BYTES, body, n_body);
+/* Handlers that wait for room are woken between pulls, never inside one. */
+static void wake_thirsty(struct h2_conn *h) {
+    for (struct list *node; (node = list_pop_front(&h->thirsty));)
+        call_wake(&container_of(node, struct grpc_call, in_thirsty)->call);
 }
 
-/* Handlers that wait for room are woken between pulls, never inside one. */
-static size_t conn_pull(struct conn *c, uint8_t *out, size_t cap, bool *ret_more) {
+/* What they send then may move what holes stand for, so these are sent first. */
+static size_t conn_pull(struct conn *c, uint8_t *block, struct holes *holes, bool *ret_more) {
     struct h2_conn *h = c->state;
-    h->pulled_bytes = 0;
+    size_t pulled = 0;
     do {
-        ssize_t n = h2_pull(h->h2, out + h->pulled_bytes, cap - h->pulled_bytes,
-                            STREAM_BEYOND_BYTES, ret_more);
+        ssize_t n = h2_pull(h->h2, block + pulled, STREAM_BLOCK_BYTES - pulled, STREAM_BEYOND_BYTES,
+                            holes, ret_more);
         if (n < 0) {
             conn_close(c);
             return 0;
         }
-        h->pulled_bytes += (size_t)n;
-        if (list_is_empty(&h->thirsty))
+        pulled += (size_t)n;
+        if (holes->n > 0 || list_is_empty(&h->thirsty))
             break;
-        for (struct list *node; (node = list_pop_front(&h->thirsty));)
-            call_wake(&container_of(node, struct grpc_call, in_thirsty)->call);
+        wake_thirsty(h);
     } while (!*ret_more);
     if (h2_is_done(h->h2))
         conn_finish(c);
-    return h->pulled_bytes;
+    return pulled;
+}
+
+static void conn_sent(struct conn *c) {
+    struct h2_conn *h = c->state;
+    h2_sent(h->h2);
+    wake_thirsty(h);
 }
 
 /* One timer for both questions: does a silent peer live, and is an idle one worth keeping? */
@@ -94,8 +98,8 @@ static void conn_gone(struct conn *c) {
     c->state = NULL;
 }
 
-static const struct conn_protocol protocol = {conn_bytes, conn_pull, conn_timer, conn_drain,
-                                              conn_gone};
+static const struct conn_protocol protocol = {conn_bytes, conn_pull,  conn_sent,
+                                              conn_timer, conn_drain, conn_gone};
 
 int h2_conn_start(struct conn *c) {
     struct server *s = c->server;

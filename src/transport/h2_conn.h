@@ -10,5 +10,3 @@
 
 /* Makes the connection speak HTTP/2 from its first byte on. -ENOMEM. */
 MUST_USE int h2_conn_start(struct conn *c);
-/* h2's on_large. */
-int h2_conn_send(void *user, size_t n, const uint8_t *head, const uint8_t *body, size_t n_body);

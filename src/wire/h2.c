@@ -1,5 +1,6 @@
 #include "wire/h2.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <nghttp2/nghttp2.h>
 
@@ -9,8 +10,8 @@
 /* A chunk of a file fits whole: it then lies in one piece, and one piece is one write. */
 #define MAX_FRAME_BYTES (512u << 10)
 #define USUAL_FRAME_BYTES 16384
-/* Of a frame: to copy it costs more than a system call of its own. */
-#define LARGE_BYTES ((size_t)64 << 10)
+/* Of a frame: to copy it costs more than one part more for the kernel to gather. */
+#define LARGE_BYTES ((size_t)8 << 10)
 #define FIRST_UNKNOWN_TYPE 0x0a /* behind CONTINUATION, the last type of RFC 9113 */
 /* Work-free frames a peer may send on credit, and what earns the credit back. An honest client sends
  * at most a window update or two for each data frame it gets, and a ping now and then. */
@@ -33,11 +34,12 @@ struct h2 {
     uint32_t max_data_bytes;
     const uint8_t *chunk; /* serialized by nghttp2 and not yet given out; nghttp2's memory */
     size_t chunk_n;
-    uint8_t *out_begin; /* during h2_pull */
-    uint8_t *out;       /* where the next byte goes */
+    uint8_t *out; /* during h2_pull: where the next byte goes */
     uint8_t *out_end;
     size_t beyond;
-    bool out_full; /* a data frame waits for a larger rest of the block, or the block was sent */
+    bool out_full;             /* a data frame waits for a larger rest of the block */
+    struct holes *holes;       /* during h2_pull */
+    struct h2_stream *lenders; /* whose bytes they stand for */
     int64_t budget;
     uint64_t budget_us; /* when it was last topped up */
     bool sent_away;
@@ -179,6 +181,17 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     return 0;
 }
 
+void h2_sent(struct h2 *h) {
+    while (h->lenders) {
+        struct h2_stream *s = h->lenders;
+        size_t n = s->lent_bytes;
+        h->lenders = s->next_lender;
+        s->next_lender = NULL;
+        s->lent_bytes = 0;
+        h->events->on_pulled(s, n);
+    }
+}
+
 static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, void *user) {
     (void)code;
     struct h2 *h = user;
@@ -189,6 +202,10 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
     /* Bytes nobody will read any more must not eat up the connection's window. */
     if (s->unconsumed_bytes > 0)
         nghttp2_session_consume_connection(session, s->unconsumed_bytes);
+    if (s->lent_bytes > 0) { /* its bytes go with it: before that all holes are filled */
+        holes_fill(h->holes, h->holes->list[0].at);
+        h2_sent(h);
+    }
     h->events->on_close(s);
     return 0;
 }
@@ -220,7 +237,11 @@ static size_t to_nv(const struct h2_header *headers, size_t n, nghttp2_nv *out, 
     return n;
 }
 
-/* How much of the body the next frame takes; on_send_body copies it. Trailers must be submitted here:
+static size_t body_left(struct h2 *h, struct h2_stream *s) {
+    return h->events->on_body_left(s) - s->lent_bytes;
+}
+
+/* How much of the body the next frame takes; on_send_body copies or lends it. Trailers must be submitted here:
  * any earlier and they would overtake the data, any later and they would wait for a window they do not
  * need. */
 static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, size_t cap,
@@ -228,7 +249,7 @@ static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, 
     (void)out;
     struct h2 *h = user;
     struct h2_stream *s = source->ptr;
-    size_t left = h->events->on_body_left(s);
+    size_t left = body_left(h, s);
     size_t n = MIN(left, cap);
     if (n == 0 && !s->finished) {
         s->waiting = true;
@@ -256,8 +277,16 @@ static ssize_t on_frame_length(nghttp2_session *session, uint8_t type, int32_t i
     struct h2 *h = user;
     struct h2_stream *s = stream_of(h, id);
     size_t window = (size_t)MIN(session_window, stream_window);
-    size_t left = MAX(s ? h->events->on_body_left(s) : 0, (size_t)USUAL_FRAME_BYTES);
+    size_t left = MAX(s ? body_left(h, s) : 0, (size_t)USUAL_FRAME_BYTES);
     return (ssize_t)MIN(MIN(window, left), MIN(max_frame, h->max_data_bytes));
+}
+
+static void lend(struct h2 *h, struct h2_stream *s, size_t n) {
+    if (s->lent_bytes == 0) {
+        s->next_lender = h->lenders;
+        h->lenders = s;
+    }
+    s->lent_bytes += n;
 }
 
 /* Frame header and bytes straight into the caller's block: nghttp2 would copy them once more. */
@@ -267,25 +296,25 @@ static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const ui
     (void)frame;
     struct h2 *h = user;
     struct h2_stream *s = source->ptr;
-    bool is_large = n >= LARGE_BYTES && h->events->on_large;
-    size_t room = (size_t)(h->out_end - h->out) + (is_large ? h->beyond : 0);
-    if (h->out_full || room < H2_HEAD_BYTES + n) {
+    bool lends = n >= LARGE_BYTES && h->holes && h->holes->n < HOLES_MAX;
+    ptrdiff_t room = h->out_end - h->out + (lends ? (ptrdiff_t)h->beyond : 0);
+    if (h->out_full || room < (ptrdiff_t)(H2_HEAD_BYTES + n)) {
         h->out_full = true;
         return NGHTTP2_ERR_WOULDBLOCK;
     }
-    const uint8_t *body = h->events->on_body_at(s);
-    if (is_large) {
-        if (h->events->on_large(h->user, (size_t)(h->out - h->out_begin), head, body, n) < 0)
-            return NGHTTP2_ERR_CALLBACK_FAILURE;
-        h->out = h->out_begin;
-        h->out_full = true;
-    } else {
-        memcpy(h->out, head, H2_HEAD_BYTES);
-        memcpy(h->out + H2_HEAD_BYTES, body, n);
-        h->out += H2_HEAD_BYTES + n;
-    }
+    const uint8_t *body = h->events->on_body_at(s) + s->lent_bytes;
+    memcpy(h->out, head, H2_HEAD_BYTES);
+    h->out += H2_HEAD_BYTES;
     s->promised_bytes = 0;
-    h->events->on_pulled(s, n);
+    if (lends)
+        h->holes->list[h->holes->n++] = (struct hole){h->out, body, n};
+    else
+        memcpy(h->out, body, n);
+    h->out += n;
+    if (lends || s->lent_bytes > 0) /* what is behind lent bytes is forgotten with them */
+        lend(h, s, n);
+    else
+        h->events->on_pulled(s, n);
     return 0;
 }
 
@@ -394,14 +423,18 @@ void h2_free(struct h2 *h) {
 }
 
 int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n) {
+    assert(!h->lenders);
     ssize_t r = nghttp2_session_mem_recv(h->session, bytes, n);
     return r < 0 || h->sent_away ? -EPROTO : 0;
 }
 
-ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond, bool *ret_more) {
-    h->out = h->out_begin = out;
+ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond, struct holes *holes,
+                bool *ret_more) {
+    assert(!h->lenders);
+    h->out = out;
     h->out_end = out + cap;
     h->beyond = beyond;
+    h->holes = holes;
     h->out_full = false;
     while (h->out < h->out_end && !h->out_full) {
         if (h->chunk_n == 0) {
@@ -411,8 +444,7 @@ ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond, bool *ret
             if (n == 0)
                 break;
             h->chunk_n = (size_t)n;
-            if (h->out_full)
-                break;
+            continue; /* frames of data before it may have left it no room */
         }
         size_t n = MIN(h->chunk_n, (size_t)(h->out_end - h->out));
         memcpy(h->out, h->chunk, n);
@@ -420,7 +452,8 @@ ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond, bool *ret
         h->chunk += n;
         h->chunk_n -= n;
     }
-    *ret_more = h->out_full || h->out == h->out_end;
+    h->holes = NULL;
+    *ret_more = h->out_full || h->out >= h->out_end;
     return h->out - out;
 }
 

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/holes.h"
 #include "base/macros.h"
 #include "base/str.h"
 
@@ -32,6 +33,8 @@ struct h2_stream {
     size_t header_bytes;
     size_t unconsumed_bytes; /* of the body, still counted against the peer's window */
     size_t promised_bytes;   /* of the response, in a frame that waits for room in the block */
+    size_t lent_bytes;       /* of the response, given out and not forgotten before h2_sent */
+    struct h2_stream *next_lender;
     const struct h2_header *trailers;
     size_t n_trailers;
     bool headers_too_large;
@@ -53,13 +56,9 @@ struct h2_events {
     /* Where they lie, in one piece. */
     const uint8_t *(*on_body_at)(struct h2_stream *s);
     /* The first n of them were copied or sent, and are forgotten. Until then what on_body_left told of stays: the
-     * stream's promised_bytes may not be taken back. */
+     * stream's promised_bytes may not be taken back, and its lent_bytes may not even move. */
     void (*on_pulled)(struct h2_stream *s, size_t n);
     void (*on_close)(struct h2_stream *s);
-    /* Optional. Sends, from inside h2_pull, the first n bytes of what that fills and behind them a large frame from
-     * where it lies, which would have fit. h2_pull then gives nothing, and says that there is more. Negative: the
-     * connection is over. */
-    int (*on_large)(void *user, size_t n, const uint8_t *head, const uint8_t *body, size_t n_body);
 };
 
 struct h2_limits {
@@ -76,11 +75,13 @@ void h2_free(struct h2 *h);
 
 /* Bytes from the peer. Negative: the connection is over once h2_pull has given what is left. */
 MUST_USE int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n);
-/* Fills `out` and says whether there is more than fits. Behind `cap` are `beyond` bytes that only a large frame may
- * take up; without on_large a frame of max_data_bytes fits into `cap`, with it into both. Negative: the connection
- * is over. */
+/* Fills `out` and says whether there is more than fits. What is large becomes a hole, if `holes` is given: h2_sent
+ * comes next then, when they are sent or filled. Behind `cap` are `beyond` bytes for them alone. A frame of
+ * max_data_bytes fits into `cap`, or with holes into both. Negative: the connection is over. */
 #define H2_HEAD_BYTES ((size_t)9)
-MUST_USE ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond, bool *ret_more);
+MUST_USE ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond, struct holes *holes,
+                         bool *ret_more);
+void h2_sent(struct h2 *h);
 /* Nothing will ever be read or written again. */
 bool h2_is_done(const struct h2 *h);
 

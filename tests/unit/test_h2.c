@@ -8,6 +8,7 @@
 
 #define MAX_DATA 16384
 #define LARGE_DATA ((size_t)100 * 1024)
+#define LENT_STREAMS 40
 #define PULL_BYTES (H2_HEAD_BYTES + MAX_DATA)
 
 /* Our server session against nghttp2's client session, without a socket between them. */
@@ -176,7 +177,7 @@ static int exchange(struct pair *p) {
         moved = false;
         for (ssize_t n; (n = nghttp2_session_mem_send(p->client, &out)) > 0; moved = true)
             fed = h2_feed(p->server, out, (size_t)n);
-        for (ssize_t n; (n = h2_pull(p->server, in, sizeof in, 0, &more)) > 0; moved = true)
+        for (ssize_t n; (n = h2_pull(p->server, in, sizeof in, 0, NULL, &more)) > 0; moved = true)
             if (nghttp2_session_mem_recv(p->client, in, (size_t)n) < 0)
                 return fed;
     }
@@ -332,118 +333,228 @@ TEST(h2_refuses_bytes_that_are_not_http2) {
     pair_close(&pair);
 }
 
-/* A response larger than a frame, to a peer that takes large ones: they leave from where they lie, and what was put
- * into the block before them goes first. */
+/* Responses that are lent: each has memory of its own, which goes when its stream does. The block is as small as it
+ * may be, so that a byte too many shows. */
+struct lender {
+    uint8_t *body;
+    size_t n, begin;
+};
+
 static struct {
-    uint8_t block[1024 + H2_HEAD_BYTES + LARGE_DATA], body[3 * LARGE_DATA];
-    size_t begin, before, n_frames;
-    bool breaks;
-} large;
+    struct lender of[LENT_STREAMS]; /* by request */
+    struct holes holes;
+    uint8_t got[LENT_STREAMS][3 * LARGE_DATA];
+    size_t n_got[LENT_STREAMS];
+    size_t n_holes, n_pulled;
+    bool copies;
+} lent;
 
-static size_t large_left(struct h2_stream *s) {
-    (void)s;
-    return sizeof large.body - large.begin;
+static struct lender *lender_of(struct h2_stream *s) {
+    return &lent.of[of(s) - current->requests];
 }
 
-static const uint8_t *large_at(struct h2_stream *s) {
-    (void)s;
-    return large.body + large.begin;
+static size_t lender_left(struct h2_stream *s) {
+    return lender_of(s)->n - lender_of(s)->begin;
 }
 
-static void large_pulled(struct h2_stream *s, size_t n) {
-    (void)s;
-    large.begin += n;
+static const uint8_t *lender_at(struct h2_stream *s) {
+    return lender_of(s)->body + lender_of(s)->begin;
 }
 
-static int on_large(void *user, size_t n, const uint8_t *head, const uint8_t *body, size_t n_body) {
-    struct pair *p = user;
-    if (large.breaks)
-        return -EPIPE;
-    large.n_frames++;
-    large.before += n;
-    CHECK(body == large.body + large.begin);
-    CHECK(n + H2_HEAD_BYTES + n_body <= sizeof large.block);
-    CHECK_INT(nghttp2_session_mem_recv(p->client, large.block, n), n);
-    CHECK_INT(nghttp2_session_mem_recv(p->client, head, H2_HEAD_BYTES), H2_HEAD_BYTES);
-    CHECK_INT(nghttp2_session_mem_recv(p->client, body, n_body), n_body);
-    return 0;
+static void lender_pulled(struct h2_stream *s, size_t n) {
+    lender_of(s)->begin += n;
+    lent.n_pulled++;
 }
 
-static ssize_t large_exchange(struct pair *p, size_t cap) {
+static void lender_close(struct h2_stream *s) {
+    struct lender *l = lender_of(s);
+    memset(l->body, 0xee, l->n);
+    free(l->body);
+    l->body = NULL;
+    on_close(s);
+}
+
+static int lent_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes,
+                     size_t n, void *user) {
+    size_t i = (size_t)id / 2;
+    memcpy(lent.got[i] + lent.n_got[i], bytes, n);
+    lent.n_got[i] += n;
+    return client_data(session, flags, id, bytes, n, user);
+}
+
+/* The client has all of it as it was. */
+static bool lent_arrived(size_t i, size_t n) {
+    bool same = lent.n_got[i] == n;
+    for (size_t at = 0; same && at < n; at++)
+        same = lent.got[i][at] == (uint8_t)(at * 31 + at / 256 + i);
+    return same;
+}
+
+/* To a peer that takes frames of `max_frame`, for each stream a window of `window`. */
+static void lent_open(struct pair *p, size_t max_data, uint32_t max_frame, uint32_t window) {
+    static const struct h2_events with = {.on_open = on_open,
+                                          .on_header = on_header,
+                                          .on_request = on_request,
+                                          .on_body = on_body,
+                                          .on_body_end = on_body_end,
+                                          .on_body_left = lender_left,
+                                          .on_body_at = lender_at,
+                                          .on_pulled = lender_pulled,
+                                          .on_close = lender_close};
+    struct h2_limits limits = {256, 65536, 65536, 1024, (uint32_t)max_data};
+    nghttp2_settings_entry settings[] = {{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, window},
+                                         {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, max_frame}};
+    nghttp2_session_callbacks *callbacks;
+    pair_open(p);
+    memset(&lent, 0, sizeof lent);
+    h2_free(p->server);
+    nghttp2_session_del(p->client);
+    CHECK_INT(h2_new(&p->server, &with, &limits, p), 0);
+    nghttp2_session_callbacks_new(&callbacks);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, client_frame);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, client_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, lent_data);
+    nghttp2_session_client_new(&p->client, callbacks, p);
+    nghttp2_session_callbacks_del(callbacks);
+    nghttp2_submit_settings(p->client, 0, settings, COUNT_OF(settings));
+    nghttp2_submit_window_update(p->client, 0, 0, 1 << 30);
+    p->hold = true;
+}
+
+static void lent_close(struct pair *p) {
+    for (size_t i = 0; i < LENT_STREAMS; i++)
+        free(lent.of[i].body);
+    pair_close(p);
+}
+
+/* One pull, and what it gave to the client, the holes from where they lie. */
+static ssize_t lent_pull(struct pair *p, size_t cap, size_t beyond, bool *ret_more) {
+    uint8_t *block = malloc(cap + beyond), *at = block;
+    lent.holes.n = 0;
+    ssize_t n = h2_pull(p->server, block, cap, beyond, lent.copies ? NULL : &lent.holes, ret_more);
+    CHECK(n >= 0 && (size_t)n <= cap + beyond);
+    for (size_t i = 0; i < lent.holes.n; i++) {
+        const struct hole *hole = &lent.holes.list[i];
+        CHECK(hole->at > at && hole->at + hole->n <= block + n);
+        CHECK_INT(nghttp2_session_mem_recv(p->client, at, (size_t)(hole->at - at)), hole->at - at);
+        CHECK_INT(nghttp2_session_mem_recv(p->client, hole->bytes, hole->n), hole->n);
+        at = hole->at + hole->n;
+    }
+    CHECK_INT(nghttp2_session_mem_recv(p->client, at, (size_t)(block + n - at)), block + n - at);
+    lent.n_holes += lent.holes.n;
+    free(block);
+    return n;
+}
+
+static void lent_exchange(struct pair *p, size_t cap, size_t beyond) {
     const uint8_t *out;
     bool more = true;
     for (ssize_t n; (n = nghttp2_session_mem_send(p->client, &out)) > 0;)
         CHECK_INT(h2_feed(p->server, out, (size_t)n), 0);
-    for (ssize_t n = 0; more;) {
-        size_t n_frames = large.n_frames;
-        n = h2_pull(p->server, large.block, cap, sizeof large.block - cap, &more);
-        if (n < 0)
-            return n;
-        CHECK(large.n_frames == n_frames || (n == 0 && more && large.n_frames == n_frames + 1));
-        CHECK_INT(nghttp2_session_mem_recv(p->client, large.block, (size_t)n), n);
+    while (more) {
+        lent_pull(p, cap, beyond, &more);
+        h2_sent(p->server);
     }
-    return 0;
 }
 
-static void large_open(struct pair *p, const struct h2_events *with) {
-    static const struct h2_limits limits = {256, 65536, 65536, 1024, LARGE_DATA};
+static void lent_answer(struct pair *p, size_t i, size_t n, bool ends) {
     static const struct h2_header headers[] = {{{":status", 7}, {"200", 3}}};
     static const struct h2_header trailers[] = {{{"grpc-status", 11}, {"0", 1}}};
-    nghttp2_settings_entry settings[] = {{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 1 << 20},
-                                         {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, 1 << 20}};
-    pair_open(p);
-    memset(&large, 0, sizeof large);
-    memset(large.body, 'x', sizeof large.body);
-    h2_free(p->server);
-    CHECK_INT(h2_new(&p->server, with, &limits, p), 0);
-    nghttp2_submit_settings(p->client, 0, settings, COUNT_OF(settings));
-    nghttp2_submit_window_update(p->client, 0, 0, 1 << 20);
-    p->hold = true;
-    post(p, NULL);
-    CHECK_INT(large_exchange(p, sizeof large.block), 0);
-    CHECK_INT(h2_respond(&p->requests[0].stream, headers, 1, false), 0);
-    h2_finish(&p->requests[0].stream, trailers, 1);
-}
-
-static struct h2_events large_events(void) {
-    struct h2_events with = events;
-    with.on_body_left = large_left;
-    with.on_body_at = large_at;
-    with.on_pulled = large_pulled;
-    with.on_large = on_large;
-    return with;
+    lent.of[i] = (struct lender){.body = malloc(n), .n = n};
+    for (size_t at = 0; at < n; at++)
+        lent.of[i].body[at] = (uint8_t)(at * 31 + at / 256 + i);
+    CHECK_INT(h2_respond(&p->requests[i].stream, headers, 1, false), 0);
+    if (ends)
+        h2_finish(&p->requests[i].stream, trailers, 1);
 }
 
 TEST(h2_sends_large_frames_from_where_they_lie) {
-    struct h2_events with = large_events();
-    size_t caps[] = {sizeof large.block,
+    size_t n = 3 * LARGE_DATA;
+    size_t caps[] = {H2_HEAD_BYTES + LARGE_DATA,
                      4096}; /* the other: they are larger than all else may be */
     for (size_t i = 0; i < COUNT_OF(caps); i++) {
-        large_open(&pair, &with);
-        CHECK_INT(large_exchange(&pair, caps[i]), 0);
-        CHECK_INT(large.n_frames, 3);
-        CHECK(large.before > 0); /* the headers */
-        CHECK_INT(pair.received, sizeof large.body);
+        lent_open(&pair, LARGE_DATA, 1 << 20, 1 << 20);
+        post(&pair, NULL);
+        lent_exchange(&pair, caps[i], H2_HEAD_BYTES + LARGE_DATA);
+        lent_answer(&pair, 0, n, true);
+        lent_exchange(&pair, caps[i], H2_HEAD_BYTES + LARGE_DATA);
+        CHECK(lent.n_holes > 0);
+        CHECK(lent_arrived(0, n));
         CHECK_INT(pair.ended, 1);
         CHECK_STR(pair.trailer, "0");
-        pair_close(&pair);
+        lent_close(&pair);
     }
 }
 
-TEST(h2_copies_large_frames_where_nobody_sends_them) {
-    struct h2_events with = large_events();
-    with.on_large = NULL;
-    large_open(&pair, &with);
-    CHECK_INT(large_exchange(&pair, sizeof large.block), 0);
-    CHECK_INT(pair.received, sizeof large.body);
+TEST(h2_copies_large_frames_where_no_holes_are_taken) {
+    lent_open(&pair, LARGE_DATA, 1 << 20, 1 << 20);
+    lent.copies = true;
+    post(&pair, NULL);
+    lent_exchange(&pair, H2_HEAD_BYTES + LARGE_DATA, 0);
+    lent_answer(&pair, 0, 3 * LARGE_DATA, true);
+    lent_exchange(&pair, H2_HEAD_BYTES + LARGE_DATA, 0);
+    CHECK(lent_arrived(0, 3 * LARGE_DATA));
     CHECK_STR(pair.trailer, "0");
-    pair_close(&pair);
+    lent_close(&pair);
 }
 
-TEST(h2_ends_when_a_large_frame_cannot_be_sent) {
-    struct h2_events with = large_events();
-    large_open(&pair, &with);
-    large.breaks = true;
-    CHECK_INT(large_exchange(&pair, sizeof large.block), -EPROTO);
-    pair_close(&pair);
+/* Nothing is forgotten before it is sent, not even a small frame behind a large one. */
+TEST(h2_keeps_what_it_lends_until_it_is_sent) {
+    bool more;
+    lent_open(&pair, MAX_DATA, MAX_DATA, 1 << 20);
+    post(&pair, NULL);
+    lent_exchange(&pair, LARGE_DATA, 0);
+    lent_answer(&pair, 0, 2 * MAX_DATA + 9, false);
+    CHECK(lent_pull(&pair, LARGE_DATA, 0, &more) > 2 * MAX_DATA + 9);
+    CHECK(!more);
+    CHECK_INT(lent.n_holes, 2);
+    CHECK_INT(lent.n_pulled, 0);
+    CHECK_INT(lent.of[0].begin, 0);
+    h2_sent(pair.server);
+    CHECK_INT(lent.n_pulled, 1);
+    CHECK_INT(lent.of[0].begin, 2 * MAX_DATA + 9);
+    h2_sent(pair.server); /* nothing left to tell */
+    CHECK_INT(lent.n_pulled, 1);
+    CHECK(lent_arrived(0, 2 * MAX_DATA + 9));
+    lent_close(&pair);
+}
+
+/* A stream that ends in the same pull takes its memory with it: what it lent, and others beside it, is in the block. */
+TEST(h2_fills_the_holes_of_a_stream_that_ends) {
+    nghttp2_data_provider body = {.read_callback = endless};
+    bool more;
+    lent_open(&pair, MAX_DATA, MAX_DATA, 1 << 20);
+    post(&pair, NULL);
+    post(&pair, &body); /* its request goes on, so that its end is a reset */
+    post(&pair, NULL);
+    lent_exchange(&pair, LARGE_DATA, 0);
+    lent_answer(&pair, 0, 20000, true);
+    lent_answer(&pair, 1, 20000, true);
+    lent_answer(&pair, 2, 3 * MAX_DATA, false);
+    lent_pull(&pair, LARGE_DATA, 0, &more);
+    CHECK(!more);
+    CHECK(lent.of[0].body == NULL);
+    CHECK(lent.of[1].body == NULL);
+    h2_sent(pair.server);
+    CHECK(lent_arrived(0, 20000));
+    CHECK(lent_arrived(1, 20000));
+    CHECK(lent_arrived(2, 3 * MAX_DATA));
+    CHECK_INT(lent.of[2].begin, 3 * MAX_DATA);
+    lent_close(&pair);
+}
+
+TEST(h2_copies_what_is_more_than_there_may_be_holes) {
+    size_t n = 9000;
+    lent_open(&pair, MAX_DATA, MAX_DATA, (uint32_t)n);
+    for (unsigned i = 0; i < LENT_STREAMS; i++)
+        post(&pair, NULL);
+    lent_exchange(&pair, 4 * LARGE_DATA, 0);
+    for (unsigned i = 0; i < LENT_STREAMS; i++)
+        lent_answer(&pair, i, n, false);
+    lent_exchange(&pair, 4 * LARGE_DATA, 0);
+    CHECK_INT(lent.n_holes, HOLES_MAX);
+    CHECK_INT(lent.n_pulled, LENT_STREAMS);
+    for (unsigned i = 0; i < LENT_STREAMS; i++)
+        CHECK(lent_arrived(i, n));
+    lent_close(&pair);
 }
