@@ -202,7 +202,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
     /* Bytes nobody will read any more must not eat up the connection's window. */
     if (s->unconsumed_bytes > 0)
         nghttp2_session_consume_connection(session, s->unconsumed_bytes);
-    if (s->lent_bytes > 0) { /* its bytes go with it: before that all holes are filled */
+    if (h->lenders) { /* its bytes go with it, and its end may make others speak, which moves theirs */
         holes_fill(h->holes, h->holes->list[0].at);
         h2_sent(h);
     }

@@ -347,6 +347,7 @@ static struct {
     size_t n_got[LENT_STREAMS];
     size_t n_holes, n_pulled;
     bool copies;
+    bool moves; /* the end of one makes the others' memory move */
 } lent;
 
 static struct lender *lender_of(struct h2_stream *s) {
@@ -366,11 +367,19 @@ static void lender_pulled(struct h2_stream *s, size_t n) {
     lent.n_pulled++;
 }
 
-static void lender_close(struct h2_stream *s) {
-    struct lender *l = lender_of(s);
+static void lender_move(struct lender *l, uint8_t *to) {
+    if (to)
+        memcpy(to, l->body, l->n);
     memset(l->body, 0xee, l->n);
     free(l->body);
-    l->body = NULL;
+    l->body = to;
+}
+
+static void lender_close(struct h2_stream *s) {
+    lender_move(lender_of(s), NULL);
+    for (size_t i = 0; lent.moves && i < LENT_STREAMS; i++)
+        if (lent.of[i].body)
+            lender_move(&lent.of[i], malloc(lent.of[i].n));
     on_close(s);
 }
 
@@ -540,6 +549,25 @@ TEST(h2_fills_the_holes_of_a_stream_that_ends) {
     CHECK(lent_arrived(1, 20000));
     CHECK(lent_arrived(2, 3 * MAX_DATA));
     CHECK_INT(lent.of[2].begin, 3 * MAX_DATA);
+    lent_close(&pair);
+}
+
+TEST(h2_fills_the_holes_of_others_when_a_stream_ends) {
+    bool more;
+    lent_open(&pair, MAX_DATA, MAX_DATA, 1 << 20);
+    lent.moves = true;
+    for (int i = 0; i < 3; i++)
+        post(&pair, NULL);
+    lent_exchange(&pair, LARGE_DATA, 0);
+    lent_answer(&pair, 0, 20000, false);
+    lent_answer(&pair, 1, 100, true); /* has lent nothing itself */
+    lent_answer(&pair, 2, 20000, false);
+    lent_pull(&pair, LARGE_DATA, 0, &more);
+    CHECK(lent.of[1].body == NULL);
+    h2_sent(pair.server);
+    CHECK(lent_arrived(0, 20000));
+    CHECK(lent_arrived(1, 100));
+    CHECK(lent_arrived(2, 20000));
     lent_close(&pair);
 }
 
