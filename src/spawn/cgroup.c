@@ -100,9 +100,12 @@ static int find_points(struct points *out) {
     return 0;
 }
 
+void cgroup_init(struct cgroups *cg) {
+    *cg = (struct cgroups){.v2 = -1, .v1 = {-1, -1, -1, -1, -1}};
+}
+
 int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2, unsigned v1_wanted) {
     struct stat st;
-    *cg = (struct cgroups){.v2 = -1, .v1 = {-1, -1, -1, -1, -1}};
     if (fstat(state_fd, &st) < 0)
         return -errno;
     snprintf(cg->state, sizeof cg->state, "s-%" PRIx64 "-%" PRIx64, (uint64_t)st.st_dev,

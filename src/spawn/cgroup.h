@@ -65,6 +65,8 @@ struct cgroup_seat {
     unsigned n_tasks;
 };
 
+/* None: cgroup_finish is harmless from here on. */
+void cgroup_init(struct cgroups *cg);
 /* Finds the hierarchies and makes berm/<state>. Without use_v2 a v2 tree is passed over. `v1_wanted` has a bit
  * (1 << CG_MEMORY…) for each controller to look for in v1; what stands in for a missing v2 is always. */
 MUST_USE int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2, unsigned v1_wanted);

@@ -68,7 +68,6 @@ static int open_trees(struct spawn *s) {
 }
 
 static int open_state(struct spawn *s, int state_fd) {
-    s->state = state_fd;
     if (faccessat(state_fd, ".", W_OK, 0) < 0)
         return -errno;
     s->layers = fd_make_dir(state_fd, "layers", 0700);
@@ -359,12 +358,14 @@ static const struct {
 int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret_what) {
     *s = (struct spawn){
         .self = -1,
+        .state = o->state_fd,
         .host_ns = -1,
         .trash_wake = -1,
         .reserve_bytes = o->reserve_bytes,
         .last_cap = -1,
         .is_tied = o->is_tied,
     };
+    cgroup_init(&s->cg);
     list_init(&s->places);
     list_init(&s->dying);
     list_init(&s->held);
@@ -378,8 +379,10 @@ int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret
     for (size_t i = 0; i < COUNT_OF(steps); i++) {
         *ret_what = steps[i].what;
         int r = steps[i].run(s, o);
-        if (r < 0)
+        if (r < 0) {
+            spawn_finish(s); /* its cgroups, if it came so far */
             return r;
+        }
     }
     return 0;
 }

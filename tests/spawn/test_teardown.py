@@ -339,6 +339,19 @@ def a_killed_berm_jail_takes_its_sandbox_along():
 
 
 @test
+def a_start_that_fails_leaves_no_cgroup():
+    """In a user namespace of somebody else's it gets as far as its cgroups, and not to a sandbox."""
+    def tops():
+        points = [line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
+        return [point + OURS for point in points if os.path.isdir(point + OURS)]
+    same(tops(), [], "before")
+    done = subprocess.run(["unshare", "--user", "--map-root-user", program("berm-jail"), "--state", STATE, "--", "true"],
+                          capture_output=True, text=True)
+    same(done.returncode, 125, done.stderr)
+    same(tops(), [], "afterwards")
+
+
+@test
 def sweep_spares_owners():
     with Spawn(STATE) as spawn:
         mine = spawn.create(id="mine", slot=21, argv=SLEEP)
