@@ -193,6 +193,11 @@ static bool is_plain(const struct statfs *fs) {
     }
 }
 
+/* A file in memory that is nobody's (memfd) has no size to be full at, and what we write there counts as ours. */
+static bool is_endless(const struct statfs *fs) {
+    return fs->f_type == TMPFS_MAGIC && fs->f_blocks == 0;
+}
+
 int file_take(const struct guest_answer *a, int access) {
     struct stat st;
     struct statfs fs;
@@ -200,7 +205,8 @@ int file_take(const struct guest_answer *a, int access) {
     int flags = fd < 0 ? -1 : fcntl(fd, F_GETFL);
     bool has_access = (flags & O_ACCMODE) == access || (flags & O_ACCMODE) == O_RDWR;
     if (flags < 0 || !has_access || (flags & (O_DIRECT | O_APPEND)) || fstat(fd, &st) < 0 ||
-        !S_ISREG(st.st_mode) || fstatfs(fd, &fs) < 0 || !is_plain(&fs))
+        !S_ISREG(st.st_mode) || fstatfs(fd, &fs) < 0 || !is_plain(&fs) ||
+        (access == O_WRONLY && is_endless(&fs)))
         return -1;
     return TAKE_FD(a->fds[0]);
 }

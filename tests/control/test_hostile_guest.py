@@ -42,3 +42,11 @@ def test_a_pipe_that_would_wait_keeps_nobody_waiting_who_writes_it(daemon, clien
     assert "size 65536" in full.text
     still_serves(daemon, box)
     assert under_way.exception()
+
+
+def test_a_file_that_no_limit_counts_is_not_written(daemon, client, box):
+    """A file in memory of nobody's file system would grow as the daemon's; the guest may write it by itself."""
+    with refused("FILE_DENIED") as size:
+        client.write(box, "/hostile/memory", bytes(1 << 20))
+    assert "size 0" in size.text
+    still_serves(daemon, box)
