@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#define AGAIN_TURNS 128
+
 int fd_send(int sock, const void *bytes, size_t n_bytes, const int *fds, size_t n_fds) {
     if (n_bytes == 0 || n_fds > FD_PASS_MAX)
         return -EINVAL;
@@ -96,9 +98,10 @@ static int open_beneath(int dir, const char *path, int flags, mode_t mode, uint6
         .resolve = resolve | RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
     };
     long fd;
-    do /* EAGAIN: a rename elsewhere raced with the walk; the kernel asks to try again */
+    int turn = 0;
+    do /* EAGAIN: a rename elsewhere raced with the walk; or, and then it stays, somebody's lease on the file */
         fd = syscall(SYS_openat2, dir, path, &how, sizeof how);
-    while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+    while (fd < 0 && (errno == EINTR || (errno == EAGAIN && ++turn < AGAIN_TURNS)));
     return fd < 0 ? -errno : (int)fd;
 }
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -157,4 +158,21 @@ TEST(fd_text_files_are_bounded) {
     unlinkat(dir, "f", 0);
     close(dir);
     rmdir(path);
+}
+
+/* Whoever has a lease is given 45 seconds to let go of it, and an open that does not wait fails until then. */
+TEST(fd_open_beneath_does_not_wait_for_a_lease) {
+    char path[32];
+    int dir = temp_dir(path);
+    int file = openat(dir, "leased", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    signal(SIGIO, SIG_IGN);
+    CHECK_INT(fcntl(file, F_SETLEASE, F_WRLCK), 0);
+    CHECK_INT(fd_open_beneath(dir, "leased", O_RDONLY | O_NONBLOCK, 0), -EAGAIN);
+    CHECK_INT(fcntl(file, F_SETLEASE, F_UNLCK), 0);
+    int got = fd_open_beneath(dir, "leased", O_RDONLY | O_NONBLOCK, 0);
+    CHECK(got >= 0);
+    signal(SIGIO, SIG_DFL);
+    unlinkat(dir, "leased", 0);
+    rmdir(path);
+    fd_close_all((int[]){dir, file, got}, 3);
 }
