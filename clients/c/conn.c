@@ -235,10 +235,11 @@ static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, 
 /* The frame's head joins what goes out; its body is sent from where it lies. */
 static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
                         size_t n, nghttp2_data_source *source, void *user) {
-    (void)session;
-    (void)frame;
+    (void)source; /* it may be gone: nghttp2 keeps a frame that had to wait */
     struct conn *c = user;
-    struct call *k = source->ptr;
+    struct call *k = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+    if (!k)
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* the reset goes in its place */
     if (c->out.owed)
         return NGHTTP2_ERR_WOULDBLOCK;
     if (buf_append(&c->out.bytes, head, FRAME_HEAD_BYTES) < 0)

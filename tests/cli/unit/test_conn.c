@@ -14,7 +14,7 @@
 #define LARGE ((size_t)100 << 10) /* enough to be received where it stays */
 #define MOST ((size_t)400 << 10)
 
-enum { DATA = 0, HEADERS = 1, RST_STREAM = 3, SETTINGS = 4 };
+enum { DATA = 0, HEADERS = 1, RST_STREAM = 3, SETTINGS = 4, WINDOW_UPDATE = 8 };
 enum { ACK = 1, END_STREAM = 1, END_HEADERS = 4, PADDED = 8 };
 
 /* A client's connection, and a daemon played by hand: what it will say, written in pieces between the client's looks. */
@@ -259,5 +259,69 @@ TEST(conn_a_message_that_is_too_large_is_not_taken) {
     while ((r = step(4099, &bytes, &n)) == -ETIMEDOUT)
         ;
     CHECK_INT(r, -EPROTO);
+    end();
+}
+
+/* What the daemon was sent, read frame by frame: what came on a stream, by type. */
+struct heard {
+    unsigned n_frames[16];
+    size_t n_data;
+};
+
+static size_t drain(uint8_t *out, size_t cap) {
+    size_t n = 0;
+    for (ssize_t got; n < cap && (got = recv(talk.there, out + n, cap - n, MSG_DONTWAIT)) > 0;)
+        n += (size_t)got;
+    return n;
+}
+
+static struct heard heard_on(unsigned id, const uint8_t *at, size_t n) {
+    struct heard h = {0};
+    const uint8_t *end = at + n;
+    while (end - at >= 9) {
+        size_t length = (size_t)at[0] << 16 | (size_t)at[1] << 8 | at[2];
+        if ((size_t)(end - at) < 9 + length || at[3] >= COUNT_OF(h.n_frames))
+            break;
+        if (at[8] == id) {
+            h.n_frames[at[3]]++;
+            h.n_data += at[3] == DATA ? length : 0;
+        }
+        at += 9 + length;
+    }
+    CHECK_INT(end - at, 0); /* frames and nothing else */
+    return h;
+}
+
+/* A call that is let go of while one of its frames is half sent and the next one waits behind it. */
+TEST(conn_a_call_that_goes_while_its_frames_wait) {
+    static uint8_t body[4 << 20], sent[5 << 20];
+    struct call *gone = malloc(sizeof *gone), next;
+    const uint8_t *bytes;
+    size_t n;
+    begin();
+    talk.n = 0;
+    put_head(6, SETTINGS, 0, 0);
+    put("\0\4\0\x7f\xff\xff", 6); /* INITIAL_WINDOW_SIZE; frames of 16 KiB */
+    put_head(4, WINDOW_UPDATE, 0, 0);
+    put("\0\x7f\0\0", 4);
+    CHECK_INT(step(MOST, &bytes, &n), -ETIMEDOUT);
+    CHECK(conn_is_usable(talk.conn)); /* takes it in */
+    drain(sent, sizeof sent);         /* from here on there are frames alone */
+    CHECK_INT(call_begin(gone, talk.conn, "/x", body, sizeof body, 0), 0);
+    CHECK_INT(call_next(gone, clock_us() + 1, NULL, &bytes, &n), -ETIMEDOUT);
+    CHECK(gone->n_lent > 0);
+    call_done(gone);
+    free(gone); /* nobody looks at it any more */
+    n = drain(sent, sizeof sent);
+    CHECK_INT(call_begin(&next, talk.conn, "/y", NULL, 0, 0), 0);
+    for (size_t got = 1; got > 0; n += got) {
+        CHECK_INT(call_next(&next, clock_us() + 1, NULL, &bytes, &got), -ETIMEDOUT);
+        got = drain(sent + n, sizeof sent - n);
+    }
+    struct heard first = heard_on(3, sent, n), second = heard_on(5, sent, n);
+    CHECK_INT(first.n_frames[RST_STREAM], 1);
+    CHECK(first.n_data > 0 && first.n_data < sizeof body);
+    CHECK_INT(second.n_frames[HEADERS], 1);
+    call_done(&next);
     end();
 }
