@@ -279,7 +279,6 @@ static struct upload *upload_new(struct call *c, const struct upload_kind *kind)
     u->kind = kind;
     u->answers = c->method->response;
     ledger_wait_init(&u->durable, on_durable);
-    kind->init(u);
     c->state = u;
     return u;
 }

@@ -17,7 +17,6 @@ struct upload_kind {
     const char *method; /* of the guest */
     int operation;      /* FileOperation */
     size_t size;        /* of the struct that begins with struct upload */
-    void (*init)(struct upload *u);
     int (*check)(struct upload *u, struct err *e);
     void (*put)(struct upload *u, struct json_out *o);
     /* The guest is ready. */

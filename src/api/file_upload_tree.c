@@ -32,10 +32,6 @@ static const Berm__V1__UploadTreeHeader *header_of(const struct upload *u) {
     return (const void *)u->header;
 }
 
-static void init(struct upload *u) {
-    (void)u;
-}
-
 static int check(struct upload *u, struct err *e) {
     return tree_check_compression("header.compression", header_of(u)->compression, e);
 }
@@ -172,7 +168,6 @@ static const struct upload_kind kind = {
     .method = "unpack",
     .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_UPLOAD_TREE,
     .size = sizeof(struct planting),
-    .init = init,
     .check = check,
     .put = put,
     .opened = opened,

@@ -5,12 +5,13 @@
 
 #include "api/file_upload.h"
 #include "api/methods.h"
+#include "core/file_writer.h"
 
 #define GUEST_CHUNK_BYTES 49152
 
 struct writing {
     struct upload upload;
-    int fd; /* -1: the guest writes */
+    struct file_writer *writer; /* NULL: the guest writes */
 };
 
 static struct writing *of(struct upload *u) {
@@ -19,10 +20,6 @@ static struct writing *of(struct upload *u) {
 
 static const Berm__V1__WriteFileHeader *header_of(const struct upload *u) {
     return (const void *)u->header;
-}
-
-static void init(struct upload *u) {
-    of(u)->fd = -1;
 }
 
 static int check(struct upload *u, struct err *e) {
@@ -35,12 +32,6 @@ static void put(struct upload *u, struct json_out *o) {
         json_put_u64(o, "mode", header->mode->bits);
     json_put_bool(o, "make_parents", header->make_parents);
     json_put_bool(o, "must_not_exist", header->must_not_exist);
-}
-
-static int opened(struct upload *u, const struct guest_answer *a, struct err *e) {
-    (void)e;
-    of(u)->fd = file_take(a, O_WRONLY);
-    return 0;
 }
 
 static int incomplete(const struct upload *u, uint64_t came, struct err *e) {
@@ -56,12 +47,11 @@ static int write_failed(int sys, struct err *e) {
 
 static int write_here(struct upload *u, struct err *e) {
     while (u->at_in < u->n_in) {
-        ssize_t n =
-            pwrite(of(u)->fd, u->in + u->at_in, u->n_in - u->at_in, (off_t)u->audit.bytes_moved);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return write_failed(n < 0 ? errno : EIO, e);
+        ssize_t n = file_writer_write(of(u)->writer, u->in + u->at_in, u->n_in - u->at_in);
+        if (n == -EAGAIN)
+            return 0;
+        if (n < 0)
+            return write_failed((int)-n, e);
         u->at_in += (size_t)n;
         u->audit.bytes_moved += (uint64_t)n;
     }
@@ -73,7 +63,7 @@ static int move(struct upload *u, struct err *e) {
     const Berm__V1__ExpectedSize *size = header_of(u)->size;
     if (size && u->audit.bytes_moved + left > size->size_bytes)
         return incomplete(u, u->audit.bytes_moved + left, e);
-    if (of(u)->fd >= 0)
+    if (of(u)->writer)
         return write_here(u, e);
     if (left == 0)
         return 1;
@@ -86,14 +76,41 @@ static int move(struct upload *u, struct err *e) {
     return 0;
 }
 
-static int finish(struct upload *u, struct err *e) {
-    const Berm__V1__ExpectedSize *size = header_of(u)->size;
-    if (size && u->audit.bytes_moved != size->size_bytes)
-        return incomplete(u, u->audit.bytes_moved, e);
+/* When the last byte is written. */
+static int commit(struct upload *u, struct err *e) {
+    int r = of(u)->writer ? file_writer_flush(of(u)->writer) : 0;
+    if (r == -EAGAIN)
+        return 0;
+    if (r < 0)
+        return write_failed(-r, e);
     struct json_out *o = file_call_ask(u->file, "commit");
     json_put_u64(o, "handle", file_call_handle(u->file));
     json_put_u64(o, "size_bytes", u->audit.bytes_moved);
     file_call_send(u->file);
+    return 0;
+}
+
+static int finish(struct upload *u, struct err *e) {
+    const Berm__V1__ExpectedSize *size = header_of(u)->size;
+    if (size && u->audit.bytes_moved != size->size_bytes)
+        return incomplete(u, u->audit.bytes_moved, e);
+    return commit(u, e);
+}
+
+static void on_ready(void *user) {
+    struct upload *u = user;
+    struct err e;
+    if (u->step == UPLOAD_OPEN)
+        upload_go_on(u);
+    else if (commit(u, &e) < 0)
+        upload_fail(u, &e);
+}
+
+static int opened(struct upload *u, const struct guest_answer *a, struct err *e) {
+    uv_loop_t *loop = registry_loop(file_call_registry(u->file));
+    int fd = file_take(a, O_WRONLY);
+    if (fd >= 0 && !(of(u)->writer = file_writer_open(loop, fd, on_ready, u)))
+        return answer_no_room(e);
     return 0;
 }
 
@@ -114,15 +131,13 @@ static void on_answer(struct upload *u, const struct guest_answer *a) {
 }
 
 static void end(struct upload *u) {
-    if (of(u)->fd >= 0)
-        close(of(u)->fd);
+    file_writer_close(of(u)->writer);
 }
 
 static const struct upload_kind kind = {
     .method = "write",
     .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_WRITE,
     .size = sizeof(struct writing),
-    .init = init,
     .check = check,
     .put = put,
     .opened = opened,

@@ -45,8 +45,8 @@ struct registry *file_call_registry(const struct file_call *f);
 /* The guest said what cannot be: closes the call and cuts the guest off. */
 void file_call_cut(struct file_call *f, const struct err *why);
 
-/* Takes the regular file out of an answer, to be read (O_RDONLY) or written (O_WRONLY) at offsets on the
- * loop's thread. -1 where that could wait for long or do more than move bytes: a guest may pass whatever
+/* Takes the regular file out of an answer, to be read (O_RDONLY), on the loop's thread, or written (O_WRONLY) at
+ * offsets. -1 where that could wait for long or do more than move bytes: a guest may pass whatever
  * the kernel calls a regular file, such as a file of a cgroup, which would move the daemon that writes
  * to it. */
 int file_take(const struct guest_answer *a, int access);

@@ -34,6 +34,9 @@ struct ledger *registry_ledger(struct registry *r) {
 struct db *registry_db(struct registry *r) {
     return r->db;
 }
+uv_loop_t *registry_loop(struct registry *r) {
+    return r->spec.loop;
+}
 struct deadlines *registry_deadlines(struct registry *r) {
     return r->spec.deadlines;
 }

@@ -49,6 +49,7 @@ void registry_close(struct registry *r, void (*on_closed)(void *user), void *use
 void *registry_user(const struct registry *r);
 struct ledger *registry_ledger(struct registry *r);
 struct db *registry_db(struct registry *r);
+uv_loop_t *registry_loop(struct registry *r);
 struct deadlines *registry_deadlines(struct registry *r);
 const struct limits *registry_limits(const struct registry *r);
 struct driver *registry_driver(struct registry *r);

@@ -1,0 +1,175 @@
+#include "core/file_writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+#define LARGE_BYTES ((size_t)3 << 20)
+#define SMALL_BYTES ((size_t)64 << 10)
+
+/* Somebody who writes `bytes` in parts of `part`, and then waits for the end. */
+struct feeder {
+    uv_loop_t loop;
+    struct file_writer *writer;
+    uint8_t *bytes;
+    size_t n, at, part;
+    int file;  /* ours, to look into it */
+    int fd;    /* the writer's */
+    int ended; /* what flush answered at last, or a failure before */
+    int waits;
+    int close_at; /* the wait that closes it; 0: none */
+};
+
+static void feed(struct feeder *f) {
+    while (f->at < f->n) {
+        size_t n = f->n - f->at < f->part ? f->n - f->at : f->part;
+        ssize_t r = file_writer_write(f->writer, f->bytes + f->at, n);
+        if (r < 0) {
+            f->ended = (int)r;
+            return;
+        }
+        CHECK(r > 0 && (size_t)r <= n);
+        f->at += (size_t)r;
+    }
+    f->ended = file_writer_flush(f->writer);
+}
+
+static void on_ready(void *user) {
+    struct feeder *f = user;
+    CHECK(f->writer != NULL); /* nothing comes after the close */
+    if (++f->waits == f->close_at) {
+        file_writer_close(f->writer);
+        f->writer = NULL;
+        return;
+    }
+    feed(f);
+}
+
+static void feeder_open(struct feeder *f, size_t n, size_t part) {
+    *f = (struct feeder){.n = n, .part = part, .bytes = malloc(n)};
+    for (size_t i = 0; i < n; i++)
+        f->bytes[i] = (uint8_t)(i * 7 + i / 251);
+    uv_loop_init(&f->loop);
+    f->file = memfd_create("file", MFD_CLOEXEC);
+    f->fd = fcntl(f->file, F_DUPFD_CLOEXEC, 0);
+    f->writer = file_writer_open(&f->loop, f->fd, on_ready, f);
+}
+
+static void feeder_run(struct feeder *f) {
+    feed(f);
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+}
+
+static void feeder_close(struct feeder *f) {
+    file_writer_close(f->writer);
+    f->writer = NULL;
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+    CHECK_INT(uv_loop_close(&f->loop), 0);
+    CHECK_INT(fcntl(f->fd, F_GETFD), -1);
+    close(f->file);
+    free(f->bytes);
+}
+
+static bool all_is_there(const struct feeder *f) {
+    struct stat st;
+    uint8_t *got = malloc(f->n);
+    bool same = fstat(f->file, &st) == 0 && (size_t)st.st_size == f->n &&
+                pread(f->file, got, f->n, 0) == (ssize_t)f->n && memcmp(got, f->bytes, f->n) == 0;
+    free(got);
+    return same;
+}
+
+TEST(file_writer_writes_small_files_at_once) {
+    struct feeder f;
+    feeder_open(&f, SMALL_BYTES, 1000);
+    feed(&f); /* no turn of the loop */
+    CHECK_INT(f.ended, 0);
+    CHECK(all_is_there(&f));
+    feeder_close(&f);
+}
+
+TEST(file_writer_writes_every_byte_in_its_place) {
+    static const size_t parts[] = {1 << 20, 256 << 10, (256 << 10) + 1, 100000, 4096, 333};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        struct feeder f;
+        feeder_open(&f, LARGE_BYTES + 17, parts[i]);
+        feeder_run(&f);
+        CHECK_INT(f.ended, 0);
+        CHECK(f.waits > 0);
+        CHECK(all_is_there(&f));
+        feeder_close(&f);
+    }
+}
+
+TEST(file_writer_leaves_the_disk_to_another_thread) {
+    struct feeder f;
+    feeder_open(&f, LARGE_BYTES, LARGE_BYTES);
+    feed(&f);
+    CHECK_INT(f.ended, -EAGAIN);
+    CHECK(f.at < f.n); /* what it holds is bounded */
+    CHECK_INT(file_writer_flush(f.writer), -EAGAIN);
+    CHECK_INT(f.waits, 0); /* never from inside */
+    uv_run(&f.loop, UV_RUN_DEFAULT);
+    CHECK_INT(f.ended, 0);
+    CHECK(all_is_there(&f));
+    feeder_close(&f);
+}
+
+TEST(file_writer_tells_a_full_disk_and_nothing_else_from_then_on) {
+    static const size_t sizes[] = {100, LARGE_BYTES};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct feeder f;
+        feeder_open(&f, sizes[i], sizes[i]);
+        int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+        dup3(full, f.fd, O_CLOEXEC);
+        close(full);
+        feeder_run(&f);
+        CHECK_INT(f.ended, -ENOSPC);
+        CHECK_INT(file_writer_write(f.writer, f.bytes, 1), -ENOSPC);
+        CHECK_INT(file_writer_flush(f.writer), -ENOSPC);
+        feeder_close(&f);
+    }
+}
+
+TEST(file_writer_closes_at_any_time) {
+    for (int at = 1; at < 6; at++) { /* inside on_ready, with a piece under way and without */
+        struct feeder f;
+        feeder_open(&f, LARGE_BYTES, LARGE_BYTES);
+        f.close_at = at;
+        feeder_run(&f);
+        CHECK_INT(f.waits, at);
+        feeder_close(&f);
+    }
+    struct feeder f;
+    feeder_open(&f, LARGE_BYTES, LARGE_BYTES);
+    feed(&f);
+    feeder_close(&f); /* while it writes: on_ready is owed and does not come */
+    CHECK_INT(f.waits, 0);
+    feeder_open(&f, 1, 1);
+    feeder_close(&f);
+    file_writer_close(NULL);
+}
+
+TEST(file_writer_says_when_memory_is_short) {
+    for (unsigned n = 1; n <= 3; n++) {
+        struct feeder f;
+        feeder_open(&f, LARGE_BYTES, LARGE_BYTES);
+        file_writer_close(f.writer);
+        f.fd = fcntl(f.file, F_DUPFD_CLOEXEC, 0);
+        alloc_fail_at(n);
+        f.writer = file_writer_open(&f.loop, f.fd, on_ready, &f);
+        if (f.writer)
+            feed(&f);
+        alloc_fail_at(0);
+        uv_run(&f.loop, UV_RUN_DEFAULT);
+        CHECK_INT(f.ended, n == 1 ? 0 : -ENOMEM);
+        CHECK(n > 1 || !f.writer);
+        feeder_close(&f);
+    }
+}
