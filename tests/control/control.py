@@ -527,7 +527,8 @@ class Daemon:
         try:
             yield
         finally:
-            os.kill(spawn, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):   # who stands still when its parent is killed gets a SIGHUP
+                os.kill(spawn, signal.SIGCONT)
 
     def processes(self):
         """Pids of programs that were started for this state directory, berm-spawn among them."""
