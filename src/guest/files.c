@@ -250,7 +250,7 @@ int files_method_read_chunk(struct request *r, struct err *e) {
         return archive_read(h->archive, r, (uint64_t)offset, (size_t)max, e);
     ssize_t n = pread(h->fd, r->guest->scratch, (size_t)max, offset);
     if (n < 0)
-        return err_sys(e, ERR_INTERNAL, errno, "read");
+        return path_error(e, errno, "read", "the file");
     json_key(r->out, "data_b64");
     json_base64(r->out, r->guest->scratch, (size_t)n);
     json_put_bool(r->out, "end", n == 0 || n < max);

@@ -119,6 +119,7 @@ int path_error(struct err *e, int sys, const char *what, const char *path) {
         enum err_code code;
     } rows[] = {
         {ENOENT, ERR_FILE_NOT_FOUND},
+        {ESRCH, ERR_FILE_NOT_FOUND}, /* of a process that is gone */
         {EEXIST, ERR_FILE_EXISTS},
         {ENOTDIR, ERR_NOT_A_DIRECTORY},
         {EISDIR, ERR_IS_A_DIRECTORY},

@@ -416,6 +416,8 @@ def test_files_that_report_no_size(client, box):
     assert read(client, box, "/proc/version", offset=6) == read(client, box, "/proc/version")[6:]
     with refused("OFFSET_BEYOND_END"):
         read(client, box, "/proc/version", offset=1 << 20)
+    with refused("FILE_NOT_FOUND"):
+        read(client, box, "/proc/self/comm")        # of the process that opened it, which has ended
 
 
 def test_a_race_of_links(client, box):
@@ -434,6 +436,46 @@ def test_a_race_of_links(client, box):
     assert outcomes <= {b"inside\n", "FILE_NOT_FOUND", "NOT_A_REGULAR_FILE", "SYMLINK_LOOP", b""}, outcomes
     with refused("FILE_DENIED"):
         read(client, box, "out")
+
+
+SWAP = """import ctypes
+libc = ctypes.CDLL(None)
+while True: libc.renameat2(-100, b"d", -100, b"out", 2)"""     # RENAME_EXCHANGE
+
+
+def test_a_race_of_links_in_the_middle_of_a_path(client, box, tmp_path):
+    """A directory and a link to one of the host's in turns: every method finds the first, or nothing.
+    covers: PATH-6, PATH-7"""
+    (tmp_path / "f").write_text("canary")
+    before = sorted(tmp_path.rglob("*")), (tmp_path / "f").stat().st_mtime_ns
+    client.output_of(box, f"mkdir d && echo inside > d/f && ln -s {tmp_path} out")
+    racer = client.exec(box, "python3", "-c", SWAP)
+    ways = {
+        "read": lambda: read(client, box, "d/f"),
+        "write": lambda: write(client, box, "d/w", b"1", make_parents=True) and None,
+        "edit": lambda: client.ask("EditFile", sandbox_id=box, path="d/f", edits=[pb.TextEdit(old_text="side", new_text="side")]) and None,
+        "stat": lambda: stat(client, box, "d/f").size_bytes,
+        "list": lambda: len(listed(client, box, "d")) and None,
+        "mkdir": lambda: client.ask("MakeDir", sandbox_id=box, path="d/m") and None,
+        "rename": lambda: client.ask("Rename", sandbox_id=box, path="d/w", new_path="d/v") and None,
+        "grep": lambda: [m.line_text for m in client.ask("Grep", sandbox_id=box, path="d", pattern="canary").matches],
+        "download": lambda: b"canary" in download(client, box, "d")[0],
+        "upload": lambda: upload(client, box, "d", tar(("u", b"1"))) and None,
+        "remove": lambda: client.ask("Remove", sandbox_id=box, path="d/m", recursive=True) and None,
+    }
+    outcomes = {name: set() for name in ways}
+    for _ in range(40):
+        for name, way in ways.items():
+            try:
+                outcomes[name].add(str(way()))
+            except Refused as error:
+                outcomes[name].add(error.reason)
+    client.signal(racer.exec_id, 9)
+    assert outcomes["read"] <= {str(b"inside\n"), "FILE_NOT_FOUND", "SYMLINK_LOOP"}, outcomes
+    assert outcomes["stat"] <= {"7", "FILE_NOT_FOUND", "SYMLINK_LOOP"}, outcomes
+    assert not {"INTERNAL", "True", "canary"} & set().union(*outcomes.values()), outcomes
+    assert all(seen & {"None", "7", "[]", "False", str(b"inside\n")} for seen in outcomes.values()), outcomes
+    assert (sorted(tmp_path.rglob("*")), (tmp_path / "f").stat().st_mtime_ns) == before
 
 
 def test_writers_and_readers_at_once(client, box):

@@ -60,7 +60,7 @@ def fill(daemon):
 
 
 def test_a_full_disk_is_told_and_clears(small):
-    """covers: STORE-6"""
+    """covers: STORE-6, ERR-5"""
     client = small.start().client()
     box = client.create("kept").sandbox_id
     talk = client.exec(box, "cat", stdin_mode=pb.STDIN_MODE_PIPE, exec_id="talk").exec_id
@@ -109,7 +109,7 @@ def test_a_start_on_a_full_disk(small):
 
 
 def test_a_disk_that_fails(small):
-    """covers: STORE-7, ERR-7"""
+    """covers: STORE-7, ERR-7, ERR-5"""
     client = small.start().client()
     box = client.create("kept").sandbox_id
     head = client.info().head_sequence

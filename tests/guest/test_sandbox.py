@@ -26,20 +26,22 @@ def spawn():
         pytest.skip("the sanitizers' guest needs the host's libraries")
     import client
     state = tempfile.mkdtemp(prefix="berm-guest-test-")
-    with client.Spawn(state, guest=str(GUEST)) as process:
+    with client.Spawn(state, "--mount-root", state, guest=str(GUEST)) as process:
         process.state = pathlib.Path(state)
         yield process
     shutil.rmtree(state, ignore_errors=True)
 
 
 class Sandbox:
-    def __init__(self, spawn, name, profile):
+    def __init__(self, spawn, name, profile, image=None):
         import client
         self.spawn, self.name, self.client = spawn, name, client
         self.path = f"{spawn.state}/{name}.ctl"
         bound = socket.socket(socket.AF_UNIX)
         bound.bind(self.path)
-        self.reply = spawn.create(id=name, profile=profile, flags=client.F_CONTROL, fds=[bound.fileno()],
+        self.reply = spawn.create(id=name, profile=profile, flags=client.F_CONTROL,
+                                  fds=[bound.fileno()] + ([] if image is None else [image]),
+                                  root=client.ROOT_HOST if image is None else client.ROOT_IMAGE,
                                   argv=("berm-guest",), pids=200, memory=1 << 29)
         bound.close()
         assert self.reply.error == 0, (self.reply.error, self.reply.step)

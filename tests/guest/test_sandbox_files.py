@@ -4,8 +4,8 @@ import os
 
 from conftest import GuestError
 from test_edit import edit, window
-from test_files import refused, write
-from test_sandbox import pytestmark, sandbox, spawn  # noqa: F401 (fixtures)
+from test_files import read, refused, write
+from test_sandbox import Sandbox, pytestmark, sandbox, spawn  # noqa: F401 (fixtures)
 from test_search import SLOW, glob, grep, lines
 from test_trees import archive, begin_pack, member, pack, send, unpack
 from test_watch import Watch
@@ -111,3 +111,32 @@ def test_traps_set_by_programs(sandbox):
             raise AssertionError(name)
         except GuestError as error:
             assert error.code in ("FILE_NOT_FOUND", "FILE_DENIED", "NOT_A_REGULAR_FILE", "SYMLINK_LOOP"), error.error
+
+
+def test_files_of_an_empty_image(spawn):  # noqa: F811
+    """No shell, no library, not one file: every method works all the same. covers: FILE-18"""
+    import client
+    place = spawn.state / "empty"
+    place.mkdir()
+    image = os.open(place, os.O_PATH | os.O_DIRECTORY)
+    box = Sandbox(spawn, "empty", client.PROFILE_USER, image=image)
+    os.close(image)
+    link = box.link
+    refused("FILE_NOT_FOUND", link.call, "stat", path="/bin/sh")
+    w = Watch(link, "/workspace", recursive=True)
+    link.call("mkdir", path="d")
+    write(link, "d/f", b"one\ntwo\n")
+    assert read(link, "d/f")[1] == b"one\ntwo\n" and window(link, "d/f", 1, 1)[0] == b"two\n"
+    edit(link, "d/f", (b"two", b"three"))
+    assert link.call("stat", path="d/f")["info"]["size_bytes"] == 10
+    assert [m[2] for m in lines(grep(link, ".", "^t", regex=True), "/workspace")] == ["three"]
+    assert glob(link, "/workspace", "**/f") == ["d/f"]
+    link.call("rename", path="d/f", new_path="d/g")
+    assert [e["path"] for e in link.call("list", path="d")["entries"]] == ["/workspace/d/g"]
+    data, done = pack(link, "d")
+    assert done["files"] == 1 and unpack(link, "copy", data)["files"] == 1
+    assert read(link, "copy/g")[1] == b"one\nthree\n"
+    link.call("remove", path="d", recursive=True)
+    w.wait(("created", "d"), ("removed", "d"))
+    box.close()
+    assert os.listdir(place) == []
