@@ -1,12 +1,13 @@
 #include "core/file_writer.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define PIECE_BYTES ((size_t)256 << 10)
+/* What a socket brings at once, and two messages as most clients send them. */
+#define PIECE_BYTES ((size_t)512 << 10)
+#define USUAL_BYTES ((size_t)256 << 10)
 /* The first of every file: to hand them to a thread takes longer than to write them. */
 #define SMALL_BYTES ((size_t)64 << 10)
 
@@ -132,6 +133,13 @@ ssize_t file_writer_write(struct file_writer *w, const uint8_t *bytes, size_t n)
     if (!w->is_writing)
         start_writing(w);
     return (ssize_t)n;
+}
+
+bool file_writer_has_room(struct file_writer *w) {
+    if (!w->is_writing || PIECE_BYTES - w->filling.n >= USUAL_BYTES)
+        return true;
+    w->is_awaited = true;
+    return false;
 }
 
 int file_writer_flush(struct file_writer *w) {
