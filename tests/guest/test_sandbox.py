@@ -99,6 +99,19 @@ def test_programs_are_the_user_and_alone(sandbox):
     assert end["exit"] == {"code": 0}
 
 
+@pytest.mark.parametrize("sandbox", [1, 2], ids=["user", "root"], indirect=True)
+def test_audit_knows_programs_as_who_they_are(sandbox):
+    login = pathlib.Path("/proc/self/loginuid")
+    if not login.exists():
+        pytest.skip("this kernel has no audit")
+    x = sandbox.run("id -u; cat /proc/self/loginuid; echo; echo 4242 > /proc/self/loginuid || echo refused")
+    x.wait()
+    uid, known, *refused = x.output().split()
+    assert refused == [b"refused"]
+    if login.read_text() == str(2**32 - 1):        # else it is that of whoever logged in here
+        assert known == uid
+
+
 def test_what_a_filter_cannot_judge_is_the_guests_alone(sandbox):
     x = sandbox.run(["python3", "-c", "import ctypes,errno;l=ctypes.CDLL(None,use_errno=True)\n"
                      "for nr in (435, 437): print(l.syscall(nr, None, 0), errno.errorcode[ctypes.get_errno()])"])
