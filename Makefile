@@ -24,7 +24,7 @@ test: ## all that this machine can run, and a list of what it could not
 	@scripts/build asan
 	@scripts/test
 
-demo: all ## a throw-away daemon, talked to by a stock client
+demo: all ## a throw-away daemon and berm's commands: real work, a kill -9 in the middle, nothing left
 	@scripts/setup gen
 	@scripts/demo
 

@@ -156,8 +156,12 @@ static int start_signals(struct guest *g) {
     sigset_t mine;
     sigemptyset(&mine);
     sigaddset(&mine, SIGCHLD);
-    sigaddset(&mine, SIGTERM);
-    sigaddset(&mine, SIGINT);
+    /* PID 1 is asked to end over its link, or killed from outside. Signals are not for it: root inside may send
+     * any, and a queue that it has filled makes them look like ones from outside. */
+    if (getpid() != 1) {
+        sigaddset(&mine, SIGTERM);
+        sigaddset(&mine, SIGINT);
+    }
     int fd = signalfd(-1, &mine, SFD_CLOEXEC | SFD_NONBLOCK);
     g->signals = (struct source){.fd = -1, .on_ready = on_signal};
     return fd < 0 ? -errno : loop_add(&g->loop, &g->signals, fd, EPOLLIN);

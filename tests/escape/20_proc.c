@@ -281,7 +281,24 @@ HOOK(cgroup_procs, "/sys/fs/cgroup/cgroup.procs")
 HOOK(cgroup_procs_hybrid, "/sys/fs/cgroup/unified/cgroup.procs")
 HOOK(cpu_online, "/sys/devices/system/cpu/online")
 
-/* Namespaces show their own root, so nothing says where on the host the sandbox sits. */
+/* Namespaces show their own root, so nothing says where on the host the sandbox sits. The root is PID 1's own leaf:
+ * of a program that has another the number shows, after what the sandbox's maker says in ESCAPE_LEAF. */
+static bool tells_nothing(const char *path) {
+    size_t n = strlen(given("ESCAPE_LEAF"));
+    if (n == 0 || strncmp(path, given("ESCAPE_LEAF"), n) != 0)
+        return strcmp(path, "/\n") == 0;
+    size_t digits = strspn(path + n, "0123456789");
+    return digits > 0 && strcmp(path + n + digits, "\n") == 0;
+}
 PROBE(cgroup_path, "plain", "safe", "safe", "none:the control would have to sit in a cgroup of its own") {
-    return file_has("/proc/self/cgroup", ":/berm") || file_has("/proc/self/cgroup", "/..") ? 0 : SAFE;
+    char line[512];
+    int n = 0;
+    FILE *f = fopen("/proc/self/cgroup", "r");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        const char *second = strchr(line, ':') ? strchr(strchr(line, ':') + 1, ':') : NULL;
+        if (second == NULL || !tells_nothing(second + 1))
+            return 0;
+        n++;
+    }
+    return n > 0 ? SAFE : -ENOENT;
 }
