@@ -81,8 +81,7 @@ void info_write(struct json_out *o, const char *path, const struct stat *st, int
     json_close(o, '}');
 }
 
-int info_put(struct work *w, const char *path, bool follow, struct err *e) {
-    AUTO_CLOSE int fd = path_open(path, O_PATH | (follow ? 0 : O_NOFOLLOW), 0);
+static int info_of(struct work *w, const char *path, int fd, struct err *e) {
     struct stat st;
     if (fd < 0)
         return path_error(e, -fd, "look at", path);
@@ -93,6 +92,17 @@ int info_put(struct work *w, const char *path, bool follow, struct err *e) {
     json_key(w->out, "info");
     info_write(w->out, path, &st, fd, "", &names);
     return 0;
+}
+
+int info_put(struct work *w, const char *path, bool follow, struct err *e) {
+    AUTO_CLOSE int fd = path_open(path, O_PATH | (follow ? 0 : O_NOFOLLOW), 0);
+    return info_of(w, path, fd, e);
+}
+
+/* In the directory where it was made: by now its path may lead elsewhere. */
+static int info_put_in(struct work *w, const char *path, int dir, const char *name, struct err *e) {
+    AUTO_CLOSE int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    return info_of(w, path, fd < 0 ? -errno : fd, e);
 }
 
 static int work_path(struct work *w, const char *name, char **ret, struct err *e) {
@@ -153,17 +163,15 @@ static int work_mkdir(struct work *w, struct err *e) {
         params_bool(w->params, "make_parents", &make_parents, e) < 0)
         return -(int)e->code;
     AUTO_CLOSE int there = path_open(path, O_PATH | O_DIRECTORY, 0);
-    bool created = false;
-    if (there < 0) {
-        AUTO_CLOSE int dir = open_dir_of(w, path, make_parents, &name, e);
-        if (dir < 0)
-            return dir;
-        created = mkdirat(dir, name, (mode_t)mode) == 0;
-        if (!created)
-            return path_error(e, errno, "make", path);
-    }
-    json_put_bool(w->out, "created", created);
-    return info_put(w, path, true, e);
+    json_put_bool(w->out, "created", there < 0);
+    if (there >= 0)
+        return info_of(w, path, there, e);
+    AUTO_CLOSE int dir = open_dir_of(w, path, make_parents, &name, e);
+    if (dir < 0)
+        return dir;
+    if (mkdirat(dir, name, (mode_t)mode) < 0)
+        return path_error(e, errno, "make", path);
+    return info_put_in(w, path, dir, name, e);
 }
 
 static int work_rename(struct work *w, struct err *e) {
@@ -183,7 +191,7 @@ static int work_rename(struct work *w, struct err *e) {
     int r = path_rename(from_dir, from_name, to_dir, to_name, replace);
     if (r < 0)
         return path_error(e, -r, "rename", from);
-    return info_put(w, to, false, e);
+    return info_put_in(w, to, to_dir, to_name, e);
 }
 
 static int work_sync(struct work *w, struct err *e) {
