@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from control import BERMD, DELETED, PATIENCE, READY, Refused, eventually, fresh, pairs, pb, refused
+from control import BERMD, DELETED, PATIENCE, READY, STDOUT, Refused, eventually, fresh, pairs, pb, refused
 
 CLONE_NEWNS = 0x20000
 EXT4_IOC_SHUTDOWN = 0x8004587D
@@ -86,6 +86,35 @@ def test_a_full_disk_is_told_and_clears(small):
     client.ask("CloseStdin", exec_id=talk)
     assert client.wait(talk).exit.code == 0
     assert client.stop(box).state == 5
+
+
+def test_an_end_is_told_on_a_full_disk(small):
+    """covers: STORE-6, OUT-12"""
+    client = small.start().client()
+    box = client.create("kept").sandbox_id
+    scripts = {"quiet": "exit 7", "word": "echo told; exit 8", "loud": "head -c 100000 /dev/zero; exit 9"}
+    for name, script in scripts.items():
+        client.sh(box, f"read line; {script}", stdin_mode=pb.STDIN_MODE_PIPE, exec_id=name)
+    filled = fill(small)
+    for name, code in zip(scripts, (7, 8, 9)):
+        client.ask("CloseStdin", exec_id=name)
+        reader = client.read(name)                       # the true exit, with all bytes or word of their loss
+        assert reader.ended.exit.code == code, reader.ended
+        assert reader.stdout == b"told\n" or name != "word"
+        assert reader.next[STDOUT] == (100000 if name == "loud" else len(reader.stdout))
+        assert bool(reader.gaps) == (name == "loud") and not reader.stdout.strip(b"\0told\n")
+        assert client.get_exec(name).exit.code == code
+    refusals = set()
+    for _ in range(3):                                   # the store may still have room for the intent
+        try:
+            refusals.add(client.run(box, "echo", "hi").exec.exit.not_started.code)
+        except Refused as refusal:
+            refusals.add(refusal.reason)
+    assert refusals == {"STORE_FULL"}, refusals
+    filled.unlink()
+    exits = lambda: {e.exec_exit.exec_id for e in client.events() if e.HasField("exec_exit")}
+    eventually(lambda: set(scripts) <= exits(), "the ends in the events")
+    assert client.run(box, "echo", "on").stdout_data == b"on\n"
 
 
 def test_a_start_on_a_full_disk(small):
