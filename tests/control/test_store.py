@@ -189,6 +189,24 @@ def test_the_reserve_is_kept_at_a_start(reserving):
     assert client.output_of(box, "echo on") == "on\n"
 
 
+@pytest.mark.parametrize("name", ["pause.intent", "pause.commit", "pause.ack", "pause.outcome", "resume.commit"])
+def test_the_reserve_is_kept_by_the_next_daemon(reserving, name):
+    """covers: STORE-12"""
+    client = reserving.start(BERM_FAILPOINT=name).client()
+    box = client.create("kept").sandbox_id
+    taken = leave(reserving, RESERVE // 2)
+    if name.startswith("resume"):
+        client.wait_state(box, PAUSED)
+        taken.unlink()
+    assert reserving.process.wait(PATIENCE) == -9, reserving.text()
+    reserving.start()
+    if taken.exists():
+        assert client.wait_state(box, PAUSED).reason.code == "STORE_FULL"
+        taken.unlink()
+    client.wait_state(box, READY)
+    assert client.output_of(box, "echo on") == "on\n"
+
+
 def test_a_start_on_a_full_disk(small):
     """covers: STORE-6, STORE-3"""
     client = small.start().client()
