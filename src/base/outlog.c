@@ -42,6 +42,13 @@ ssize_t outlog_append(struct outlog *log, const void *bytes, size_t n) {
     return (ssize_t)done;
 }
 
+int outlog_skip(struct outlog *log, uint64_t n) {
+    if (log->fd >= 0 && ftruncate(log->fd, (off_t)(log->size + n)) < 0)
+        return -errno;
+    log->size += n;
+    return 0;
+}
+
 /* Whole blocks are given back to the filesystem; one that cannot punch keeps them, and only `first`
  * moves. */
 static void drop(struct outlog *log, uint64_t new_first) {

@@ -34,6 +34,8 @@ static inline uint64_t outlog_kept(const struct outlog *log) {
 /* Appends all of it, or as much as went before a failure: returns the count, or -errno when nothing
  * went. */
 MUST_USE ssize_t outlog_append(struct outlog *log, const void *bytes, size_t n);
+/* Counts bytes that are lost as written: a hole, which needs no room and which readers are told of. */
+MUST_USE int outlog_skip(struct outlog *log, uint64_t n);
 /* Makes room for `incoming` more bytes under the cap by dropping the oldest of the stream that holds
  * more. */
 void outlog_make_room(struct outlog *pair, size_t n_logs, uint64_t cap_bytes, uint64_t incoming);

@@ -136,12 +136,14 @@ static int start_helpers(struct rights *r, const struct config *c, const struct 
                          int spawn_dir, struct err *e) {
     char spawn[PATH_MAX], guest[PATH_MAX], opener[PATH_MAX];
     struct roots roots;
-    char *spawn_argv[9 + 2 * CONFIG_MAX_PATHS] = {spawn, "--state-fd",  "4", "--guest",
-                                                  guest, "--socket-fd", "3"};
+    char reserve[24];
+    char *spawn_argv[11 + 2 * CONFIG_MAX_PATHS] = {
+        spawn, "--state-fd", "4", "--guest", guest, "--socket-fd", "3", "--reserve", reserve};
     char *open_argv[7 + 2 * CONFIG_MAX_PATHS] = {opener, "--state-fd", "4", "--socket-fd", "3"};
     beside("berm-spawn", c->spawn, spawn, sizeof spawn);
     beside("berm-guest", c->guest, guest, sizeof guest);
     beside("berm-open", c->open, opener, sizeof opener);
+    snprintf(reserve, sizeof reserve, "%lld", (long long)c->limits.of[LIMIT_DISK_RESERVE]);
     if (read_roots(c, &roots, e) < 0)
         return -(int)e->code;
     add_roots(spawn_argv, &roots, "--mount-root");

@@ -10,6 +10,7 @@
 #include "core/copies.h"
 #include "core/exec_impl.h"
 #include "core/folder.h"
+#include "core/reserve.h"
 #include "core/sandbox_impl.h"
 
 #define STOP_GRACE_MS 5000
@@ -253,6 +254,12 @@ static void to_run(struct sandbox *sb) {
     struct sandbox_why as_asked = {.cause = ended_by(sb),
                                    .who = sb->asked_by.identity[0] ? &sb->asked_by : NULL,
                                    .request_id = sb->asked_under};
+    struct err held;
+    if (reserve_holds(sb)) {
+        reserve_explain(sb->registry, &held);
+        as_asked.cause = CAUSE(ERROR);
+        as_asked.e = &held;
+    }
     if (sandbox_is(sb, SB_PENDING))
         to_first_run(sb);
     else if (sb->presence == PRESENCE_NONE)

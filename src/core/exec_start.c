@@ -9,6 +9,8 @@
 #include "base/fd.h"
 #include "core/exec_impl.h"
 
+#define FILE_ROOM 4096 /* as much as a status file may have */
+
 /* --- the request --- */
 
 void exec_put_env(struct json_out *o, size_t n, Berm__V1__KeyValue *const *env) {
@@ -74,6 +76,10 @@ struct files {
     size_t n;
 };
 
+static bool is_full(int sys) {
+    return sys == ENOSPC || sys == EDQUOT;
+}
+
 static int add_file(struct exec *x, struct files *f, int dir, enum exec_file which,
                     const char *role, struct err *e) {
     char name[80];
@@ -81,10 +87,14 @@ static int add_file(struct exec *x, struct files *f, int dir, enum exec_file whi
     int fd =
         openat(dir, name, O_CREAT | O_TRUNC | O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return err_sys(e, errno == ENOSPC ? ERR_STORE_FULL : ERR_STORE_FAILED, errno,
+        return err_sys(e, is_full(errno) ? ERR_STORE_FULL : ERR_STORE_FAILED, errno,
                        "make the output files");
     f->fds[f->n] = fd;
     f->roles[f->n++] = role;
+    /* On a disk that fills meanwhile its end can still be written down, and a word about why. Where
+     * nothing can be set aside, nothing is. */
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, FILE_ROOM) < 0 && is_full(errno))
+        return err_sys(e, ERR_STORE_FULL, errno, "set room aside for the output files");
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "core/exec_impl.h"
 #include "core/folder.h"
 #include "core/pool.h"
+#include "core/reserve.h"
 
 #define WAKE_AT_ONCE 8
 #define WAKE_PAUSE_US 2000
@@ -45,6 +46,7 @@ static void on_reported(struct ledger_wait *w, const struct err *e) {
         return;
     wake_some(r);
     pool_begin(r->pool);
+    reserve_begin(r);
 }
 
 static void put_event(struct registry *r, struct entry *t, int state) {

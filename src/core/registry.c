@@ -12,6 +12,7 @@
 #include "core/exec_impl.h"
 #include "core/pool.h"
 #include "core/recovery.h"
+#include "core/reserve.h"
 
 #define SLOTS 65000
 #define PRUNE_EVERY_US UINT64_C(600000000)
@@ -332,6 +333,7 @@ void registry_close(struct registry *r, void (*on_closed)(void *user), void *use
     deadline_clear(r->spec.deadlines, &r->prune);
     deadline_clear(r->spec.deadlines, &r->flush);
     deadline_clear(r->spec.deadlines, &r->wake);
+    reserve_end(r);
     deadline_clear(r->spec.deadlines, &r->patience);
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
@@ -417,6 +419,7 @@ int registry_open(const struct registry_spec *spec, struct registry **ret_r, str
     deadline_init(&r->prune, on_prune);
     deadline_init(&r->flush, on_flush);
     recovery_init(r);
+    reserve_init(r);
     r->pool = pool_new(r);
     *ret_r = r;
     return r->ledger ? read_records(r, e) : err_set(e, ERR_LIMIT_REACHED, "out of memory");

@@ -24,6 +24,10 @@ struct registry {
     struct deadline prune;
     struct deadline flush;
     struct deadline wake; /* the next of `resting` */
+    struct {
+        struct deadline look;
+        bool is_short; /* at the last look */
+    } reserve;         /* see reserve.h */
     bool flushed;
     bool closing;
     /* recovery */

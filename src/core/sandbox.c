@@ -8,6 +8,7 @@
 #include "base/failpoint.h"
 #include "base/fd.h"
 #include "core/exec_impl.h"
+#include "core/reserve.h"
 #include "core/sandbox_impl.h"
 
 #define AGAIN_US 1000000
@@ -190,6 +191,7 @@ static void on_durable(struct recorded *r) {
     sb->updated = false;
     sandbox_look_at_waits(sb);
     sandbox_lifetime_look(sb);
+    reserve_watch(sb);
     sandbox_converge(sb);
 }
 
@@ -329,6 +331,14 @@ int sandbox_no_entry(struct err *e) {
     return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
 }
 
+/* Who holds it is known from here on, also to a daemon that comes between this and the outcome; a caller's
+ * pause outlasts the reserve's. */
+static void put_intent(struct sandbox *sb, struct entry *t, const struct change *c) {
+    if (c->e || reserve_holds(sb))
+        set_reason(sb->record, &(struct sandbox_why){.cause = sb->cause, .e = c->e});
+    sandbox_put(sb, t);
+}
+
 /* Commits where the sandbox is on its way to: with a new state and its event, or (state 0) the intent
  * alone. */
 static int intend(struct sandbox *sb, enum sandbox_op op, enum sandbox_wanted wanted, int state,
@@ -347,7 +357,7 @@ static int intend(struct sandbox *sb, enum sandbox_op op, enum sandbox_wanted wa
                                             .who = c->who,
                                             .request_id = c->key ? c->key->request_id : NULL});
     else
-        sandbox_put(sb, t);
+        put_intent(sb, t, c);
     entry_put_request(t, c->key, sb->record->sandbox_id, (struct str){0});
     sandbox_failpoint(sb, OP_INTENT);
     ledger_commit(t, c->wait);
@@ -399,7 +409,8 @@ int sandbox_pause(struct sandbox *sb, uint64_t incarnation, const struct change 
     int r = sandbox_check_incarnation(sb, incarnation, e);
     if (r < 0)
         return r;
-    if (sb->wanted == WANTED_PAUSE && (sandbox_is(sb, SB_PAUSED) || sandbox_is(sb, SB_READY)))
+    if (sb->wanted == WANTED_PAUSE && !reserve_holds(sb) &&
+        (sandbox_is(sb, SB_PAUSED) || sandbox_is(sb, SB_READY)))
         return nothing_to_do(sb, c, e);
     if (!sandbox_is(sb, SB_READY) && !sandbox_is(sb, SB_PAUSED))
         return sandbox_not_there(sb, e);
@@ -417,6 +428,8 @@ int sandbox_resume(struct sandbox *sb, uint64_t incarnation, const struct change
         return nothing_to_do(sb, c, e);
     if (!sandbox_is(sb, SB_READY) && !sandbox_is(sb, SB_PAUSED))
         return sandbox_not_there(sb, e);
+    if (reserve_check(sb, e) < 0)
+        return -(int)e->code;
     return intend(sb, OP_RESUME, WANTED_RUN, 0, c, e);
 }
 

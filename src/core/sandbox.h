@@ -27,6 +27,7 @@ struct change {
     const struct request_key *key; /* NULL or with an empty request_id: nothing is remembered */
     struct ledger_wait *wait;
     int cause; /* StateCause; 0 = REQUESTED. Without `who` the daemon does it by itself. */
+    const struct err *e; /* what made it; NULL = nothing */
 };
 
 /* `spec` is checked and has every default filled in; it is copied. An empty id gets a generated one.

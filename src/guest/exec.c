@@ -259,6 +259,10 @@ void exec_check_end(struct exec *x) {
 /* Output the block policy holds back keeps the program's end back as well, unless its end was ordered. */
 static void on_drain(struct timer *t) {
     struct exec *x = container_of(t, struct exec, drain);
+    if (buf_len(&x->held) > 0 && ++x->fulls >= DRAINS_MAX)
+        exec_out_skip(x);
+    if (x->state != EXEC_ENDING)
+        return;
     exec_out_drain(x);
     bool waits = exec_out_is_blocked(x) && !x->is_timed_out && !x->was_killed && !x->guest->ending;
     bool at_end = !x->out[0].is_open && !x->out[1].is_open;

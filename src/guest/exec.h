@@ -83,6 +83,7 @@ struct exec {
     bool is_full;    /* KILL reached its cap */
     struct buf held; /* read, and not yet in the log: its disk is full */
     enum exec_stream held_for;
+    bool skips; /* it has ended and the disk stays full: what does not fit is lost, and a gap */
     struct timer retry;
 
     struct source in; /* the pipe's end; a terminal's is `terminal` */
@@ -97,6 +98,7 @@ struct exec {
     struct timer drain; /* pipes that stay open after the end */
     bool is_drained;    /* what they hold has been taken, as far as it may be */
     unsigned drains;    /* how often the time for that was over */
+    unsigned fulls;     /* how often the log had still no room then */
     uint64_t grace_ms;
     bool is_timed_out;
 
@@ -171,6 +173,8 @@ MUST_USE int exec_out_open(struct exec *x, enum exec_stream which, int fd);
 void exec_out_close(struct exec_out *o);
 /* Takes what is in the pipes now, without waiting. */
 void exec_out_drain(struct exec *x);
+/* From here on nothing waits for room in a log. */
+void exec_out_skip(struct exec *x);
 void exec_out_resume(struct exec *x);
 bool exec_out_is_blocked(const struct exec *x);
 void exec_out_on_retry(struct timer *t);

@@ -68,6 +68,8 @@ static void append(struct exec *x, enum exec_stream which, const uint8_t *bytes,
     size_t done = w > 0 ? (size_t)w : 0;
     if (done == n)
         return;
+    if (x->skips && outlog_skip(&x->log[which], n - done) == 0)
+        return;
     if (w == -EFBIG || buf_append(&x->held, bytes + done, n - done) < 0) {
         output_limit(x);
         return;
@@ -78,10 +80,12 @@ static void append(struct exec *x, enum exec_stream which, const uint8_t *bytes,
 
 void exec_out_on_retry(struct timer *t) {
     struct exec *x = container_of(t, struct exec, retry);
-    size_t n = buf_len(&x->held);
-    ssize_t w = outlog_append(&x->log[x->held_for], buf_data(&x->held), n);
+    struct outlog *log = &x->log[x->held_for];
+    ssize_t w = outlog_append(log, buf_data(&x->held), buf_len(&x->held));
     if (w > 0)
         buf_consume(&x->held, (size_t)w);
+    if (x->skips && outlog_skip(log, buf_len(&x->held)) == 0)
+        buf_clear(&x->held);
     if (buf_len(&x->held) > 0) {
         timer_start(&x->guest->loop, &x->retry, RETRY_MS);
         return;
@@ -90,6 +94,12 @@ void exec_out_on_retry(struct timer *t) {
     x->tell_grew = true;
     exec_out_resume(x);
     exec_check_end(x);
+}
+
+void exec_out_skip(struct exec *x) {
+    x->skips = true;
+    if (buf_len(&x->held) > 0)
+        exec_out_on_retry(&x->retry);
 }
 
 static void keep(struct exec *x, enum exec_stream which, const uint8_t *bytes, size_t n) {

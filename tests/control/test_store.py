@@ -11,9 +11,10 @@ import subprocess
 
 import pytest
 
-from control import BERMD, DELETED, PATIENCE, READY, Refused, eventually, fresh, pairs, pb, refused
+from control import BERMD, DELETED, PATIENCE, PAUSED, READY, STDOUT, Refused, eventually, fresh, pairs, pb, refused
 
 CLONE_NEWNS = 0x20000
+RESERVE = 1 << 30
 EXT4_IOC_SHUTDOWN = 0x8004587D
 
 
@@ -25,10 +26,9 @@ def own_mounts():
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)
 
 
-@pytest.fixture
-def small(make):
-    """A daemon, not yet started, whose state lies on a filesystem of its own of 3 GiB."""
-    daemon = make()
+@contextlib.contextmanager
+def on_a_small_disk(daemon):
+    """Its state lies on a filesystem of its own of 3 GiB."""
     image = daemon.directory / "image"
     with image.open("wb") as file:
         file.truncate(3 << 30)
@@ -44,6 +44,33 @@ def small(make):
         daemon.process = None
         subprocess.run(["umount", "-l", daemon.state], check=True)
         daemon.dispose()
+
+
+@pytest.fixture
+def small(make):
+    """A daemon, not yet started, that may fill its disk."""
+    with on_a_small_disk(make("--set", "limits.disk.reserve=0")) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def reserving(make):
+    """One that keeps its reserve."""
+    with on_a_small_disk(make("--set", f"limits.disk.reserve={RESERVE}")) as daemon:
+        yield daemon
+
+
+def room(daemon):
+    disk = os.statvfs(daemon.state)
+    return disk.f_bavail * disk.f_frsize
+
+
+def leave(daemon, size):
+    """Takes all but so many bytes."""
+    path = daemon.state / "taken"
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, room(daemon) - size)
+    return path
 
 
 def fill(daemon):
@@ -86,6 +113,98 @@ def test_a_full_disk_is_told_and_clears(small):
     client.ask("CloseStdin", exec_id=talk)
     assert client.wait(talk).exit.code == 0
     assert client.stop(box).state == 5
+
+
+def test_an_end_is_told_on_a_full_disk(small):
+    """covers: STORE-6, OUT-12"""
+    client = small.start().client()
+    box = client.create("kept").sandbox_id
+    scripts = {"quiet": "exit 7", "word": "echo told; exit 8", "loud": "head -c 100000 /dev/zero; exit 9"}
+    for name, script in scripts.items():
+        client.sh(box, f"read line; {script}", stdin_mode=pb.STDIN_MODE_PIPE, exec_id=name)
+    filled = fill(small)
+    for name, code in zip(scripts, (7, 8, 9)):
+        client.ask("CloseStdin", exec_id=name)
+        reader = client.read(name)                       # the true exit, with all bytes or word of their loss
+        assert reader.ended.exit.code == code, reader.ended
+        assert reader.stdout == b"told\n" or name != "word"
+        assert reader.next[STDOUT] == (100000 if name == "loud" else len(reader.stdout))
+        assert bool(reader.gaps) == (name == "loud") and not reader.stdout.strip(b"\0told\n")
+        assert client.get_exec(name).exit.code == code
+    refusals = set()
+    for _ in range(3):                                   # the store may still have room for the intent
+        try:
+            refusals.add(client.run(box, "echo", "hi").exec.exit.not_started.code)
+        except Refused as refusal:
+            refusals.add(refusal.reason)
+    assert refusals == {"STORE_FULL"}, refusals
+    filled.unlink()
+
+    def ids(kind):
+        return {getattr(e, kind).exec_id for e in client.events() if e.HasField(kind)}
+    eventually(lambda: set(scripts) <= ids("exec_start") == ids("exec_exit"), "the ends in the events")
+    assert client.run(box, "echo", "on").stdout_data == b"on\n"
+
+
+def test_the_reserve_pauses_what_could_fill_the_disk(reserving):
+    """covers: STORE-11, STORE-12"""
+    client = reserving.start().client()
+    hog, asked = client.create("hog").sandbox_id, client.create("asked").sandbox_id
+    memory = client.create("memory", root=pb.RootFilesystem(layer=pb.WRITABLE_LAYER_MEMORY)).sandbox_id
+    bounded = client.create("bounded", limits=pb.Limits(disk_bytes=64 << 20)).sandbox_id
+    taken = leave(reserving, RESERVE + (200 << 20))
+    writes = client.sh(hog, "head -c 400M /dev/zero >fill; exit 5").exec_id
+    held = [client.wait_state(box, PAUSED) for box in (hog, asked)]
+    assert {(s.reason.cause, s.reason.code) for s in held} == {(pb.STATE_CAUSE_ERROR, "STORE_FULL")}
+    assert 0 < room(reserving) < RESERVE
+    told = [e for e in client.events(sandbox_ids=[hog]) if e.HasField("sandbox_state")][-1]
+    assert told.actor.kind == pb.ACTOR_KIND_DAEMON and told.sandbox_state.reason.code == "STORE_FULL"
+    with refused("STORE_FULL", retry="later"):
+        client.resume(hog)
+    for box in (memory, bounded):                         # they cannot fill it
+        assert client.run(box, "echo", "on").stdout_data == b"on\n"
+    assert client.pause(asked).state == PAUSED            # from here on by a caller as well
+    reserving.kill()
+    reserving.start()
+    assert client.get(hog).state == PAUSED and client.get(hog).reason.code == "STORE_FULL"
+    taken.unlink()
+    assert client.wait_state(hog, READY).reason.code == ""
+    assert client.wait(writes).exit.code == 5             # it went on where it was
+    assert client.get(asked).state == PAUSED
+    assert client.resume(asked).state == READY
+
+
+def test_the_reserve_is_kept_at_a_start(reserving):
+    """covers: STORE-11"""
+    client = reserving.start().client()
+    box = client.create("kept").sandbox_id
+    reserving.stop()
+    taken = leave(reserving, RESERVE // 2)
+    reserving.start()
+    client.wait_state(box, PAUSED)
+    with refused("STORE_FULL"):
+        client.resume(box)
+    taken.unlink()
+    client.wait_state(box, READY)
+    assert client.output_of(box, "echo on") == "on\n"
+
+
+@pytest.mark.parametrize("name", ["pause.intent", "pause.commit", "pause.ack", "pause.outcome", "resume.commit"])
+def test_the_reserve_is_kept_by_the_next_daemon(reserving, name):
+    """covers: STORE-12"""
+    client = reserving.start(BERM_FAILPOINT=name).client()
+    box = client.create("kept").sandbox_id
+    taken = leave(reserving, RESERVE // 2)
+    if name.startswith("resume"):
+        client.wait_state(box, PAUSED)
+        taken.unlink()
+    assert reserving.process.wait(PATIENCE) == -9, reserving.text()
+    reserving.start()
+    if taken.exists():
+        assert client.wait_state(box, PAUSED).reason.code == "STORE_FULL"
+        taken.unlink()
+    client.wait_state(box, READY)
+    assert client.output_of(box, "echo on") == "on\n"
 
 
 def test_a_start_on_a_full_disk(small):

@@ -130,3 +130,23 @@ TEST(outlog_at_the_largest_file) {
     signal(SIGXFSZ, handler);
     outlog_done(&log);
 }
+
+TEST(outlog_skips_what_is_lost_and_a_reader_is_told) {
+    struct outlog log;
+    struct outlog_view view = {0};
+    static char block[OUTLOG_BLOCK];
+    uint64_t first = 0;
+    int fd = new_file();
+    CHECK_INT(outlog_init(&log, fd), 0);
+    CHECK_INT(outlog_append(&log, block, sizeof block), OUTLOG_BLOCK);
+    CHECK_INT(outlog_skip(&log, OUTLOG_BLOCK + 100), 0);
+    CHECK_INT(log.size, 2 * OUTLOG_BLOCK + 100);
+    CHECK_INT(outlog_read(&view, fd, 0, block, sizeof block, &first), OUTLOG_BLOCK);
+    CHECK_INT(outlog_read(&view, fd, OUTLOG_BLOCK, block, sizeof block, &first), -ENODATA);
+    CHECK_INT(first, log.size);
+    CHECK_INT(outlog_append(&log, "on", 2), 2); /* behind them */
+    CHECK_INT(log.size, 2 * OUTLOG_BLOCK + 102);
+    outlog_done(&log);
+    CHECK_INT(outlog_skip(&log, 7), 0);
+    CHECK_INT(log.size, 2 * OUTLOG_BLOCK + 109);
+}
