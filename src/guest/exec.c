@@ -268,7 +268,7 @@ static void on_drain(struct timer *t) {
     bool at_end = !x->out[0].is_open && !x->out[1].is_open;
     if ((!waits || at_end) && (++x->drains >= DRAINS_MAX || is_over(x)))
         x->is_drained = true;
-    else
+    if (!x->is_drained || buf_len(&x->held) > 0)
         timer_start(&x->guest->loop, &x->drain, DRAIN_MS);
     exec_check_end(x);
 }
