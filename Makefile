@@ -66,7 +66,7 @@ vm: ## what depends on the kernel, on Debian's own with unified cgroups and with
 	@tests/vm/run --state xfs-quota $(VM_TEST) --only spawn-quota --only spawn-limits
 	@tests/vm/run --state ext4 $(VM_TEST) $(addprefix --only control-,lifecycle pool exec usage)
 	@tests/vm/run --state ext4 $(VM_TEST) --only control-restart
-	@tests/vm/run --state ext4 $(VM_TEST) --only escape
+	@tests/vm/run --state ext4 $(VM_TEST) --only escape --only control-escape
 
 fuzz: ## every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/setup test
