@@ -2,6 +2,8 @@
 
 import os
 
+import pytest
+
 from conftest import GuestError
 from test_edit import edit, window
 from test_files import read, refused, write
@@ -113,15 +115,23 @@ def test_traps_set_by_programs(sandbox):
             assert error.code in ("FILE_NOT_FOUND", "FILE_DENIED", "NOT_A_REGULAR_FILE", "SYMLINK_LOOP"), error.error
 
 
-def test_files_of_an_empty_image(spawn):  # noqa: F811
-    """No shell, no library, not one file: every method works all the same. covers: FILE-18"""
+@pytest.fixture
+def empty(spawn):  # noqa: F811
+    """A sandbox over a directory with nothing in it."""
     import client
     place = spawn.state / "empty"
     place.mkdir()
     image = os.open(place, os.O_PATH | os.O_DIRECTORY)
     box = Sandbox(spawn, "empty", client.PROFILE_USER, image=image)
     os.close(image)
-    link = box.link
+    yield box
+    box.close()
+    assert os.listdir(place) == []
+
+
+def test_files_of_an_empty_image(empty):
+    """No shell, no library, not one file: every method works all the same. covers: FILE-18"""
+    link = empty.link
     refused("FILE_NOT_FOUND", link.call, "stat", path="/bin/sh")
     w = Watch(link, "/workspace", recursive=True)
     link.call("mkdir", path="d")
@@ -138,5 +148,3 @@ def test_files_of_an_empty_image(spawn):  # noqa: F811
     assert read(link, "copy/g")[1] == b"one\nthree\n"
     link.call("remove", path="d", recursive=True)
     w.wait(("created", "d"), ("removed", "d"))
-    box.close()
-    assert os.listdir(place) == []
