@@ -55,8 +55,8 @@ static int write_here(struct upload *u, struct err *e) {
         u->at_in += (size_t)n;
         u->audit.bytes_moved += (uint64_t)n;
     }
-    return file_writer_has_room(
-        of(u)->writer); /* else the next message would be copied once more */
+    /* Else the next message would be copied once more. */
+    return file_writer_has_room(of(u)->writer);
 }
 
 static int move(struct upload *u, struct err *e) {
