@@ -21,6 +21,7 @@
 /* What `configure` brought; each text ends with NUL. */
 struct settings {
     bool configured;
+    bool is_new;     /* the workspace may have to be made */
     char *workspace; /* NULL: / */
     char *user;      /* NULL: whoever the guest is */
     char *path;      /* PATH of programs where env has none; NULL: the usual */
@@ -76,6 +77,7 @@ MUST_USE int guest_send_text(struct guest *g);
 
 /* Begins file requests that had to wait; once per turn. */
 void guest_serve_waiting(struct guest *g);
+void guest_make_workspace(struct guest *g);
 
 /* Ends every program, SIGTERM first when grace_ms > 0, and then the guest. */
 void guest_end(struct guest *g, uint64_t grace_ms);

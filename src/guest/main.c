@@ -114,6 +114,7 @@ static void on_turn(void *arg) {
     link_flush(&g->link);
     if (watches_turn(&g->watches))
         link_flush(&g->link);
+    guest_make_workspace(g);
     bool told = !g->link.connected || buf_len(&g->link.tx) == 0;
     if (g->ending && g->execs.running == 0 && told)
         g->loop.stop = true;

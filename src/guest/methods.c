@@ -83,8 +83,12 @@ static int copy_env(const struct json *list, char ***ret, struct err *e) {
 }
 
 /* A workspace that is not there is made, for everyone inside: the guest of profile user may give nothing
- * away. What cannot be made shows when a program wants to start there. */
-static void make_workspace(char *path) {
+ * away. What cannot be made shows when a program wants to start there, so `configure` is answered before. */
+void guest_make_workspace(struct guest *g) {
+    char *path = g->settings.workspace;
+    if (!g->settings.is_new || !path)
+        return;
+    g->settings.is_new = false;
     if (access(path, F_OK) == 0) /* to ask is cheaper than to be refused, and mostly it is there */
         return;
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -119,7 +123,7 @@ static int method_configure(struct request *r, struct err *e) {
         return err_field(e, "env", "is larger than %d bytes", GUEST_ENV_MAX);
     if (g->settings.configured || g->execs.count > 0)
         return err_set(e, ERR_INVALID_ARGUMENT, "the guest is configured, or programs have run");
-    struct settings s = {.configured = true};
+    struct settings s = {.configured = true, .is_new = true};
     if (!copy_text(workspace, &s.workspace) || !copy_text(user, &s.user) ||
         !copy_text(path, &s.path) || (env && copy_env(env, &s.env, e) < 0)) {
         settings_free(&s);
@@ -129,8 +133,6 @@ static int method_configure(struct request *r, struct err *e) {
     g->settings = s;
     if (lease_ms >= 0)
         g->lease_ms = (uint64_t)lease_ms;
-    if (s.workspace)
-        make_workspace(s.workspace);
     if (hostname.n > 0) /* the place has a name already where the guest may not give one */
         (void)!sethostname(hostname.p, hostname.n);
     return 0;
@@ -196,6 +198,7 @@ static int dispatch(struct request *r, struct str method, struct err *e) {
         r->generation != r->guest->link.generation; /* it waited, and its asker is gone */
     if (!is_known && !r->guest->link.hello_done && !str_is(method, STR("hello")))
         return err_set(e, ERR_MALFORMED, "the first request is hello");
+    guest_make_workspace(r->guest); /* whatever came with `configure` finds it */
     for (size_t i = 0; i < COUNT_OF(methods); i++)
         if (str_is(method, str_of(methods[i].name)))
             return methods[i].handle(r, e);

@@ -79,6 +79,24 @@ def test_configure_once_before_programs(make_guest, tmp_path):
         link.call("configure", **config)
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_workspace_that_is_not_there_is_made(make_guest, tmp_path, at_once, monkeypatch):
+    """A program finds it, though it was asked for in the same breath."""
+    link = make_guest().connect()
+    work = tmp_path / "a" / "b"
+    held = []
+    if at_once:
+        with monkeypatch.context() as patch:
+            patch.setattr(link, "raw", lambda data, fds=(): held.append(data))
+            link.send("configure", {"sandbox_id": "demo", "incarnation": 1, "workspace": str(work)})
+        raw = link.raw
+        monkeypatch.setattr(link, "raw", lambda data, fds=(): raw(b"".join(held) + data, fds))
+    else:
+        link.call("configure", sandbox_id="demo", incarnation=1, workspace=str(work))
+    x = Exec(link, tmp_path, "ex-a", ["pwd"])
+    assert x.wait()["exit"] == {"code": 0} and x.output().decode() == f"{work}\n"
+
+
 # Framing.
 
 @pytest.mark.parametrize("framing", ["lines", "length"])
