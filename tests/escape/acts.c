@@ -24,6 +24,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "storms.h"
+
 /* Tells that everything is in place, then waits for the end of standard input. */
 static int ready(const char *text) {
     char byte;
@@ -269,6 +271,7 @@ static const struct {
     {"take-inotify", take_inotify}, {"take-watches", take_watches}, {"take-aio", take_aio},
     {"watch", watch}, {"lock", lock}, {"kill-all", kill_all}, {"stubborn", stubborn}, {"deep", deep},
     {"climb", climb}, {"leave", leave}, {"find-left", find_left}, {"show-map", show_map},
+    {"storm", storm_run},
 };
 
 int act_run(const char *name, char **args) {
