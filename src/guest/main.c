@@ -14,6 +14,8 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
+#include "base/fd.h"
+#include "base/usage.h"
 #include "guest/guest.h"
 
 #define ARENA_FIRST 16384
@@ -29,8 +31,15 @@ struct options {
     uint64_t lease_ms;
 };
 
-static int usage(const char *why) {
-    fprintf(stderr, "berm-guest: %s\nusage: berm-guest [--stdio | --fd N] [--lease-ms N]\n", why);
+static const char usage[] =
+    "usage: berm-guest [--stdio | --fd N] [--lease-ms N]\n"
+    "PID 1 of a sandbox: JSON-RPC 2.0 as in spec/guest.md. berm-spawn starts it.\n"
+    "  --stdio        on standard input and output, for one asker\n"
+    "  --fd N         on a socket that listens (3)\n"
+    "  --lease-ms N   ends when nobody has talked to it for so long (86400000); 0: never\n";
+
+static int refuse_options(void) {
+    fprintf(stderr, "berm-guest: an option that is unknown or lacks its number\n%s", usage);
     return 2;
 }
 
@@ -43,13 +52,13 @@ static int read_options(int argc, char **argv, struct options *o) {
             continue;
         }
         if (i + 1 == argc || str_to_u64(str_of(argv[i + 1]), 0, INT64_MAX, &value) < 0)
-            return usage("an option that is unknown or lacks its number");
+            return refuse_options();
         if (strcmp(argv[i], "--fd") == 0 && value <= INT32_MAX)
             o->fd = (int)value;
         else if (strcmp(argv[i], "--lease-ms") == 0)
             o->lease_ms = value;
         else
-            return usage("an option that is unknown or lacks its number");
+            return refuse_options();
         i++;
     }
     return 0;
@@ -168,7 +177,17 @@ static int start_signals(struct guest *g) {
     return fd < 0 ? -errno : loop_add(&g->loop, &g->signals, fd, EPOLLIN);
 }
 
+/* Once set it stays, and every program inherits it, so that none can pass for somebody else in the host's audit; that
+ * knows the range. A kernel without audit has no such file, and where whoever started the sandbox had logged in it
+ * is set. */
+static void set_login(void) {
+    char uid[24];
+    *str_put_u64(uid, getuid()) = '\0';
+    (void)!fd_write_text(AT_FDCWD, "/proc/self/loginuid", uid);
+}
+
 static int guest_start(struct guest *g, const struct options *o) {
+    set_login();
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); /* where the guest is not the first process */
     privileges_read(&g->privileges);
@@ -222,10 +241,8 @@ static void guest_done(struct guest *g) {
 
 int main(int argc, char **argv) {
     struct options o;
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        puts("berm-guest " BERM_VERSION);
+    if (usage_answered(argc, argv, usage))
         return 0;
-    }
     int bad = read_options(argc, argv, &o);
     if (bad)
         return bad;

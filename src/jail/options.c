@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/str.h"
+#include "base/usage.h"
 
 #define STATE_DIR "/var/lib/berm/jail"
 
@@ -318,6 +319,8 @@ static int finish(struct draft *d, char **command) {
 }
 
 int jail_options_read(int argc, char **argv, struct jail_options *o) {
+    if (usage_answered(argc, argv, usage))
+        return 1;
     *o = (struct jail_options){.req = calloc(1, sizeof *o->req), .state_fd = -1};
     if (o->req == NULL)
         return -ENOMEM;

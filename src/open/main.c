@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "base/usage.h"
 #include "open/serve.h"
 
 #define CHILDREN_MAX 64
@@ -24,7 +25,12 @@
 #define PACK_WITHIN_US UINT64_C(1800000000) /* a sandbox that does not read */
 #define LOOK_MS 1000
 
-static const char usage[] = "usage: berm-open --socket-fd N --state-fd N --root DIR...\n";
+static const char usage[] =
+    "usage: berm-open --socket-fd N --state-fd N --root DIR...\n"
+    "Opens what a caller wants in a sandbox, with the caller's rights. bermd starts it.\n"
+    "  --socket-fd N  a SEQPACKET socket on which requests come\n"
+    "  --state-fd N   the daemon's state, of which nothing is opened\n"
+    "  --root DIR     what is opened must lie beneath one of these\n";
 
 /* A request under way. The caller can stop or kill its own child, so time and end are ours to see. */
 struct child {
@@ -201,6 +207,8 @@ static int loop(struct server *s, int signals) {
 int main(int argc, char **argv) {
     struct server s = {.sock = -1};
     sigset_t set;
+    if (usage_answered(argc, argv, usage))
+        return 0;
     if (read_options(argc, argv, &s) < 0)
         return 2;
     sigemptyset(&set);

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "base/str.h"
+#include "base/usage.h"
 #include "spawn/layer.h"
 #include "spawn/place.h"
 #include "spawn/serve.h"
@@ -197,6 +198,8 @@ int main(int argc, char **argv) {
                                .reserve_bytes = RESERVE_DEFAULT_BYTES},
                          .socket = -1};
     x.o.allowed_fds = x.allowed;
+    if (usage_answered(argc, argv, usage))
+        return 0;
     if (read_options(argc, argv, &x) < 0)
         return 2;
     raise_fd_limit();

@@ -20,14 +20,23 @@ from conftest import BERMD, SECONDS, open_channel
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")  # and empty SETTINGS
 
 
-def run(*arguments):
-    return subprocess.run([BERMD, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
+def run(*arguments, program=BERMD):
+    return subprocess.run([program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
 
 
 def test_help_and_version():
     for option, expected in (("--help", "--state"), ("--version", "0.")):
         done = run(option)
         assert done.returncode == 0 and expected in done.stdout, done
+
+
+@pytest.mark.parametrize("name", ["berm-spawn", "berm-open", "berm-guest", "berm-jail"])
+def test_the_programs_beside_it_say_what_they_are(name):
+    for option, expected in (("--help", f"usage: {name} "), ("--version", f"{name} 0.")):
+        done = run(option, program=BERMD.parent / name)
+        assert done.returncode == 0 and done.stdout.startswith(expected) and not done.stderr, done
+    done = run("--no-such-option", program=BERMD.parent / name)
+    assert done.returncode not in (0, -signal.SIGABRT) and not done.stdout and name in done.stderr, done
 
 
 def test_an_unknown_option_is_refused_by_name():
