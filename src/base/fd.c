@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -231,6 +232,14 @@ ssize_t fd_read_text(int dir, const char *path, char *out, size_t cap) {
         len += (size_t)n;
     }
     return -EFBIG;
+}
+
+bool fd_has_room(int any, unsigned n) {
+    struct rlimit most;
+    int lowest = fcntl(any, F_DUPFD_CLOEXEC, 0);
+    if (lowest < 0 || close(lowest) < 0 || getrlimit(RLIMIT_NOFILE, &most) < 0)
+        return false;
+    return (rlim_t)lowest + MAX(n, most.rlim_cur / 16) <= most.rlim_cur;
 }
 
 void fd_close_all(int *fds, size_t n) {

@@ -76,8 +76,10 @@ struct files {
     size_t n;
 };
 
-static bool is_full(int sys) {
-    return sys == ENOSPC || sys == EDQUOT;
+static enum err_code code_of(int sys) {
+    if (sys == EMFILE || sys == ENFILE)
+        return ERR_LIMIT_REACHED;
+    return sys == ENOSPC || sys == EDQUOT ? ERR_STORE_FULL : ERR_STORE_FAILED;
 }
 
 static int add_file(struct exec *x, struct files *f, int dir, enum exec_file which,
@@ -87,13 +89,12 @@ static int add_file(struct exec *x, struct files *f, int dir, enum exec_file whi
     int fd =
         openat(dir, name, O_CREAT | O_TRUNC | O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return err_sys(e, is_full(errno) ? ERR_STORE_FULL : ERR_STORE_FAILED, errno,
-                       "make the output files");
+        return err_sys(e, code_of(errno), errno, "make the output files");
     f->fds[f->n] = fd;
     f->roles[f->n++] = role;
     /* On a disk that fills meanwhile its end can still be written down, and a word about why. Where
      * nothing can be set aside, nothing is. */
-    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, FILE_ROOM) < 0 && is_full(errno))
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, FILE_ROOM) < 0 && code_of(errno) == ERR_STORE_FULL)
         return err_sys(e, ERR_STORE_FULL, errno, "set room aside for the output files");
     return 0;
 }
@@ -101,7 +102,7 @@ static int add_file(struct exec *x, struct files *f, int dir, enum exec_file whi
 static int open_files(struct exec *x, struct files *f, struct err *e) {
     int dir = sandbox_dir(x->sandbox);
     if (dir < 0)
-        return err_sys(e, ERR_STORE_FAILED, -dir, "open the sandbox's folder");
+        return err_sys(e, code_of(-dir), -dir, "open the sandbox's folder");
     int r = add_file(x, f, dir, EXEC_FILE_STDOUT, "stdout", e);
     if (r == 0 && exec_n_streams(x) == 2)
         r = add_file(x, f, dir, EXEC_FILE_STDERR, "stderr", e);

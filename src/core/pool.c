@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "core/guest_link.h"
 #include "core/sandbox_impl.h"
@@ -265,7 +266,7 @@ static void on_again(struct deadline *d) {
     const struct registry *r = p->registry;
     if (p->next || p->n_ready >= (unsigned)r->spec.limits->of[LIMIT_SANDBOXES_PARKED])
         return;
-    if (driver_is_idle(r->spec.driver))
+    if (driver_is_idle(r->spec.driver) && fd_has_room(r->spec.state_dir_fd, 2 * SANDBOX_FDS))
         make_next(p);
     else
         rest(p, REST_US);

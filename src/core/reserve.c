@@ -1,14 +1,13 @@
 #include "core/reserve.h"
 
-#include <errno.h>
-#include <sys/statvfs.h>
-
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/room.h"
 #include "core/sandbox_impl.h"
 
-/* Nobody fills a disk faster: the next look is when that much could have been written. */
+/* Nobody fills a disk faster: the next look is when that much could have been written, or so many made. */
 #define BYTES_PER_US 4096
+#define FILES_PER_MS 256
 #define SOONEST_US UINT64_C(50000)
 #define LATEST_US UINT64_C(10000000)
 #define SHORT_US UINT64_C(1000000) /* while some wait for room */
@@ -18,15 +17,20 @@ static uint64_t reserve_bytes(const struct registry *r) {
 }
 
 /* A disk that does not tell counts as having room. */
-static uint64_t free_bytes(const struct registry *r) {
-    struct statvfs v;
-    return fstatvfs(r->spec.state_dir_fd, &v) < 0 ? UINT64_MAX : (uint64_t)v.f_bavail * v.f_frsize;
+static struct room look(const struct registry *r) {
+    struct room room;
+    if (room_look(r->spec.state_dir_fd, reserve_bytes(r), &room) < 0)
+        room = (struct room){.bytes = UINT64_MAX, .files = UINT64_MAX};
+    return room;
+}
+
+static bool is_on_disk(const Berm__V1__SandboxSpec *spec) {
+    return !spec->root || spec->root->layer != BERM__V1__WRITABLE_LAYER__WRITABLE_LAYER_MEMORY;
 }
 
 static bool is_unlimited(const struct sandbox *sb) {
     const Berm__V1__SandboxSpec *spec = sb->record->spec;
-    return (!spec->root || spec->root->layer != BERM__V1__WRITABLE_LAYER__WRITABLE_LAYER_MEMORY) &&
-           (!spec->limits || spec->limits->disk_bytes <= 0);
+    return is_on_disk(spec) && (!spec->limits || spec->limits->disk_bytes <= 0);
 }
 
 static bool may_fill(const struct sandbox *sb) {
@@ -42,15 +46,21 @@ bool reserve_holds(const struct sandbox *sb) {
 
 void reserve_explain(const struct registry *r, struct err *ret_e) {
     err_set(ret_e, ERR_STORE_FULL,
-            "the disk of the state directory has less than its reserve of %llu MiB left",
+            "the state's disk has less than its reserve left: %llu MiB, or that share of its files",
             (unsigned long long)(reserve_bytes(r) >> 20));
 }
 
-int reserve_check(const struct sandbox *sb, struct err *e) {
-    const struct registry *r = sb->registry;
-    if (!is_unlimited(sb) || free_bytes(r) >= reserve_bytes(r))
+int reserve_check_new(const struct registry *r, const Berm__V1__SandboxSpec *spec, struct err *e) {
+    struct room room = look(r);
+    if (!is_on_disk(spec) || !room_is_short(&room))
         return 0;
     reserve_explain(r, e);
+    return -(int)e->code;
+}
+
+int reserve_check(const struct sandbox *sb, struct err *e) {
+    if (!is_unlimited(sb) || reserve_check_new(sb->registry, sb->record->spec, e) == 0)
+        return 0;
     return err_about(e, "sandbox_id", sb->record->sandbox_id);
 }
 
@@ -70,32 +80,36 @@ static void let_go(struct sandbox *sb) {
         log_text(LOG_WARN, "reserve", "%s: %s", sb->record->sandbox_id, e.text);
 }
 
-static uint64_t next_look(uint64_t left, bool some_wait) {
-    uint64_t us = MIN(left / BYTES_PER_US, some_wait ? SHORT_US : LATEST_US);
+static uint64_t next_look(const struct room *room, bool some_wait) {
+    if (room_is_short(room))
+        return SHORT_US;
+    uint64_t us = some_wait ? SHORT_US : LATEST_US;
+    us = MIN(us, (room->bytes - room->bytes_kept) / BYTES_PER_US);
+    us = MIN(us / 1000, (room->files - room->files_kept) / FILES_PER_MS) * 1000;
     return MAX(us, SOONEST_US);
 }
 
 static void on_look(struct deadline *d) {
     struct registry *r = container_of(d, struct registry, reserve.look);
-    uint64_t reserve = reserve_bytes(r), left = free_bytes(r);
-    bool is_short = left < reserve, has_room = left >= reserve + reserve / 8;
+    struct room room = look(r);
+    bool is_short = room_is_short(&room), is_ample = room_is_ample(&room);
     bool some_wait = false, some_run = false;
     if (is_short && !r->reserve.is_short)
-        log_text(LOG_WARN, "reserve", "%llu MiB are left on the disk: sandboxes are paused",
-                 (unsigned long long)(left >> 20));
+        log_text(LOG_WARN, "reserve",
+                 "%llu MiB and %llu files are left on the disk: sandboxes are paused",
+                 (unsigned long long)(room.bytes >> 20), (unsigned long long)room.files);
     r->reserve.is_short = is_short;
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
         if (is_short && may_fill(sb))
             hold(sb);
-        else if (has_room && reserve_holds(sb))
+        else if (is_ample && reserve_holds(sb))
             let_go(sb);
         some_wait |= reserve_holds(sb);
         some_run |= may_fill(sb);
     }
     if (some_wait || some_run)
-        deadline_set(r->spec.deadlines, d,
-                     clock_us() + (is_short ? SHORT_US : next_look(left - reserve, some_wait)));
+        deadline_set(r->spec.deadlines, d, clock_us() + next_look(&room, some_wait));
 }
 
 static bool is_wanted(const struct registry *r) {

@@ -23,5 +23,8 @@ void reserve_watch(struct sandbox *sb);
 bool reserve_holds(const struct sandbox *sb);
 /* Why. */
 void reserve_explain(const struct registry *r, struct err *ret_e);
+/* STORE_FULL where one like this may not begin now. */
+MUST_USE int reserve_check_new(const struct registry *r, const Berm__V1__SandboxSpec *spec,
+                               struct err *e);
 /* STORE_FULL where it may not go on now. */
 MUST_USE int reserve_check(const struct sandbox *sb, struct err *e);

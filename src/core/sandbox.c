@@ -395,8 +395,9 @@ int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change 
         return nothing_to_do(sb, c, e);
     if (!sandbox_is(sb, SB_STOPPED))
         return sandbox_not_there(sb, e);
-    if (!sb->registry->spec.driver)
-        return err_set(e, ERR_DRIVER_UNAVAILABLE, "%s", sb->registry->spec.no_driver);
+    r = sandbox_check_new(sb->registry, sb->record->spec, e);
+    if (r < 0)
+        return err_about(e, "sandbox_id", sb->record->sandbox_id);
     sb->record->incarnation++;
     sb->failure = (struct err){0};
     r = intend(sb, OP_START, WANTED_RUN, SB_PENDING, c, e);

@@ -1,6 +1,7 @@
 /* sandbox_create — a sandbox is accepted: its id is free, there is room, and its intent goes to the store. */
 #include "base/fd.h"
 #include "core/pool.h"
+#include "core/reserve.h"
 #include "core/sandbox_impl.h"
 
 static bool found(void *user, const struct db_sandbox *row) {
@@ -36,14 +37,21 @@ static Berm__V1__Sandbox *record_new(const char *id, const char *owner,
     return berm__v1__sandbox__unpack(NULL, n, packed);
 }
 
-static int check_room(struct registry *r, struct err *e) {
-    int64_t most = r->spec.limits->of[LIMIT_SANDBOXES_MAX];
+int sandbox_check_new(const struct registry *r, const Berm__V1__SandboxSpec *spec, struct err *e) {
     if (!r->spec.driver)
         return err_set(e, ERR_DRIVER_UNAVAILABLE, "%s", r->spec.no_driver);
+    if (!fd_has_room(r->spec.state_dir_fd, SANDBOX_FDS))
+        return err_set(e, ERR_LIMIT_REACHED,
+                       "the daemon may open too few files for one more sandbox (RLIMIT_NOFILE)");
+    return reserve_check_new(r, spec, e);
+}
+
+static int check_room(const struct registry *r, const Berm__V1__SandboxSpec *spec, struct err *e) {
+    int64_t most = r->spec.limits->of[LIMIT_SANDBOXES_MAX];
     if ((int64_t)r->sandboxes.count >= most)
         return err_limit(e, ERR_LIMIT_REACHED, LIMIT_SANDBOXES_MAX, most,
                          "there are %lld sandboxes", (long long)most);
-    return 0;
+    return sandbox_check_new(r, spec, e);
 }
 
 /* With a parked place, where one is of the kind that is asked for; without an id, under the name of that
@@ -79,7 +87,7 @@ static struct sandbox *new_sandbox(struct registry *r, const char *id,
 
 int sandbox_create(struct registry *r, const char *id, const Berm__V1__SandboxSpec *spec,
                    const struct change *c, struct sandbox **ret_sb, struct err *e) {
-    int failed = check_room(r, e);
+    int failed = check_room(r, spec, e);
     if (failed == 0 && id[0])
         failed = check_id_free(r, id, e);
     if (failed < 0)

@@ -127,6 +127,11 @@ struct sandbox *sandbox_new(struct registry *r, Berm__V1__Sandbox *record, uint6
                             uint64_t slot, struct str place);
 /* The error of a change that the store does not take. */
 int sandbox_no_entry(struct err *e);
+/* Descriptors that are free when one begins: its own, those of its making, and some for who asks meanwhile. */
+#define SANDBOX_FDS 16
+/* sandbox_create.c: there is what one like this needs to begin. DRIVER_UNAVAILABLE, LIMIT_REACHED, STORE_FULL */
+MUST_USE int sandbox_check_new(const struct registry *r, const Berm__V1__SandboxSpec *spec,
+                               struct err *e);
 /* rebuilt from its row; NULL on a damaged record or no memory. */
 struct sandbox *sandbox_restore(struct registry *r, const struct db_sandbox *row);
 void sandbox_free(struct sandbox *sb);

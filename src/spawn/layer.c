@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #include "base/fd.h"
+#include "base/room.h"
 #include "spawn/disk.h"
 #include "spawn/quota.h"
 #include "spawn/sys.h"
@@ -19,10 +19,9 @@
 
 /* The host keeps a reserve: a sandbox that begins on a nearly full disk would only push it over. */
 static int check_reserve(const struct spawn *s) {
-    struct statvfs v;
-    if (fstatvfs(s->state, &v) < 0)
-        return -errno;
-    return (uint64_t)v.f_bavail * v.f_frsize < s->reserve_bytes ? -ENOSPC : 0;
+    struct room room;
+    int r = room_look(s->state, s->reserve_bytes, &room);
+    return r < 0 ? r : room_is_short(&room) ? -ENOSPC : 0;
 }
 
 static int memory_layer(const struct spawn_create *req) {

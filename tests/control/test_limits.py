@@ -188,6 +188,27 @@ def test_a_daemon_without_descriptors_loses_nobody(make):
     assert client.read(held).stdout == b"alive\n" and client.get(box).incarnation == 1
 
 
+def test_a_daemon_without_descriptors_takes_no_sandbox(make):
+    """It says so, and at once; a sandbox less, and there is room again. covers: SBX-27"""
+    daemon = make("--set", "limits.sandboxes.parked=2").start(prefix=("prlimit", f"--nofile={DESCRIPTORS}"))
+    client = daemon.client()
+    stopped = client.create().sandbox_id
+    client.stop(stopped)
+    boxes = []
+    with refused("LIMIT_REACHED", retry="later"):
+        while len(boxes) < DESCRIPTORS:
+            boxes.append(client.create())
+    assert len(boxes) > 5 and {box.state for box in boxes} == {READY}
+    with refused("LIMIT_REACHED", retry="later"):
+        client.start(stopped)
+    for box in boxes[-4:]:
+        assert client.run(box.sandbox_id, "true").exec.exit.code == 0
+    for box in boxes[:6]:
+        client.delete(box.sandbox_id)
+    assert at_last(lambda: client.start(stopped)).state == READY
+    assert at_last(client.create).state == READY
+
+
 def test_a_guest_that_does_not_read_takes_no_other_along(make):
     """What is passed to it and not taken counts as ours, and one day the kernel lets us pass no more."""
     daemon = make("--set", "limits.sandboxes.parked=0").start(prefix=("prlimit", f"--nofile={DESCRIPTORS}"))

@@ -11,7 +11,8 @@ import subprocess
 
 import pytest
 
-from control import BERMD, DELETED, PATIENCE, PAUSED, READY, STDOUT, Refused, eventually, fresh, pairs, pb, refused
+from control import (BERMD, DELETED, PATIENCE, PAUSED, READY, RUNNING, STDOUT, Refused, eventually, fresh, pairs, pb,
+                     refused)
 
 CLONE_NEWNS = 0x20000
 RESERVE = 1 << 30
@@ -27,12 +28,12 @@ def own_mounts():
 
 
 @contextlib.contextmanager
-def on_a_small_disk(daemon):
+def on_a_small_disk(daemon, *options):
     """Its state lies on a filesystem of its own of 3 GiB."""
     image = daemon.directory / "image"
     with image.open("wb") as file:
         file.truncate(3 << 30)
-    subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1", image], check=True)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1", *options, image], check=True)
     daemon.state.mkdir(mode=0o700)
     subprocess.run(["mount", "-o", "loop", image, daemon.state], check=True)
     (daemon.state / "lost+found").rmdir()
@@ -57,6 +58,13 @@ def small(make):
 def reserving(make):
     """One that keeps its reserve."""
     with on_a_small_disk(make("--set", f"limits.disk.reserve={RESERVE}")) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def few_files(make):
+    """One that keeps its reserve on a disk that can have 98,304 files, a third of which belongs to it."""
+    with on_a_small_disk(make("--set", f"limits.disk.reserve={RESERVE}"), "-N", "98304") as daemon:
         yield daemon
 
 
@@ -172,6 +180,22 @@ def test_the_reserve_pauses_what_could_fill_the_disk(reserving):
     assert client.wait(writes).exit.code == 5             # it went on where it was
     assert client.get(asked).state == PAUSED
     assert client.resume(asked).state == READY
+
+
+def test_the_reserve_is_one_of_files_too(few_files):
+    """covers: STORE-11, STORE-12"""
+    client = few_files.start().client()
+    box, other = client.create("hog").sandbox_id, client.create("other").sandbox_id
+    makes = client.sh(box, "mkdir many; cd many; seq 200000 | xargs touch").exec_id
+    assert client.wait_state(box, PAUSED).reason.code == client.wait_state(other, PAUSED).reason.code == "STORE_FULL"
+    disk = os.statvfs(few_files.state)
+    assert 0 < disk.f_favail < 0.35 * disk.f_files and room(few_files) > RESERVE
+    assert client.get_exec(makes).state == RUNNING
+    with refused("STORE_FULL", retry="later"):
+        client.create("late")
+    client.delete(box)
+    client.wait_state(other, READY)
+    assert client.create("late").state == READY
 
 
 def test_the_reserve_is_kept_at_a_start(reserving):
