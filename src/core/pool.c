@@ -266,7 +266,9 @@ static void on_again(struct deadline *d) {
     const struct registry *r = p->registry;
     if (p->next || p->n_ready >= (unsigned)r->spec.limits->of[LIMIT_SANDBOXES_PARKED])
         return;
-    if (driver_is_idle(r->spec.driver) && fd_has_room(r->spec.state_dir_fd, 2 * SANDBOX_FDS))
+    if (!fd_has_room(r->spec.state_dir_fd, 2 * SANDBOX_FDS))
+        rest(p, FAILED_MAX_US); /* sandboxes that are asked for come first */
+    else if (driver_is_idle(r->spec.driver))
         make_next(p);
     else
         rest(p, REST_US);
