@@ -1,8 +1,8 @@
 /* file_read — ReadFile: the guest opens, the daemon copies.
  *
  * Bytes come from the descriptor the guest passed, one chunk for each time the client has room, so that a
- * file of any size moves through one buffer. Where the descriptor cannot travel or is none to read from on
- * this thread, the guest reads: one small chunk at a time. */
+ * file of any size moves through one buffer. Where the descriptor cannot travel or is none to read from,
+ * the guest reads: one small chunk at a time. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@
 #include "api/file_target.h"
 #include "api/methods.h"
 #include "base/clock.h"
+#include "core/file_reader.h"
 
 #define CHUNK_BYTES 262144
 #define GUEST_CHUNK_BYTES 49152
@@ -24,15 +25,15 @@ struct reading {
     const Berm__V1__ReadFileRequest *request;
     struct file_target target;
     struct file_call *file;
-    int fd;          /* -1: the guest reads */
-    bool is_open;    /* the info was sent */
-    bool is_full;    /* the client has to read first */
-    bool has_ended;  /* the file has no more bytes */
-    uint64_t at;     /* the next byte */
-    uint64_t end;    /* the byte after the last one wanted */
-    uint64_t due;    /* … and after the last one the size promised */
-    uint64_t total;  /* bytes sent */
-    uint64_t number; /* of the last message */
+    struct file_reader *reader; /* NULL: the guest reads */
+    bool is_open;               /* the info was sent */
+    bool is_full;               /* the client has to read first */
+    bool has_ended;             /* the file has no more bytes */
+    uint64_t at;                /* the next byte */
+    uint64_t end;               /* the byte after the last one wanted */
+    uint64_t due;               /* … and after the last one the size promised */
+    uint64_t total;             /* bytes sent */
+    uint64_t number;            /* of the last message */
     uint64_t sent_us;
     struct deadline beat;
     Berm__V1__LineRange *lines; /* NULL: not asked for */
@@ -53,8 +54,7 @@ static void reading_end(struct reading *rd) {
     }
     deadline_clear(registry_deadlines(exec_call_registry(rd->call)), &rd->beat);
     file_call_close(TAKE(rd->file));
-    if (rd->fd >= 0)
-        close(TAKE_FD(rd->fd));
+    file_reader_close(TAKE(rd->reader));
 }
 
 static void fail(struct reading *rd, const struct err *e) {
@@ -162,18 +162,19 @@ static enum call_room say_reserved(struct reading *rd, uint8_t *room, size_t wan
     return left;
 }
 
-/* Read to where they are sent from, where that can be: a copy less of each byte. False: the call is over. */
-static bool send_from_fd(struct reading *rd) {
+/* Read to where they are sent from, where that can be: a copy less of each byte. False: the call is over, or goes on
+ * when the reader is ready. */
+static bool send_from_file(struct reading *rd) {
     size_t want = (size_t)MIN(rd->end - rd->at, (uint64_t)CHUNK_BYTES);
     uint8_t head[HEAD_BYTES];
     struct err e;
     uint8_t *room = call_reserve(rd->call, HEAD_BYTES + want);
     uint8_t *into = room ? room + put_head(rd, want, head) : context_of(rd->call)->scratch[0];
-    ssize_t n = pread(rd->fd, into, want, (off_t)rd->at);
-    if (n < 0 && errno == EINTR)
-        return true;
+    ssize_t n = file_reader_read(rd->reader, into, want);
+    if (n == -EAGAIN)
+        return false;
     if (n < 0) {
-        err_sys(&e, ERR_INTERNAL, errno, "read the file");
+        err_sys(&e, ERR_INTERNAL, (int)-n, "read the file");
         fail(rd, &e);
         return false;
     }
@@ -186,16 +187,20 @@ static bool send_from_fd(struct reading *rd) {
 
 static void pump(struct reading *rd) {
     while (!rd->is_full && !rd->has_ended && rd->at < rd->end) {
-        if (rd->fd < 0) {
+        if (!rd->reader) {
             if (!file_call_is_waiting(rd->file))
                 ask_chunk(rd);
             return;
         }
-        if (!send_from_fd(rd))
+        if (!send_from_file(rd))
             return;
     }
     if (!rd->is_full)
         say_end(rd);
+}
+
+static void on_ready(void *user) {
+    pump(user);
 }
 
 static void take_chunk(struct reading *rd, const struct guest_answer *a) {
@@ -255,6 +260,15 @@ static int set_lines(struct reading *rd, const struct json *result, struct err *
     return 0;
 }
 
+static int open_reader(struct reading *rd, const struct guest_answer *a, struct err *e) {
+    uv_loop_t *loop = registry_loop(file_call_registry(rd->file));
+    int fd = file_take(a, O_RDONLY);
+    if (fd < 0)
+        return file_call_handle(rd->file) == 0 ? answer_broken(e, "handle") : 0;
+    rd->reader = file_reader_open(loop, fd, rd->at, rd->end, on_ready, rd);
+    return rd->reader ? 0 : answer_no_room(e);
+}
+
 static void opened(struct reading *rd, const struct guest_answer *a) {
     Berm__V1__FileInfo *info;
     struct err e;
@@ -264,9 +278,7 @@ static void opened(struct reading *rd, const struct guest_answer *a) {
         fail_broken(rd, &e);
         return;
     }
-    rd->fd = file_take(a, O_RDONLY);
-    if (rd->fd < 0 && file_call_handle(rd->file) == 0) {
-        answer_broken(&e, "handle");
+    if (open_reader(rd, a, &e) < 0) {
         fail_broken(rd, &e);
         return;
     }
@@ -345,7 +357,6 @@ static void on_read(struct call *c, const ProtobufCMessage *m) {
         return;
     rd->call = c;
     rd->request = (const void *)m;
-    rd->fd = -1;
     deadline_init(&rd->beat, on_beat);
     if (file_target_read(&rd->target, m, "", false, &e) < 0 || check(rd->request, &e) < 0 ||
         file_target_open(&rd->target, c, true, &events, rd, &rd->file, &e) < 0) {

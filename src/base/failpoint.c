@@ -16,7 +16,8 @@ static struct {
     int id;
     unsigned left;
     _Bool file_chunks;
-} armed = {-1, 0, 0};
+    const char *file_hold;
+} armed = {.id = -1};
 
 const char *failpoint_name(enum failpoint_id id) {
     return names[id];
@@ -25,6 +26,7 @@ const char *failpoint_name(enum failpoint_id id) {
 _Bool failpoint_setup(void) {
     const char *text = getenv("BERM_FAILPOINT");
     armed.file_chunks = getenv("BERM_FILE_CHUNKS") != NULL;
+    armed.file_hold = getenv("BERM_FILE_HOLD");
     if (!text || !*text)
         return 1;
     size_t n = strcspn(text, ":");
@@ -39,6 +41,11 @@ _Bool failpoint_setup(void) {
 
 _Bool failpoint_file_chunks(void) {
     return armed.file_chunks;
+}
+
+void failpoint_file_hold(void) {
+    while (armed.file_hold && access(armed.file_hold, F_OK) == 0)
+        usleep(2000);
 }
 
 void failpoint(enum failpoint_id id) {

@@ -16,4 +16,6 @@ _Bool failpoint_setup(void);
 void failpoint(enum failpoint_id id);
 /* BERM_FILE_CHUNKS=1: contents of files travel in chunks, as from guests that can pass no descriptor. */
 _Bool failpoint_file_chunks(void);
+/* BERM_FILE_HOLD=PATH: threads that move bytes of files wait for as long as PATH is there, as for a disk. */
+void failpoint_file_hold(void);
 const char *failpoint_name(enum failpoint_id id);

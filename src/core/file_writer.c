@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/failpoint.h"
+
 /* What a socket brings at once, and two messages as most clients send them. */
 #define PIECE_BYTES ((size_t)512 << 10)
 #define USUAL_BYTES ((size_t)256 << 10)
@@ -75,6 +77,7 @@ static int write_all(int fd, const uint8_t *bytes, size_t n, uint64_t offset) {
 /* On a thread of the pool. */
 static void on_work(uv_work_t *work) {
     struct file_writer *w = container_of(work, struct file_writer, work);
+    failpoint_file_hold();
     w->result = write_all(w->fd, w->writing.bytes, w->writing.n, w->offset);
 }
 

@@ -3,10 +3,11 @@
 import os
 import random
 
+import grpc
 import pytest
 
-from control import fresh, pb, refused
-from files import (CHUNK, DIRECTORY, EDIT, FIFO, GREP, MAKE_DIR, READ, REGULAR, REMOVE, RENAME, SYMLINK, WRITE,
+from control import PATIENCE, fresh, pb, refused
+from files import (CHUNK, DIRECTORY, EDIT, FIFO, GREP, MAKE_DIR, READ, REGULAR, REMOVE, RENAME, SYMLINK, WRITE, Read,
                    download, file_events, listed, name_of, named, pieces, read, read_all, stat, write)
 
 NAMES = ["plain", "with space", "ünïcode-日本", "new\nline", "-dash", b"not-utf8-\xff\xfe", b"\x80", "a" * 255,
@@ -40,6 +41,16 @@ def test_bytes_come_back(client, box, place, size):
     got = read_all(client, box, path)
     assert got.data == data and not got.end.shrunk and not got.end.HasField("lines")
     assert got.info == written.info
+
+
+@pytest.mark.parametrize("size", [1, 1000, 3 * CHUNK + 7])
+def test_bytes_come_back_in_compressed_messages(client, box, place, size):
+    """covers: FILE-1"""
+    data = (random.Random(size).randbytes(100) + bytes(100)) * (size // 200 + 1)
+    write(client, box, f"{place}/data", data)
+    call = client.method("ReadFile")(pb.ReadFileRequest(sandbox_id=box, path=f"{place}/data"), timeout=PATIENCE,
+                                     compression=grpc.Compression.Gzip)
+    assert Read(client.messages(call)).data == data
 
 
 @pytest.mark.parametrize("name", NAMES, ids=repr)

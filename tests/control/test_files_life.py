@@ -1,6 +1,10 @@
 """File calls across pauses, ends and restarts; repeats of them; sandboxes that mean harm."""
 
+import concurrent.futures
+import contextlib
 import os
+import pathlib
+import tempfile
 import threading
 import time
 
@@ -530,6 +534,93 @@ def test_slow_readers_cost_one_chunk(daemon, client, box):
     assert resident(daemon) - before < 40 * 4 * CHUNK
     for stream in streams:
         stream.close()
+
+
+@pytest.fixture
+def slow(make):
+    """A daemon whose threads wait for the disk within `waiting`."""
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="berm-control-"))
+    return make(directory=directory, env={"BERM_FILE_HOLD": str(directory / "hold")}).start()
+
+
+@contextlib.contextmanager
+def waiting(daemon):
+    (daemon.directory / "hold").touch()
+    try:
+        yield
+    finally:
+        (daemon.directory / "hold").unlink()
+
+
+def our_files(daemon):
+    """Descriptors of files in sandboxes that the daemon has."""
+    links = []
+    for entry in pathlib.Path(f"/proc/{daemon.process.pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            links.append(os.readlink(entry))
+    return [link for link in links if "large" in link]
+
+
+def expect_all_else_goes_on(client, box, other):
+    assert client.output_of(other, "echo here") == "here\n"
+    assert client.output_of(box, "echo there") == "there\n"
+    assert stat(client, box, "large").size_bytes and client.info()
+    write(client, other, "small", b"1")
+    assert read(client, other, "small") == b"1"
+
+
+def test_a_disk_that_is_waited_for_holds_up_nobody(slow):
+    """covers: FILE-19"""
+    client = slow.client()
+    box, other = client.create().sandbox_id, client.create().sandbox_id
+    data = os.urandom(3 * CHUNK + 5)
+    write(client, box, "large", data)
+    parts = []
+
+    def keep():
+        for message in client.stream("ReadFile", sandbox_id=box, path="large"):
+            parts.append(message)
+            yield message
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        with waiting(slow):
+            reading = pool.submit(lambda: Read(keep()))
+            writing = pool.submit(write, client, other, "large", data)
+            eventually(lambda: parts, "the info")
+            for _ in range(3):
+                expect_all_else_goes_on(client, box, other)
+            assert [m.WhichOneof("part") for m in parts] == ["info"] and not writing.done()
+        assert reading.result(PATIENCE).data == data and writing.result(PATIENCE).info.size_bytes == len(data)
+    assert read(client, other, "large") == data
+
+
+@pytest.mark.parametrize("how, code", [("cancel", "CANCELLED"), ("deadline", "DEADLINE_EXCEEDED"), ("connection", "CANCELLED"),
+                                       ("stop", "FAILED_PRECONDITION"), ("guest", "UNAVAILABLE")])
+def test_readers_that_go_while_the_disk_is_waited_for(slow, how, code):
+    """covers: FILE-19"""
+    client, reader = slow.client(), slow.client()
+    box, other = client.create().sandbox_id, client.create().sandbox_id
+    client.output_of(box, "truncate -s 1G large")
+    with waiting(slow):
+        call = reader.method("ReadFile")(pb.ReadFileRequest(sandbox_id=box, path="large"),
+                                         timeout=1 if how == "deadline" else PATIENCE)
+        assert next(call).HasField("info") and our_files(slow)
+        if how == "cancel":
+            call.cancel()
+        elif how == "connection":
+            reader.close()
+        elif how == "stop":
+            client.stop(box)
+        elif how == "guest":
+            slow.kill_guest(box)
+        with pytest.raises(grpc.RpcError) as failed:
+            next(call)
+        assert failed.value.code().name == code
+        assert client.output_of(other, "echo here") == "here\n"
+        assert our_files(slow)              # the thread's, for as long as it waits
+    eventually(lambda: not our_files(slow), "that the daemon lets go of the file")
+    if how in ("cancel", "deadline", "connection"):
+        assert read(client, box, "large", offset=(1 << 30) - 5) == bytes(5)
 
 
 def test_renames_and_removals_at_once(client, box):
