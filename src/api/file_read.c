@@ -265,7 +265,8 @@ static int open_reader(struct reading *rd, const struct guest_answer *a, struct 
     int fd = file_take(a, O_RDONLY);
     if (fd < 0)
         return file_call_handle(rd->file) == 0 ? answer_broken(e, "handle") : 0;
-    rd->reader = file_reader_open(loop, fd, rd->at, rd->end, on_ready, rd);
+    struct file_range range = {.offset = rd->at, .end = rd->end, .known = rd->due};
+    rd->reader = file_reader_open(loop, fd, range, on_ready, rd);
     return rd->reader ? 0 : answer_no_room(e);
 }
 

@@ -19,6 +19,7 @@
 #include "bermd/options.h"
 #include "bermd/rights.h"
 #include "bermd/state.h"
+#include "core/file_work.h"
 #include "core/registry.h"
 #include "drivers/native.h"
 #include "transport/listener.h"
@@ -335,6 +336,7 @@ static int open_and_run(struct daemon *d, const struct api_methods *extra, struc
     if (r == 0) {
         r = rights_open(&d->rights, config_of(d), &d->state, e);
         learn_facts(d);
+        setenv("UV_THREADPOOL_SIZE", FILE_WORK_THREADS, 1); /* they begin with the first work */
         uv_loop_init(&d->loop);
         if (r == 0)
             r = run(d, e);

@@ -9,6 +9,7 @@
 
 #include "base/failpoint.h"
 #include "base/fd.h"
+#include "core/file_work.h"
 
 /* Four messages: for each window a thread is woken, and wakes the loop. */
 #define WINDOW_BYTES ((uint64_t)1 << 20)
@@ -16,8 +17,7 @@
 #define SMALL_BYTES ((uint64_t)64 << 10)
 
 struct file_reader {
-    uv_work_t work;
-    uv_loop_t *loop;
+    struct file_work work;
     int fd;
     uint64_t at; /* the first byte not yet read */
     uint64_t end;
@@ -32,18 +32,21 @@ struct file_reader {
     void *user;
 };
 
-struct file_reader *file_reader_open(uv_loop_t *loop, int fd_take, uint64_t offset, uint64_t end,
+static void on_work(struct file_work *work);
+static void on_near(struct file_work *work);
+
+struct file_reader *file_reader_open(uv_loop_t *loop, int fd_take, struct file_range range,
                                      void (*on_ready)(void *user), void *user) {
     struct file_reader *r = calloc(1, sizeof *r);
     if (!r) {
         close(fd_take);
         return NULL;
     }
-    r->loop = loop;
+    r->work = (struct file_work){.loop = loop, .run = on_work, .on_done = on_near};
     r->fd = fd_take;
-    r->at = offset;
-    r->end = end;
-    r->near = end - offset <= SMALL_BYTES ? end : offset;
+    r->at = range.offset;
+    r->end = range.end;
+    r->near = range.known <= range.offset + SMALL_BYTES ? range.end : range.offset;
     r->on_ready = on_ready;
     r->user = user;
     return r;
@@ -55,14 +58,14 @@ static void reader_free(struct file_reader *r) {
 }
 
 void file_reader_close(struct file_reader *r) {
-    if (r && r->is_waiting)
+    if (r && r->is_waiting && !file_work_cancel(&r->work))
         r->is_closed = true;
     else if (r)
         reader_free(r);
 }
 
-/* Passed on to nowhere, pages are looked for, read from the disk if need be, and not copied. -EINVAL: the filesystem
- * cannot pass them on; such a file is read without. */
+/* Passed on to nowhere, pages are looked for, read from the disk if need be, and not copied. What cannot be passed on
+ * (-EINVAL: on this filesystem; -EOVERFLOW: so far behind its end; no descriptor is free) is read without. */
 static int bring_near(int fd, uint64_t from, uint64_t until) {
     AUTO_CLOSE int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     off_t at = (off_t)from;
@@ -71,20 +74,18 @@ static int bring_near(int fd, uint64_t from, uint64_t until) {
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return n == 0 || errno == EINVAL ? 0 : -errno;
+            return n == 0 || errno == EINVAL || errno == EOVERFLOW ? 0 : -errno;
     }
-    return nowhere < 0 ? -errno : 0;
+    return 0;
 }
 
-/* On a thread of the pool. */
-static void on_work(uv_work_t *work) {
+static void on_work(struct file_work *work) {
     struct file_reader *r = container_of(work, struct file_reader, work);
     failpoint_file_hold();
     r->result = bring_near(r->fd, r->near, r->until);
 }
 
-static void on_near(uv_work_t *work, int status) {
-    (void)status; /* nobody cancels it */
+static void on_near(struct file_work *work) {
     struct file_reader *r = container_of(work, struct file_reader, work);
     r->is_waiting = false;
     r->near = r->until;
@@ -102,7 +103,7 @@ static void look_ahead(struct file_reader *r) {
         return;
     r->until = r->near + MIN(WINDOW_BYTES, r->end - r->near);
     r->is_waiting = true;
-    uv_queue_work(r->loop, &r->work, on_work, on_near);
+    file_work_start(&r->work);
 }
 
 ssize_t file_reader_read(struct file_reader *r, uint8_t *into, size_t n) {
@@ -119,7 +120,7 @@ ssize_t file_reader_read(struct file_reader *r, uint8_t *into, size_t n) {
         got = pread(r->fd, into, n, (off_t)r->at);
     while (got < 0 && errno == EINTR);
     if (got < 0)
-        return -errno;
+        return errno == EAGAIN ? -EIO : -errno; /* nobody would try again */
     r->at += (uint64_t)got;
     return got;
 }

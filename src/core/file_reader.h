@@ -18,9 +18,13 @@
 
 struct file_reader;
 
-/* Takes the descriptor and reads what is from `offset` up to `end`. NULL: memory is short, and the descriptor is
- * closed. */
-struct file_reader *file_reader_open(uv_loop_t *loop, int fd_take, uint64_t offset, uint64_t end,
+/* What is read. `known`: where it ends by the size that the file was said to have. */
+struct file_range {
+    uint64_t offset, end, known;
+};
+
+/* Takes the descriptor. NULL: memory is short, and the descriptor is closed. */
+struct file_reader *file_reader_open(uv_loop_t *loop, int fd_take, struct file_range range,
                                      void (*on_ready)(void *user), void *user);
 /* Idempotent for NULL. */
 void file_reader_close(struct file_reader *r);

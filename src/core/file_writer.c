@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/failpoint.h"
+#include "core/file_work.h"
 
 /* What a socket brings at once, and two messages as most clients send them. */
 #define PIECE_BYTES ((size_t)512 << 10)
@@ -19,8 +20,7 @@ struct piece {
 };
 
 struct file_writer {
-    uv_work_t work;
-    uv_loop_t *loop;
+    struct file_work work;
     int fd;
     uint64_t offset;      /* of the first byte not yet written */
     struct piece writing; /* the thread's, with `result`, while is_writing */
@@ -34,6 +34,9 @@ struct file_writer {
     void *user;
 };
 
+static void on_work(struct file_work *work);
+static void on_written(struct file_work *work);
+
 struct file_writer *file_writer_open(uv_loop_t *loop, int fd_take, void (*on_ready)(void *user),
                                      void *user) {
     struct file_writer *w = calloc(1, sizeof *w);
@@ -41,7 +44,7 @@ struct file_writer *file_writer_open(uv_loop_t *loop, int fd_take, void (*on_rea
         close(fd_take);
         return NULL;
     }
-    w->loop = loop;
+    w->work = (struct file_work){.loop = loop, .run = on_work, .on_done = on_written};
     w->fd = fd_take;
     w->on_ready = on_ready;
     w->user = user;
@@ -56,7 +59,7 @@ static void writer_free(struct file_writer *w) {
 }
 
 void file_writer_close(struct file_writer *w) {
-    if (w && w->is_writing)
+    if (w && w->is_writing && !file_work_cancel(&w->work))
         w->is_closed = true;
     else if (w)
         writer_free(w);
@@ -74,25 +77,21 @@ static int write_all(int fd, const uint8_t *bytes, size_t n, uint64_t offset) {
     return 0;
 }
 
-/* On a thread of the pool. */
-static void on_work(uv_work_t *work) {
+static void on_work(struct file_work *work) {
     struct file_writer *w = container_of(work, struct file_writer, work);
     failpoint_file_hold();
     w->result = write_all(w->fd, w->writing.bytes, w->writing.n, w->offset);
 }
-
-static void on_written(uv_work_t *work, int status);
 
 static void start_writing(struct file_writer *w) {
     struct piece empty = {.bytes = w->writing.bytes};
     w->writing = w->filling;
     w->filling = empty;
     w->is_writing = true;
-    uv_queue_work(w->loop, &w->work, on_work, on_written);
+    file_work_start(&w->work);
 }
 
-static void on_written(uv_work_t *work, int status) {
-    (void)status; /* nobody cancels it */
+static void on_written(struct file_work *work) {
     struct file_writer *w = container_of(work, struct file_writer, work);
     w->is_writing = false;
     w->failure = w->result;

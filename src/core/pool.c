@@ -10,6 +10,7 @@
 
 #define REST_US UINT64_C(2000)
 #define FAILED_US UINT64_C(100000)
+#define SHORT_US UINT64_C(1000000)
 #define FAILED_MAX_US UINT64_C(60000000)
 #define CONNECT_TURNS 20000
 #define CONNECT_US 500
@@ -267,7 +268,7 @@ static void on_again(struct deadline *d) {
     if (p->next || p->n_ready >= (unsigned)r->spec.limits->of[LIMIT_SANDBOXES_PARKED])
         return;
     if (!fd_has_room(r->spec.state_dir_fd, 2 * SANDBOX_FDS))
-        rest(p, FAILED_MAX_US); /* sandboxes that are asked for come first */
+        rest(p, SHORT_US); /* sandboxes that are asked for come first */
     else if (driver_is_idle(r->spec.driver))
         make_next(p);
     else

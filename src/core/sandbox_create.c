@@ -87,9 +87,9 @@ static struct sandbox *new_sandbox(struct registry *r, const char *id,
 
 int sandbox_create(struct registry *r, const char *id, const Berm__V1__SandboxSpec *spec,
                    const struct change *c, struct sandbox **ret_sb, struct err *e) {
-    int failed = check_room(r, spec, e);
-    if (failed == 0 && id[0])
-        failed = check_id_free(r, id, e);
+    int failed = id[0] ? check_id_free(r, id, e) : 0;
+    if (failed == 0)
+        failed = check_room(r, spec, e);
     if (failed < 0)
         return failed;
     struct sandbox *sb = new_sandbox(r, id, spec, c);

@@ -14,7 +14,6 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
-#include "base/fd.h"
 #include "base/usage.h"
 #include "guest/guest.h"
 
@@ -177,17 +176,7 @@ static int start_signals(struct guest *g) {
     return fd < 0 ? -errno : loop_add(&g->loop, &g->signals, fd, EPOLLIN);
 }
 
-/* Once set it stays, and every program inherits it, so that none can pass for somebody else in the host's audit; that
- * knows the range. A kernel without audit has no such file, and where whoever started the sandbox had logged in it
- * is set. */
-static void set_login(void) {
-    char uid[24];
-    *str_put_u64(uid, getuid()) = '\0';
-    (void)!fd_write_text(AT_FDCWD, "/proc/self/loginuid", uid);
-}
-
 static int guest_start(struct guest *g, const struct options *o) {
-    set_login();
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); /* where the guest is not the first process */
     privileges_read(&g->privileges);

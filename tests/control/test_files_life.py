@@ -11,7 +11,7 @@ import time
 import grpc
 import pytest
 
-from control import PATIENCE, Lost, Refused, at_once, eventually, fresh, pb, refused
+from control import DELETED, PATIENCE, Lost, Refused, at_once, eventually, fresh, pb, refused
 from files import (CHUNK, READ, REMOVE, RENAME, WRITE, Read, Watch, download, file_events, listed, named, read,
                    read_all, send, stat, tar, upload, write, write_header)
 
@@ -592,6 +592,28 @@ def test_a_disk_that_is_waited_for_holds_up_nobody(slow):
             assert [m.WhichOneof("part") for m in parts] == ["info"] and not writing.done()
         assert reading.result(PATIENCE).data == data and writing.result(PATIENCE).info.size_bytes == len(data)
     assert read(client, other, "large") == data
+
+
+def test_many_who_wait_for_a_disk(slow):
+    """Neither what they hold nor the threads they have are missed by others. covers: FILE-19"""
+    client = slow.client()
+    box, other = client.create().sandbox_id, client.create().sandbox_id
+    client.output_of(box, "truncate -s 1G large; : >empty; echo hello >small")
+    with waiting(slow):
+        def begin():
+            call = client.method("ReadFile")(pb.ReadFileRequest(sandbox_id=box, path="large"), timeout=PATIENCE)
+            assert next(call).HasField("info")
+            return call
+        held = [begin() for _ in range(8)]
+        for _ in range(100):
+            begin().cancel()
+        eventually(lambda: len(our_files(slow)) <= 16, lambda: f"{len(our_files(slow))} files are held")
+        assert read(client, box, "empty") == b"" and read(client, box, "small", max_bytes=1 << 20) == b"hello\n"
+        client.delete(other)
+        client.wait_state(other, DELETED)
+        for call in held:
+            call.cancel()
+    eventually(lambda: not our_files(slow), "all are let go")
 
 
 @pytest.mark.parametrize("how, code", [("cancel", "CANCELLED"), ("deadline", "DEADLINE_EXCEEDED"), ("connection", "CANCELLED"),

@@ -201,6 +201,8 @@ def test_a_daemon_without_descriptors_takes_no_sandbox(make):
     assert len(boxes) > 5 and {box.state for box in boxes} == {READY}
     with refused("LIMIT_REACHED", retry="later"):
         client.start(stopped)
+    with refused("SANDBOX_EXISTS"):
+        client.create(boxes[0].sandbox_id)
     for box in boxes[-4:]:
         assert client.run(box.sandbox_id, "true").exec.exit.code == 0
     for box in boxes[:6]:

@@ -54,7 +54,7 @@ def test_a_storm_next_door(daemon, client, stage, kind, profile):  # noqa: F811
     guest = daemon.guest_pid(wild)
     storm = client.exec(wild, PLACE, "act", "storm", kind, str(STORMS[kind])).exec_id
     words = next(m for m in client.attach(storm) if m.HasField("output")).output.data.split()
-    assert words[0] == b"ready" and min(STORMS[kind], PIDS // 2) <= int(words[1]) <= min(STORMS[kind], PIDS), words
+    assert words[0] == b"ready" and min(STORMS[kind], PIDS // 4) <= int(words[1]) <= min(STORMS[kind], PIDS), words
     for turn in range(5):
         serve_as_ever(client, quiet, turn)
     now = client.get_exec(storm)
@@ -73,7 +73,7 @@ def test_gigabytes_that_nobody_reads(daemon, client):
     held = client.exec(box, "head", "-c", str(FLOOD), "/dev/zero").exec_id
     assert client.wait(held).exit.code == 0 and client.get_exec(held).usage.stdout_bytes == FLOOD
     got = client.read(held)
-    assert got.stdout.count(0) == len(got.stdout) <= 4 * MIB
+    assert 0 < got.stdout.count(0) == len(got.stdout) <= 4 * MIB
     assert resident(daemon) - before < 16 * MIB
 
 
