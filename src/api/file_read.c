@@ -261,12 +261,12 @@ static int set_lines(struct reading *rd, const struct json *result, struct err *
 }
 
 static int open_reader(struct reading *rd, const struct guest_answer *a, struct err *e) {
-    uv_loop_t *loop = registry_loop(file_call_registry(rd->file));
+    struct file_turns *turns = registry_file_turns(file_call_registry(rd->file));
     int fd = file_take(a, O_RDONLY);
     if (fd < 0)
         return file_call_handle(rd->file) == 0 ? answer_broken(e, "handle") : 0;
     struct file_range range = {.offset = rd->at, .end = rd->end, .known = rd->due};
-    rd->reader = file_reader_open(loop, fd, range, on_ready, rd);
+    rd->reader = file_reader_open(turns, fd, range, on_ready, rd);
     return rd->reader ? 0 : answer_no_room(e);
 }
 

@@ -108,9 +108,9 @@ static void on_ready(void *user) {
 }
 
 static int opened(struct upload *u, const struct guest_answer *a, struct err *e) {
-    uv_loop_t *loop = registry_loop(file_call_registry(u->file));
+    struct file_turns *turns = registry_file_turns(file_call_registry(u->file));
     int fd = file_take(a, O_WRONLY);
-    if (fd >= 0 && !(of(u)->writer = file_writer_open(loop, fd, on_ready, u)))
+    if (fd >= 0 && !(of(u)->writer = file_writer_open(turns, fd, on_ready, u)))
         return answer_no_room(e);
     return 0;
 }

@@ -28,6 +28,7 @@
 /* The order things are built in; stopping goes back from wherever that has come to. */
 struct daemon {
     uv_loop_t loop;
+    struct file_turns file_turns;
     struct options options;
     struct state state;
     struct rights rights;
@@ -207,6 +208,7 @@ static void open_registry(struct daemon *d) {
         d->opener = opener_new(&d->loop, &d->server.deadlines, TAKE_FD(d->rights.open_fd));
     int r = registry_open(
         &(struct registry_spec){.loop = &d->loop,
+                                .file_turns = &d->file_turns,
                                 .deadlines = &d->server.deadlines,
                                 .limits = &config_of(d)->limits,
                                 .state_dir_fd = d->state.dir_fd,
@@ -338,6 +340,7 @@ static int open_and_run(struct daemon *d, const struct api_methods *extra, struc
         learn_facts(d);
         setenv("UV_THREADPOOL_SIZE", FILE_WORK_THREADS, 1); /* they begin with the first work */
         uv_loop_init(&d->loop);
+        file_turns_init(&d->file_turns, &d->loop);
         if (r == 0)
             r = run(d, e);
         if (uv_loop_close(&d->loop) != 0)

@@ -9,7 +9,6 @@
 
 #include "base/failpoint.h"
 #include "base/fd.h"
-#include "core/file_work.h"
 
 /* Four messages: for each window a thread is woken, and wakes the loop. */
 #define WINDOW_BYTES ((uint64_t)1 << 20)
@@ -35,14 +34,14 @@ struct file_reader {
 static void on_work(struct file_work *work);
 static void on_near(struct file_work *work);
 
-struct file_reader *file_reader_open(uv_loop_t *loop, int fd_take, struct file_range range,
+struct file_reader *file_reader_open(struct file_turns *turns, int fd_take, struct file_range range,
                                      void (*on_ready)(void *user), void *user) {
     struct file_reader *r = calloc(1, sizeof *r);
     if (!r) {
         close(fd_take);
         return NULL;
     }
-    r->work = (struct file_work){.loop = loop, .run = on_work, .on_done = on_near};
+    r->work = (struct file_work){.turns = turns, .run = on_work, .on_done = on_near};
     r->fd = fd_take;
     r->at = range.offset;
     r->end = range.end;

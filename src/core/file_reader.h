@@ -12,9 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include <uv.h>
 
-#include "base/macros.h"
+#include "core/file_work.h"
 
 struct file_reader;
 
@@ -24,7 +23,7 @@ struct file_range {
 };
 
 /* Takes the descriptor. NULL: memory is short, and the descriptor is closed. */
-struct file_reader *file_reader_open(uv_loop_t *loop, int fd_take, struct file_range range,
+struct file_reader *file_reader_open(struct file_turns *turns, int fd_take, struct file_range range,
                                      void (*on_ready)(void *user), void *user);
 /* Idempotent for NULL. */
 void file_reader_close(struct file_reader *r);

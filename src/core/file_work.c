@@ -1,10 +1,9 @@
 #include "core/file_work.h"
 
-/* The pool is the process's, and so is the order before it. */
-static struct {
-    unsigned running;
-    struct list waiting;
-} turns = {.waiting = {&turns.waiting, &turns.waiting}};
+void file_turns_init(struct file_turns *t, uv_loop_t *loop) {
+    *t = (struct file_turns){.loop = loop};
+    list_init(&t->waiting);
+}
 
 static void on_work(uv_work_t *work) {
     struct file_work *w = container_of(work, struct file_work, work);
@@ -14,15 +13,15 @@ static void on_work(uv_work_t *work) {
 static void on_after(uv_work_t *work, int status);
 
 static void begin(struct file_work *w) {
-    turns.running++;
-    uv_queue_work(w->loop, &w->work, on_work, on_after);
+    w->turns->running++;
+    uv_queue_work(w->turns->loop, &w->work, on_work, on_after);
 }
 
 static void on_after(uv_work_t *work, int status) {
     (void)status; /* what was begun is not cancelled */
     struct file_work *w = container_of(work, struct file_work, work);
-    struct list *next = list_pop_front(&turns.waiting);
-    turns.running--;
+    struct list *next = list_pop_front(&w->turns->waiting);
+    w->turns->running--;
     if (next)
         begin(container_of(next, struct file_work, waiting));
     w->on_done(w);
@@ -30,10 +29,10 @@ static void on_after(uv_work_t *work, int status) {
 
 void file_work_start(struct file_work *w) {
     list_init(&w->waiting);
-    if (turns.running < FILE_WORK_MOST)
+    if (w->turns->running < FILE_WORK_MOST)
         begin(w);
     else
-        list_push_back(&turns.waiting, &w->waiting);
+        list_push_back(&w->turns->waiting, &w->waiting);
 }
 
 bool file_work_cancel(struct file_work *w) {

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/failpoint.h"
-#include "core/file_work.h"
 
 /* What a socket brings at once, and two messages as most clients send them. */
 #define PIECE_BYTES ((size_t)512 << 10)
@@ -37,14 +36,14 @@ struct file_writer {
 static void on_work(struct file_work *work);
 static void on_written(struct file_work *work);
 
-struct file_writer *file_writer_open(uv_loop_t *loop, int fd_take, void (*on_ready)(void *user),
-                                     void *user) {
+struct file_writer *file_writer_open(struct file_turns *turns, int fd_take,
+                                     void (*on_ready)(void *user), void *user) {
     struct file_writer *w = calloc(1, sizeof *w);
     if (!w) {
         close(fd_take);
         return NULL;
     }
-    w->work = (struct file_work){.loop = loop, .run = on_work, .on_done = on_written};
+    w->work = (struct file_work){.turns = turns, .run = on_work, .on_done = on_written};
     w->fd = fd_take;
     w->on_ready = on_ready;
     w->user = user;

@@ -13,15 +13,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include <uv.h>
 
-#include "base/macros.h"
+#include "core/file_work.h"
 
 struct file_writer;
 
 /* Takes the descriptor and writes from the file's first byte on. NULL: memory is short, and the descriptor is closed. */
-struct file_writer *file_writer_open(uv_loop_t *loop, int fd_take, void (*on_ready)(void *user),
-                                     void *user);
+struct file_writer *file_writer_open(struct file_turns *turns, int fd_take,
+                                     void (*on_ready)(void *user), void *user);
 /* Idempotent for NULL. */
 void file_writer_close(struct file_writer *w);
 /* The count of those taken; -EAGAIN: on_ready comes once, from the loop, when to try again; else -errno. */

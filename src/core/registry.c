@@ -35,8 +35,8 @@ struct ledger *registry_ledger(struct registry *r) {
 struct db *registry_db(struct registry *r) {
     return r->db;
 }
-uv_loop_t *registry_loop(struct registry *r) {
-    return r->spec.loop;
+struct file_turns *registry_file_turns(struct registry *r) {
+    return r->spec.file_turns;
 }
 struct deadlines *registry_deadlines(struct registry *r) {
     return r->spec.deadlines;

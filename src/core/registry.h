@@ -16,12 +16,14 @@
 #include "loop/deadline.h"
 
 struct registry;
+struct file_turns;
 struct sandbox;
 struct exec;
 
 struct registry_spec {
     uv_loop_t *loop;
     struct deadlines *deadlines;
+    struct file_turns *file_turns; /* outlive the registry: a thread may still wait for a disk */
     const struct limits *limits;
     int state_dir_fd; /* borrowed */
     int sandboxes_fd; /* STATE/sandboxes, borrowed: a folder per sandbox with output and guest.log */
@@ -49,7 +51,7 @@ void registry_close(struct registry *r, void (*on_closed)(void *user), void *use
 void *registry_user(const struct registry *r);
 struct ledger *registry_ledger(struct registry *r);
 struct db *registry_db(struct registry *r);
-uv_loop_t *registry_loop(struct registry *r);
+struct file_turns *registry_file_turns(struct registry *r);
 struct deadlines *registry_deadlines(struct registry *r);
 const struct limits *registry_limits(const struct registry *r);
 struct driver *registry_driver(struct registry *r);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/map.h"
+#include "core/file_work.h"
 #include "core/registry.h"
 
 struct registry {

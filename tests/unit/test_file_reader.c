@@ -18,6 +18,7 @@
 /* Somebody who reads all of [from, to) of a file of n bytes, in parts of `part`. */
 struct eater {
     uv_loop_t loop;
+    struct file_turns turns;
     struct file_reader *reader;
     uint8_t *bytes; /* of the file */
     uint8_t *got;
@@ -60,10 +61,11 @@ static void eater_open(struct eater *t, size_t n, uint64_t from, uint64_t to) {
     for (size_t i = 0; i < n; i++)
         t->bytes[i] = (uint8_t)(i * 7 + i / 251);
     uv_loop_init(&t->loop);
+    file_turns_init(&t->turns, &t->loop);
     t->file = memfd_create("file", MFD_CLOEXEC);
     CHECK_INT(pwrite(t->file, t->bytes, n, 0), (long long)n);
     t->fd = fcntl(t->file, F_DUPFD_CLOEXEC, 0);
-    t->reader = file_reader_open(&t->loop, t->fd, (struct file_range){from, to, to}, on_ready, t);
+    t->reader = file_reader_open(&t->turns, t->fd, (struct file_range){from, to, to}, on_ready, t);
 }
 
 static void eater_run(struct eater *t) {
@@ -310,7 +312,7 @@ TEST(file_reader_says_when_memory_is_short) {
     file_reader_close(t.reader);
     t.fd = fcntl(t.file, F_DUPFD_CLOEXEC, 0);
     alloc_fail_at(1);
-    t.reader = file_reader_open(&t.loop, t.fd, (struct file_range){0, 1, 1}, on_ready, &t);
+    t.reader = file_reader_open(&t.turns, t.fd, (struct file_range){0, 1, 1}, on_ready, &t);
     alloc_fail_at(0);
     CHECK(!t.reader);
     eater_close(&t);

@@ -16,6 +16,7 @@
 /* Somebody who writes `bytes` in parts of `part`, and then waits for the end. */
 struct feeder {
     uv_loop_t loop;
+    struct file_turns turns;
     struct file_writer *writer;
     uint8_t *bytes;
     size_t n, at, part;
@@ -56,9 +57,10 @@ static void feeder_open(struct feeder *f, size_t n, size_t part) {
     for (size_t i = 0; i < n; i++)
         f->bytes[i] = (uint8_t)(i * 7 + i / 251);
     uv_loop_init(&f->loop);
+    file_turns_init(&f->turns, &f->loop);
     f->file = memfd_create("file", MFD_CLOEXEC);
     f->fd = fcntl(f->file, F_DUPFD_CLOEXEC, 0);
-    f->writer = file_writer_open(&f->loop, f->fd, on_ready, f);
+    f->writer = file_writer_open(&f->turns, f->fd, on_ready, f);
 }
 
 static void feeder_run(struct feeder *f) {
@@ -181,7 +183,7 @@ TEST(file_writer_says_when_memory_is_short) {
         file_writer_close(f.writer);
         f.fd = fcntl(f.file, F_DUPFD_CLOEXEC, 0);
         alloc_fail_at(n);
-        f.writer = file_writer_open(&f.loop, f.fd, on_ready, &f);
+        f.writer = file_writer_open(&f.turns, f.fd, on_ready, &f);
         if (f.writer)
             feed(&f);
         alloc_fail_at(0);
