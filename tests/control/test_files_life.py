@@ -616,6 +616,23 @@ def test_many_who_wait_for_a_disk(slow):
     eventually(lambda: not our_files(slow), "all are let go")
 
 
+def test_a_daemon_that_ends_while_a_disk_is_waited_for(slow):
+    """covers: FILE-19"""
+    client = slow.client()
+    box = client.create().sandbox_id
+    client.output_of(box, "truncate -s 1G large")
+    with waiting(slow):
+        calls = [client.method("ReadFile")(pb.ReadFileRequest(sandbox_id=box, path="large"), timeout=PATIENCE)
+                 for _ in range(14)]                    # two of them wait for their turn
+        assert all(next(call).HasField("info") for call in calls)
+        slow.process.terminate()
+        for call in calls:
+            assert call.code() != grpc.StatusCode.OK
+    assert slow.process.wait(PATIENCE) == 0, slow.text()
+    slow.start()
+    assert slow.client().run(box, "true").exec.exit.code == 0
+
+
 @pytest.mark.parametrize("how, code", [("cancel", "CANCELLED"), ("deadline", "DEADLINE_EXCEEDED"), ("connection", "CANCELLED"),
                                        ("stop", "FAILED_PRECONDITION"), ("guest", "UNAVAILABLE")])
 def test_readers_that_go_while_the_disk_is_waited_for(slow, how, code):
