@@ -192,7 +192,7 @@ def test_a_daemon_without_descriptors_takes_no_sandbox(make):
     """It says so, and at once; a sandbox less, and there is room again. covers: SBX-27"""
     daemon = make("--set", "limits.sandboxes.parked=2").start(prefix=("prlimit", f"--nofile={DESCRIPTORS}"))
     client = daemon.client()
-    stopped = client.create().sandbox_id
+    stopped = client.create("own").sandbox_id
     client.stop(stopped)
     boxes = []
     with refused("LIMIT_REACHED", retry="later"):
@@ -202,7 +202,7 @@ def test_a_daemon_without_descriptors_takes_no_sandbox(make):
     with refused("LIMIT_REACHED", retry="later"):
         client.start(stopped)
     with refused("SANDBOX_EXISTS"):
-        client.create(boxes[0].sandbox_id)
+        client.create(stopped)
     for box in boxes[-4:]:
         assert client.run(box.sandbox_id, "true").exec.exit.code == 0
     for box in boxes[:6]:
