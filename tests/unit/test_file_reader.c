@@ -162,6 +162,15 @@ TEST(file_reader_ends_with_the_file) {
     eater_close(&t);
 }
 
+/* The disk answers, and all of it has come. */
+static void expect_the_rest(struct eater *t, const char *path) {
+    let_go(path);
+    uv_run(&t->loop, UV_RUN_DEFAULT);
+    CHECK_INT(t->ended, 0);
+    CHECK_BYTES(t->got, t->n_got, t->bytes, t->n);
+    eater_close(t);
+}
+
 TEST(file_reader_leaves_the_disk_to_another_thread) {
     struct eater t;
     char path[32];
@@ -173,11 +182,7 @@ TEST(file_reader_leaves_the_disk_to_another_thread) {
         uv_run(&t.loop, UV_RUN_NOWAIT);
     CHECK_INT(file_reader_read(t.reader, t.got, 1), -EAGAIN);
     CHECK_INT(t.waits, 0);
-    let_go(path);
-    uv_run(&t.loop, UV_RUN_DEFAULT);
-    CHECK_INT(t.ended, 0);
-    CHECK_BYTES(t.got, t.n_got, t.bytes, t.n);
-    eater_close(&t);
+    expect_the_rest(&t, path);
 }
 
 TEST(file_reader_has_the_thread_two_windows_ahead) {
@@ -194,11 +199,7 @@ TEST(file_reader_has_the_thread_two_windows_ahead) {
     eat(&t);
     CHECK_INT(t.n_got, 2 << 20);
     CHECK_INT(t.ended, 1);
-    let_go(path);
-    uv_run(&t.loop, UV_RUN_DEFAULT);
-    CHECK_INT(t.ended, 0);
-    CHECK_BYTES(t.got, t.n_got, t.bytes, t.n);
-    eater_close(&t);
+    expect_the_rest(&t, path);
 }
 
 /* How many of the first n bytes' pages are in memory. */
