@@ -183,15 +183,13 @@ def test_the_default_socket_is_the_daemons_own():
     """berm and bermd work it out apart from each other."""
     bermd = subprocess.run([BERM.parent / "bermd", "--print-config"], capture_output=True, text=True, check=True)
     expected = [line for line in bermd.stdout.splitlines() if line.startswith("socket = ")][0].split(" = ")[1]
-    if pathlib.Path(expected).exists():
-        pytest.skip("a daemon uses the default socket")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("BERM_")}
-    done = subprocess.run([BERM, "ping"], env=environment, capture_output=True, text=True, timeout=SECONDS)
+    apart = [ROOT / "tests/apart", "/run", "--"] if os.geteuid() == 0 else []     # a daemon of this machine may use it
+    done = subprocess.run([*apart, BERM, "ping"], env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 125 and f"at {expected}:" in done.stderr
 
 
 START_SCRIPT = """
-mount -t tmpfs none /run && mount -t tmpfs none /var/lib || exit 99
 "$0" --help > /dev/null
 "$0" ls --no-start; echo $?
 BERM_NO_START=1 "$0" ls; echo $?
@@ -207,8 +205,8 @@ def test_a_daemon_is_started_by_need():
     if os.geteuid() != 0:
         pytest.skip("only root starts a daemon so")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("BERM_")}
-    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", START_SCRIPT, BERM], env=environment,
-                          capture_output=True, text=True, timeout=2 * SECONDS)
+    done = subprocess.run([ROOT / "tests/apart", "/run", "/var/lib", "--", "sh", "-c", START_SCRIPT, BERM],
+                          env=environment, capture_output=True, text=True, timeout=2 * SECONDS)
     assert done.returncode == 0, done
     assert re.fullmatch(r"125\n125\n125\n0\n0\nstopped pid \d+\n", done.stdout), done
     assert done.stderr.count("started bermd at /run/berm/bermd.sock, pid ") == 1, done
