@@ -55,7 +55,7 @@ escape: ## attempts to leave a sandbox, each with a control; needs root
 	@tests/escape/run
 
 # An emulated processor is about ten times slower than a real one. Each line is a boot; tests/vm/run bounds it.
-VM_TEST = scripts/test --slow 10
+VM_TEST = scripts/test --slow 10 --jobs 1
 
 vm: ## what depends on the kernel, on Debian's own with unified cgroups and with project quota, in QEMU
 	@scripts/setup test vm

@@ -51,7 +51,7 @@ def state_dir():
 def main():
     global _checks
     wanted = sys.argv[1:]
-    tests = [t for t in _tests if not wanted or any(w in t.__name__ for w in wanted)]
+    tests = [t for t in _tests if not wanted or any(w.replace(" ", "_") in t.__name__ for w in wanted)]
     bad = 0
     root = os.geteuid() == 0
     for number, function in enumerate(tests, 1):
