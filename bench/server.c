@@ -16,12 +16,12 @@ struct job {
 static void pump(struct call *c) {
     struct job *job = c->state;
     while (job->left > 0) {
-        enum call_room room = call_send(c, &job->response.base);
-        if (room == CALL_GONE)
+        enum call_push sent = call_send(c, &job->response.base);
+        if (sent == CALL_GONE)
             return;
         job->left--;
-        if (room == CALL_FULL && job->left > 0)
-            return; /* on_room goes on */
+        if (sent == CALL_FULL && job->left > 0)
+            return; /* on_writable goes on */
     }
     call_finish(c, NULL);
 }
@@ -46,7 +46,7 @@ static void on_stream(struct call *c, const ProtobufCMessage *m) {
 }
 
 int main(int argc, char **argv) {
-    static const struct handler stream = {.on_message = on_stream, .on_room = pump};
+    static const struct handler stream = {.on_message = on_stream, .on_writable = pump};
     static const struct method rows[] = {
         {STR("/berm.bench.v1.BenchService/Stream"), &berm__bench__v1__stream_request__descriptor,
          &berm__bench__v1__stream_response__descriptor, METHOD_SERVER_STREAM, SCOPE_USER, &stream},

@@ -71,7 +71,7 @@ def main(source, target):
                 methods.append((f"/{full}/{name}", bool(sum(all_of(method, 5))), bool(sum(all_of(method, 6)))))
         symbols += [(name, index) for name in names]
     with open(target, "w") as out:
-        out.write('#include "api/reflection_data.h"\n\n')
+        out.write('#include "api/system/reflection_data.h"\n\n')
         for i, (name, data) in enumerate(files):
             rows = ["    " + ", ".join(f"0x{b:02x}" for b in data[at:at + 16]) for at in range(0, len(data), 16)]
             out.write(f"static const uint8_t file_{i}[] = {{\n" + ",\n".join(rows) + "\n};\n\n")

@@ -34,7 +34,7 @@ def spawn(name, budget, env="", **more):
 
 
 # Tests of bermd that have a suite of their own below; `control` runs the others.
-CONTROL_APART = ("caches lifecycle pool escape neighbours exec leaves usage limits files files_trees files_chunks "
+CONTROL_APART = ("caches lifecycle pool escape neighbours exec exec_cgroups usage limits files files_trees files_chunks "
                  "files_life store model restart failpoints kills").split()
 
 SUITES = [
@@ -81,11 +81,11 @@ SUITES = [
     control("control-lifecycle", "lifecycle", 300),
     control("control-pool", "pool", 300),
     control("control-escape", "escape neighbours", 240),
-    control("control-exec", "exec leaves", 300),
+    control("control-exec", "exec exec_cgroups", 300),
     control("control-usage", "usage limits", 300),
     control("control-files", "files files_trees", 400),
     control("control-files-chunks", "files files_trees files_chunks", 400, "BERM_FILE_CHUNKS=1 "),
-    control("control-copies-chunks", "ingress", 300, "BERM_FILE_CHUNKS=1 ", " -k 'cop or credential'"),
+    control("control-copies-chunks", "imports", 300, "BERM_FILE_CHUNKS=1 ", " -k 'cop or credential'"),
     control("control-files-life", "files_life", 400),
     control("control-store", "store", 240),
     control("control-model", "model", 240),

@@ -81,7 +81,7 @@ void claim_open(const char *folder, unsigned n) {
         park(&parked[n_parked]);
 }
 
-/* What bermd says to a guest that becomes somebody's; its name the place has, or gets from berm-spawn. */
+/* What bermd says to a guest that becomes somebody's; its name the instance has, or gets from berm-spawn. */
 static size_t put_configure(char *to, size_t cap, const char *id, int n_env) {
     int n = snprintf(to, cap,
                      "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"configure\",\"params\":{"
@@ -95,7 +95,7 @@ static size_t put_configure(char *to, size_t cap, const char *id, int n_env) {
 }
 
 /* The oldest is claimed, and one made in its place when the clock has stopped. As bermd does it: the guest is
- * told first, and berm-spawn only what the place was not made with. */
+ * told first, and berm-spawn only what the instance was not made with. */
 double claim_one(const char *name, const char *dir) {
     struct parked p = parked[0];
     char line[4096];

@@ -21,7 +21,7 @@ static struct {
     uint32_t number;
     int fds[FDS_MAX];
     size_t n;
-} next_leaf;
+} next_cgroup;
 
 /* The next message, without its line end. Valid until the next call. */
 static char *next_line(void) {
@@ -88,14 +88,14 @@ void guest_open(const char *state, const char *layer) {
 }
 
 /* The words that name these descriptors: two logs, the status, the cgroup. */
-static int put_roles(char *to, size_t cap, size_t n_leaf) {
+static int put_roles(char *to, size_t cap, size_t n_cgroup_fds) {
     int n = snprintf(to, cap, "\"stdout\",\"stderr\",\"status\",\"leaf\"");
-    for (size_t i = 1; i < n_leaf; i++)
+    for (size_t i = 1; i < n_cgroup_fds; i++)
         n += snprintf(to + n, cap - (size_t)n, ",\"cgroup\"");
     return n;
 }
 
-static size_t put_request(char *to, size_t cap, char *const *argv, size_t n_leaf) {
+static size_t put_request(char *to, size_t cap, char *const *argv, size_t n_cgroup_fds) {
     int n = snprintf(
         to, cap,
         "{\"jsonrpc\":\"2.0\",\"id\":%u,\"method\":\"exec\",\"params\":{\"exec_id\":\"ex-%u\","
@@ -107,8 +107,8 @@ static size_t put_request(char *to, size_t cap, char *const *argv, size_t n_leaf
         to + n, cap - (size_t)n,
         "],\"stdin\":\"empty\",\"output\":{\"policy\":\"drop_oldest\",\"limit_bytes\":1048576},"
         "\"fds\":%zu,\"fd_roles\":[",
-        3 + n_leaf);
-    n += put_roles(to + n, cap - (size_t)n, n_leaf);
+        3 + n_cgroup_fds);
+    n += put_roles(to + n, cap - (size_t)n, n_cgroup_fds);
     n += snprintf(to + n, cap - (size_t)n, "]}}\n");
     return (size_t)n;
 }
@@ -141,8 +141,8 @@ static int open_log(const char *dir, const char *name) {
     return fd;
 }
 
-static void make_leaf(void) {
-    next_leaf.n = spawn_leaf(SANDBOX, ++next_leaf.number, next_leaf.fds);
+static void make_cgroup(void) {
+    next_cgroup.n = spawn_make_cgroup(SANDBOX, ++next_cgroup.number, next_cgroup.fds);
 }
 
 void guest_run(const char *dir, char *const *argv, double *ret_told_us, double *ret_next_us) {
@@ -150,30 +150,30 @@ void guest_run(const char *dir, char *const *argv, double *ret_told_us, double *
     char line[4096];
     serial++;
     double begin = now_us();
-    if (next_leaf.n == 0)
-        make_leaf();
-    size_t n_leaf = next_leaf.n;
-    memcpy(fds + 3, next_leaf.fds, n_leaf * sizeof *fds);
+    if (next_cgroup.n == 0)
+        make_cgroup();
+    size_t n_cgroup_fds = next_cgroup.n;
+    memcpy(fds + 3, next_cgroup.fds, n_cgroup_fds * sizeof *fds);
     fds[0] = open_log(dir, "stdout");
     fds[1] = open_log(dir, "stderr");
     fds[2] = open_log(dir, "status");
-    put_request(line, sizeof line, argv, n_leaf);
-    say(line, fds, 3 + n_leaf);
-    fd_close_all(fds, 3 + n_leaf);
+    put_request(line, sizeof line, argv, n_cgroup_fds);
+    say(line, fds, 3 + n_cgroup_fds);
+    fd_close_all(fds, 3 + n_cgroup_fds);
     wait_exited();
     *ret_told_us = now_us() - begin;
-    spawn_kill_leaf(SANDBOX, next_leaf.number);
-    make_leaf();
+    spawn_kill_cgroup(SANDBOX, next_cgroup.number);
+    make_cgroup();
     *ret_next_us = now_us() - begin;
     forget();
 }
 
-void guest_leaf(void) {
+void guest_exec_cgroup(void) {
     int fds[FDS_MAX];
     uint32_t other = UINT32_MAX - ++serial;
-    size_t n = spawn_leaf(SANDBOX, other, fds);
+    size_t n = spawn_make_cgroup(SANDBOX, other, fds);
     fd_close_all(fds, n);
-    spawn_kill_leaf(SANDBOX, other);
+    spawn_kill_cgroup(SANDBOX, other);
 }
 
 void guest_close(void) {

@@ -113,10 +113,10 @@ static int do_exec(char **words, double *ret_us) {
     return 2;
 }
 
-static int do_leaf(char **words, double *ret_us) {
+static int do_exec_cgroup(char **words, double *ret_us) {
     (void)words;
     double begin = now_us();
-    guest_leaf();
+    guest_exec_cgroup();
     ret_us[0] = now_us() - begin;
     return 1;
 }
@@ -256,14 +256,30 @@ static const struct {
     int n_words; /* at least */
     int (*run)(char **words, double *ret_us);
 } commands[] = {
-    {"time", 1, do_time},         {"sync", 1, do_sync},     {"spawn", 4, do_spawn},
-    {"sweep", 0, do_sweep},       {"create", 4, do_create}, {"guest", 2, do_guest},
-    {"exec", 2, do_exec},         {"leaf", 0, do_leaf},     {"guest-end", 0, do_guest_end},
-    {"connect", 1, do_connect},   {"make", 2, do_make},     {"run", 2, do_run},
-    {"first", 3, do_first},       {"delete", 1, do_delete}, {"drop", 1, do_drop},
-    {"put", 3, do_put},           {"get", 3, do_get},       {"tree-put", 3, do_tree_put},
-    {"tree-get", 3, do_tree_get}, {"stat", 2, do_stat},     {"list", 2, do_list},
-    {"remove", 2, do_remove},     {"park", 2, do_park},     {"claim", 1, do_claim},
+    {"time", 1, do_time},
+    {"sync", 1, do_sync},
+    {"spawn", 4, do_spawn},
+    {"sweep", 0, do_sweep},
+    {"create", 4, do_create},
+    {"guest", 2, do_guest},
+    {"exec", 2, do_exec},
+    {"exec-cgroup", 0, do_exec_cgroup},
+    {"guest-end", 0, do_guest_end},
+    {"connect", 1, do_connect},
+    {"make", 2, do_make},
+    {"run", 2, do_run},
+    {"first", 3, do_first},
+    {"delete", 1, do_delete},
+    {"drop", 1, do_drop},
+    {"put", 3, do_put},
+    {"get", 3, do_get},
+    {"tree-put", 3, do_tree_put},
+    {"tree-get", 3, do_tree_get},
+    {"stat", 2, do_stat},
+    {"list", 2, do_list},
+    {"remove", 2, do_remove},
+    {"park", 2, do_park},
+    {"claim", 1, do_claim},
     {"park-end", 0, do_park_end},
 };
 

@@ -133,18 +133,18 @@ void spawn_claim_end(void) {
     hear(&reply, fds);
 }
 
-size_t spawn_leaf(const char *id, uint32_t leaf, int fds[FDS_MAX]) {
-    struct spawn_exec_leaf req = {.first = leaf, .count = 1};
+size_t spawn_make_cgroup(const char *id, uint32_t cgroup, int fds[FDS_MAX]) {
+    struct spawn_exec_cgroup req = {.first = cgroup, .count = 1};
     struct spawn_reply reply;
     snprintf(req.id, sizeof req.id, "%s", id);
-    ask(&req, SPAWN_EXEC_LEAF, sizeof req, NULL, 0, &reply, fds);
+    ask(&req, SPAWN_EXEC_CGROUP, sizeof req, NULL, 0, &reply, fds);
     return reply.n_fds;
 }
 
-void spawn_kill_leaf(const char *id, uint32_t leaf) {
-    struct spawn_kill_leaf req = {.leaf = leaf};
+void spawn_kill_cgroup(const char *id, uint32_t cgroup) {
+    struct spawn_kill_cgroup req = {.cgroup = cgroup};
     struct spawn_reply reply;
     int fds[FDS_MAX];
     snprintf(req.id, sizeof req.id, "%s", id);
-    ask(&req, SPAWN_KILL_LEAF, sizeof req, NULL, 0, &reply, fds);
+    ask(&req, SPAWN_KILL_CGROUP, sizeof req, NULL, 0, &reply, fds);
 }

@@ -53,8 +53,8 @@ struct claim_spec {
 void spawn_claim_begin(const struct claim_spec *spec);
 void spawn_claim_end(void);
 /* The descriptors of one cgroup for a program: its directory first, then files to write "0" to. */
-size_t spawn_leaf(const char *id, uint32_t leaf, int fds[FDS_MAX]);
-void spawn_kill_leaf(const char *id, uint32_t leaf);
+size_t spawn_make_cgroup(const char *id, uint32_t cgroup, int fds[FDS_MAX]);
+void spawn_kill_cgroup(const char *id, uint32_t cgroup);
 
 /* --- guest.c: berm-guest in a sandbox, spoken to as bermd speaks to it --- */
 
@@ -63,7 +63,7 @@ void guest_open(const char *state, const char *layer);
  * ended, and until its cgroup was gone and that of the next program made. */
 void guest_run(const char *dir, char *const *argv, double *ret_told_us, double *ret_next_us);
 /* Makes a cgroup for a program and removes it again, which is what guest_run does after the program. */
-void guest_leaf(void);
+void guest_exec_cgroup(void);
 void guest_close(void);
 
 /* --- claim.c: parked sandboxes, claimed as bermd claims them --- */

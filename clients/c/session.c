@@ -42,7 +42,7 @@ struct berm_session {
 /* --- input --- */
 
 size_t berm_session_room(const struct berm_session *s) {
-    return s->wants_end ? 0 : buf_room(&s->input);
+    return s->wants_end ? 0 : buf_available(&s->input);
 }
 
 size_t berm_session_write(struct berm_session *s, const void *bytes, size_t n) {

@@ -77,8 +77,8 @@ void call_cancel(struct call *c, enum err_code why) {
     if (why == ERR_DEADLINE_EXCEEDED) {
         err_set(&e, why, "the deadline passed after %llu ms",
                 (unsigned long long)((clock_us() - c->began_us) / 1000));
-        if (c->about)
-            err_about(&e, c->about, c->about_id);
+        if (c->subject)
+            err_about(&e, c->subject, c->subject_id);
         call_fail(c, &e);
         return;
     }
@@ -95,7 +95,7 @@ void call_send_headers(struct call *c) {
         c->wire->send_headers(c);
 }
 
-enum call_room call_send(struct call *c, const ProtobufCMessage *m) {
+enum call_push call_send(struct call *c, const ProtobufCMessage *m) {
     return c->finished ? CALL_GONE : c->wire->send(c, m);
 }
 
@@ -103,7 +103,7 @@ uint8_t *call_reserve(struct call *c, size_t n) {
     return c->finished || !c->wire->reserve ? NULL : c->wire->reserve(c, n);
 }
 
-enum call_room call_send_reserved(struct call *c, size_t n) {
+enum call_push call_send_reserved(struct call *c, size_t n) {
     return c->finished ? CALL_GONE : c->wire->send_reserved(c, n);
 }
 
@@ -118,9 +118,9 @@ void call_release(struct call *c) {
     c->wire->release(c);
 }
 
-void call_about(struct call *c, const char *key, const char *id) {
-    c->about = key;
-    c->about_id = id;
+void call_set_subject(struct call *c, const char *key, const char *id) {
+    c->subject = key;
+    c->subject_id = id;
 }
 
 struct str call_header(const struct call *c, struct str name) {
@@ -224,7 +224,7 @@ void call_drain(struct call *c) {
         c->method->handler->on_drain(c);
 }
 
-void call_wake(struct call *c) {
-    if (!c->finished && c->opened && c->method->handler->on_room)
-        c->method->handler->on_room(c);
+void call_writable(struct call *c) {
+    if (!c->finished && c->opened && c->method->handler->on_writable)
+        c->method->handler->on_writable(c);
 }

@@ -5,7 +5,7 @@
  * A handler sees a call and never a socket; a transport sees a call and never a sandbox. The part
  * for handlers comes first, the part for transports behind it.
  * Bounds:  what a client has not read yet is held up to call_wire's mark; call_send then answers
- *          FULL and the handler waits for on_room. */
+ *          FULL and the handler waits for on_writable. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
@@ -34,7 +34,7 @@ struct handler {
     /* Client stream and bidi: there are no more. */
     void (*on_half_close)(struct call *c);
     /* The client has read; send again. Optional. */
-    void (*on_room)(struct call *c);
+    void (*on_writable)(struct call *c);
     /* The daemon is stopping; a stream without an end of its own finishes now. Optional. */
     void (*on_drain)(struct call *c);
     /* The call is over: client gone, deadline passed. Free c->state. Optional. */
@@ -79,19 +79,19 @@ struct call_peer {
     char text[64]; /* for logs: "uid:1000" or "127.0.0.1:4711" */
 };
 
-enum call_room { CALL_OK, CALL_FULL, CALL_GONE };
+enum call_push { CALL_OK, CALL_FULL, CALL_GONE };
 
 /* --- for handlers --- */
 
 /* Sends the response's headers now rather than with the first message. */
 void call_send_headers(struct call *c);
-/* OK or FULL: it is on its way; after FULL wait for on_room. GONE: the call is over. */
-enum call_room call_send(struct call *c, const ProtobufCMessage *m);
+/* OK or FULL: it is on its way; after FULL wait for on_writable. GONE: the call is over. */
+enum call_push call_send(struct call *c, const ProtobufCMessage *m);
 /* Room for a message of up to n bytes that the handler packs itself before it does anything else with the call: what is
  * large is written once, to where it is sent from. NULL: call_send is the only way. */
 MUST_USE uint8_t *call_reserve(struct call *c, size_t n);
 /* As call_send, of the first n bytes in that room. */
-enum call_room call_send_reserved(struct call *c, size_t n);
+enum call_push call_send_reserved(struct call *c, size_t n);
 /* NULL is success. Nothing of the call may be touched afterwards, its request and arena included. */
 void call_finish(struct call *c, const struct err *e);
 void call_finish_status(struct call *c, const struct call_status *status);
@@ -102,7 +102,7 @@ void call_hold(struct call *c);
 void call_release(struct call *c);
 /* What the call is about, for the metadata of a deadline that passes: "exec_id" and an id that lives as
  * long as the call. */
-void call_about(struct call *c, const char *key, const char *id);
+void call_set_subject(struct call *c, const char *key, const char *id);
 
 /* First value of a request header, or an empty slice with p == NULL. */
 struct str call_header(const struct call *c, struct str name);
@@ -117,11 +117,11 @@ MUST_USE int call_add_trailer(struct call *c, struct str name, struct str value)
 
 struct call_wire {
     void (*send_headers)(struct call *c);
-    enum call_room (*send)(struct call *c, const ProtobufCMessage *m);
+    enum call_push (*send)(struct call *c, const ProtobufCMessage *m);
     void (*finish)(struct call *c, const struct call_status *status);
     void (*release)(struct call *c);               /* the handler takes messages again */
     uint8_t *(*reserve)(struct call *c, size_t n); /* optional */
-    enum call_room (*send_reserved)(struct call *c, size_t n);
+    enum call_push (*send_reserved)(struct call *c, size_t n);
 };
 
 struct call {
@@ -140,8 +140,8 @@ struct call {
     uint64_t bytes_in;
     uint64_t bytes_out;
     const ProtobufCMessage *request; /* unary and server stream: waiting for the end of the body */
-    const char *about;               /* by call_about; NULL if nothing */
-    const char *about_id;
+    const char *subject;             /* by call_set_subject; NULL if nothing */
+    const char *subject_id;
     void *state; /* the handler's */
     bool opened; /* the handler knows of it */
     bool held;
@@ -153,7 +153,7 @@ void call_begin(struct call *c);
 void call_message(struct call *c, const ProtobufCMessage *m);
 void call_half_close(struct call *c);
 void call_drain(struct call *c);
-void call_wake(struct call *c); /* there is room to send again */
+void call_writable(struct call *c); /* there is room to send again */
 /* The request is none of this protocol's, and was answered in the wire's own way. */
 void call_refused(struct call *c, const char *why);
 /* A failure found by the transport: malformed or too large a message. */

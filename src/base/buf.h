@@ -26,7 +26,7 @@ static inline size_t buf_len(const struct buf *b) {
 static inline uint8_t *buf_data(const struct buf *b) {
     return b->block + b->head;
 }
-static inline size_t buf_room(const struct buf *b) {
+static inline size_t buf_available(const struct buf *b) {
     return b->max_bytes - buf_len(b);
 }
 

@@ -69,7 +69,7 @@ static int fill(struct err *e, enum err_code code, int sys, const char *field, c
     assert(code != ERR_NONE);
     e->code = code;
     e->sys = sys;
-    e->limit = e->about = NULL;
+    e->limit = e->subject = NULL;
     for (size_t i = 0; i < ERR_NUMBERS; i++)
         e->numbers[i].key = NULL;
     snprintf(e->field, sizeof e->field, "%s", field);
@@ -116,8 +116,8 @@ int err_limit(struct err *e, enum err_code code, enum limit_id limit, int64_t va
 }
 
 int err_about(struct err *e, const char *key, const char *id) {
-    e->about = key;
-    snprintf(e->about_id, sizeof e->about_id, "%s", id);
+    e->subject = key;
+    snprintf(e->subject_id, sizeof e->subject_id, "%s", id);
     return -(int)e->code;
 }
 

@@ -64,8 +64,8 @@ struct err {
     int sys;           /* errno behind it, 0 if none */
     const char *limit; /* the limit that was met, by its name in limits.def; NULL if none */
     int64_t limit_value;
-    const char *about; /* "sandbox_id", "exec_id" or "snapshot_id"; NULL if none */
-    char about_id[64]; /* whose it is */
+    const char *subject; /* "sandbox_id", "exec_id" or "snapshot_id"; NULL if none */
+    char subject_id[64]; /* whose it is */
     struct err_number numbers[ERR_NUMBERS];
     char field[96]; /* the request field at fault, empty if none */
     char text[240];

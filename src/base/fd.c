@@ -234,7 +234,7 @@ ssize_t fd_read_text(int dir, const char *path, char *out, size_t cap) {
     return -EFBIG;
 }
 
-bool fd_has_room(int any, unsigned n) {
+bool fd_are_available(int any, unsigned n) {
     struct rlimit most;
     int lowest = fcntl(any, F_DUPFD_CLOEXEC, 0);
     if (lowest < 0 || close(lowest) < 0 || getrlimit(RLIMIT_NOFILE, &most) < 0)

@@ -53,5 +53,5 @@ MUST_USE int fd_write_text(int dir, const char *path, const char *text);
 MUST_USE ssize_t fd_read_text(int dir, const char *path, char *out, size_t cap);
 
 /* So many can still be opened, and a sixteenth of all, as far as the lowest free one tells; `any` is one that is open. */
-bool fd_has_room(int any, unsigned n);
+bool fd_are_available(int any, unsigned n);
 void fd_close_all(int *fds, size_t n);

@@ -60,7 +60,7 @@ static void drop(struct outlog *log, uint64_t new_first) {
     log->first = new_first;
 }
 
-void outlog_make_room(struct outlog *pair, size_t n_logs, uint64_t cap_bytes, uint64_t incoming) {
+void outlog_trim(struct outlog *pair, size_t n_logs, uint64_t cap_bytes, uint64_t incoming) {
     /* Dropping a little ahead saves a system call for every write; a sixteenth is what may be lost so. */
     uint64_t step = MAX(cap_bytes / 16 & ~(uint64_t)(OUTLOG_BLOCK - 1), (uint64_t)OUTLOG_BLOCK);
     for (;;) {

@@ -38,7 +38,7 @@ MUST_USE ssize_t outlog_append(struct outlog *log, const void *bytes, size_t n);
 MUST_USE int outlog_skip(struct outlog *log, uint64_t n);
 /* Makes room for `incoming` more bytes under the cap by dropping the oldest of the stream that holds
  * more. */
-void outlog_make_room(struct outlog *pair, size_t n_logs, uint64_t cap_bytes, uint64_t incoming);
+void outlog_trim(struct outlog *pair, size_t n_logs, uint64_t cap_bytes, uint64_t incoming);
 
 /* What a reader knows of one log; zeroed at first. */
 struct outlog_view {

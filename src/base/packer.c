@@ -87,7 +87,7 @@ static int begin_file(struct packer *p, struct buf *out) {
 
 static int put_contents(struct packer *p, struct buf *out) {
     uint8_t *at;
-    size_t n = (size_t)MIN(p->left, (uint64_t)(buf_room(out) - PACKER_HEADERS));
+    size_t n = (size_t)MIN(p->left, (uint64_t)(buf_available(out) - PACKER_HEADERS));
     int r = buf_reserve(out, n, &at);
     if (r < 0)
         return r;
@@ -109,7 +109,7 @@ static int put_contents(struct packer *p, struct buf *out) {
 
 static int put_zeros(struct packer *p, struct buf *out) {
     uint8_t *at;
-    size_t n = (size_t)MIN(p->zeros, (uint64_t)(buf_room(out) - PACKER_HEADERS));
+    size_t n = (size_t)MIN(p->zeros, (uint64_t)(buf_available(out) - PACKER_HEADERS));
     int r = buf_reserve(out, n, &at);
     if (r < 0)
         return r;
@@ -190,7 +190,7 @@ int packer_next(struct packer *p, struct buf *out) {
         r = p->is_one ? begin_file(p, out) : p->has_start ? put_start(p, out) : GO_ON;
     p->has_begun = true;
     while (r == GO_ON) {
-        if (buf_room(out) <= PACKER_HEADERS)
+        if (buf_available(out) <= PACKER_HEADERS)
             r = PACKER_FULL;
         else if (p->zeros > 0)
             r = put_zeros(p, out);

@@ -38,7 +38,7 @@ static void drop_lent(struct rpc_in *in) {
 
 int rpc_in_reserve(struct rpc_in *in, size_t want, uint8_t **ret_at) {
     drop_lent(in);
-    return buf_reserve(&in->bytes, MIN(want, buf_room(&in->bytes)), ret_at);
+    return buf_reserve(&in->bytes, MIN(want, buf_available(&in->bytes)), ret_at);
 }
 
 void rpc_in_commit(struct rpc_in *in, size_t n) {

@@ -19,9 +19,9 @@
 #include "bermd/options.h"
 #include "bermd/rights.h"
 #include "bermd/state.h"
-#include "core/file_work.h"
+#include "core/files/file_work.h"
 #include "core/registry.h"
-#include "drivers/native.h"
+#include "drivers/native/native.h"
 #include "transport/listener.h"
 #include "transport/server.h"
 

@@ -66,7 +66,7 @@ struct pack *pack_new(struct cli *cli, const char *root, struct progress *p) {
 ssize_t pack_source(void *user, uint64_t offset, void *into, size_t n) {
     struct pack *k = user;
     int r = offset == 0 ? begin(k) : 0;
-    while (r == 0 && buf_len(&k->out) < n && !k->is_over && buf_room(&k->out) > PACKER_HEADERS)
+    while (r == 0 && buf_len(&k->out) < n && !k->is_over && buf_available(&k->out) > PACKER_HEADERS)
         r = put_next(k);
     if (r < 0)
         return r;

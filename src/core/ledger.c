@@ -203,14 +203,14 @@ void entry_put_sandbox(struct entry *t, struct recorded *r, const Berm__V1__Sand
 }
 
 void entry_put_exec(struct entry *t, struct recorded *r, const Berm__V1__Exec *record,
-                    const char *owner, uint64_t number, uint32_t leaf) {
+                    const char *owner, uint64_t number, uint32_t cgroup) {
     struct str packed = hold(t, r, &record->base, 0);
     db_put_exec(t->txn, &(struct db_exec){.id = str_of(record->exec_id),
                                           .sandbox_id = str_of(record->sandbox_id),
                                           .owner = str_of(owner),
                                           .number = number,
                                           .state = (uint32_t)record->state,
-                                          .leaf = leaf,
+                                          .cgroup = cgroup,
                                           .record = packed});
 }
 

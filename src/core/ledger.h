@@ -6,7 +6,7 @@
  * its entry (ledger_wait); whoever only reads an object waits for it too when it is not durable yet.
  * Failing: when the store fails, every entry on its way fails: objects go back to what is durable
  *          (on_reverted), waits hear the error, sequences given out are taken back. Objects that must
- *          not lose what they learned (a place is gone, a program has ended) see it in on_reverted and
+ *          not lose what they learned (an instance is gone, a program has ended) see it in on_reverted and
  *          try again after a second.
  * Events:  pushed to watches in the turn their entry became durable. The newest LEDGER_RECENT are kept
  *          in memory, older ones are read from the store. */
@@ -69,7 +69,7 @@ uint64_t entry_event(struct entry *t, Berm__V1__Event *event, size_t n_labels,
 void entry_put_sandbox(struct entry *t, struct recorded *r, const Berm__V1__Sandbox *record,
                        const struct db_sandbox *own);
 void entry_put_exec(struct entry *t, struct recorded *r, const Berm__V1__Exec *record,
-                    const char *owner, uint64_t number, uint32_t leaf);
+                    const char *owner, uint64_t number, uint32_t cgroup);
 void entry_put_request(struct entry *t, const struct request_key *key, const char *object_id,
                        struct str answer);
 struct db_txn *entry_txn(struct entry *t); /* for the rest: forget, prune */

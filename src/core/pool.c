@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "core/guest_link.h"
-#include "core/sandbox_impl.h"
+#include "core/guest/guest_link.h"
+#include "core/sandbox/sandbox_impl.h"
 
 #define REST_US UINT64_C(2000)
 #define FAILED_US UINT64_C(100000)
@@ -25,18 +25,18 @@ struct pool {
     struct deadline again;
 };
 
-/* A place on its way into the pool, in it, or on its way out. */
+/* An instance on its way into the pool, in it, or on its way out. */
 struct entrant {
     struct list in_pool;
     struct pool *pool; /* NULL: it is being cleared away */
     struct registry *registry;
     struct parked parked;
-    char id[PLACE_ID_MAX];
+    char id[INSTANCE_ID_MAX];
     unsigned n_tries; /* to connect */
     struct deadline again;
 };
 
-/* --- the kind of place --- */
+/* --- the kind of instance --- */
 
 static uint64_t bound(const struct registry *r, enum limit_id limit, unsigned feature) {
     int64_t value = r->spec.limits->of[limit];
@@ -45,8 +45,8 @@ static uint64_t bound(const struct registry *r, enum limit_id limit, unsigned fe
 }
 
 /* As a spec that says nothing has them. */
-static struct place_limits limits_of(const struct registry *r) {
-    struct place_limits l;
+static struct instance_limits limits_of(const struct registry *r) {
+    struct instance_limits l;
     sandbox_limits(&(Berm__V1__SandboxSpec){0}, &l);
     l.memory_bytes = bound(r, LIMIT_SANDBOX_MEMORY, DRIVER_HAS_LIMIT_MEMORY);
     l.cpu_milli = bound(r, LIMIT_SANDBOX_CPU, DRIVER_HAS_LIMIT_CPU);
@@ -56,8 +56,8 @@ static struct place_limits limits_of(const struct registry *r) {
     return l;
 }
 
-void pool_keep_limits(const struct registry *r, struct place_limits *limits) {
-    struct place_limits own = limits_of(r);
+void pool_keep_limits(const struct registry *r, struct instance_limits *limits) {
+    struct instance_limits own = limits_of(r);
     limits->memory_bytes = limits->memory_bytes == own.memory_bytes ? 0 : limits->memory_bytes;
     limits->cpu_milli = limits->cpu_milli == own.cpu_milli ? 0 : limits->cpu_milli;
     limits->pids = limits->pids == own.pids ? 0 : limits->pids;
@@ -65,14 +65,14 @@ void pool_keep_limits(const struct registry *r, struct place_limits *limits) {
 
 /* A bound can be set to another later, not taken away; the disk's is part of the layer. */
 static bool limits_fit(const struct registry *r, const Berm__V1__SandboxSpec *spec) {
-    struct place_limits own = limits_of(r), l;
+    struct instance_limits own = limits_of(r), l;
     sandbox_limits(spec, &l);
     return !l.memory_bytes == !own.memory_bytes && !l.cpu_milli == !own.cpu_milli &&
            !l.pids == !own.pids && l.disk_bytes == own.disk_bytes &&
            l.disk_inodes == own.disk_inodes;
 }
 
-/* A directory that can be written takes a filter that is part of the place from its first moment, a cache the
+/* A directory that can be written takes a filter that is part of the instance from its first moment, a cache the
  * layer as it was opened then. */
 static bool mounts_fit(const Berm__V1__SandboxSpec *spec) {
     for (size_t i = 0; i < spec->n_mounts; i++)
@@ -81,7 +81,7 @@ static bool mounts_fit(const Berm__V1__SandboxSpec *spec) {
     for (size_t i = 0; i < spec->n_tools; i++)
         if (spec->tools[i]->cache)
             return false;
-    return ingress_mounts_max(spec) <= PLACE_CLAIM_MOUNTS_MAX;
+    return imports_mounts_max(spec) <= INSTANCE_CLAIM_MOUNTS_MAX;
 }
 
 static bool fits(const struct registry *r, const Berm__V1__SandboxSpec *spec) {
@@ -129,8 +129,8 @@ static void clear(struct entrant *it) {
         guest_link_close(TAKE(it->parked.link));
     if (it->parked.transcript)
         transcript_close(TAKE(it->parked.transcript));
-    if (it->parked.place)
-        place_close(TAKE(it->parked.place));
+    if (it->parked.instance)
+        instance_close(TAKE(it->parked.instance));
     registry_job(it->registry);
     driver_discard(it->registry->spec.driver, it->id, true, on_discarded, it);
 }
@@ -174,7 +174,7 @@ static const struct guest_events guest_events = {on_exec, on_link_ready, on_noti
 static void connect_guest(struct entrant *it) {
     struct err e;
     struct registry *r = it->registry;
-    int fd = place_link(it->parked.place, &e);
+    int fd = instance_link(it->parked.instance, &e);
     if (fd < 0 && ++it->n_tries < CONNECT_TURNS) { /* it does not listen yet */
         deadline_set(r->spec.deadlines, &it->again, clock_us() + CONNECT_US);
         return;
@@ -200,35 +200,35 @@ static void on_connect_again(struct deadline *d) {
     connect_guest(container_of(d, struct entrant, again));
 }
 
-static void on_ready(struct place *place) {
-    connect_guest(place->user);
+static void on_ready(struct instance *instance) {
+    connect_guest(instance->user);
 }
 
-static void on_failed(struct place *place, const struct err *e) {
-    struct entrant *it = place->user;
-    it->parked.place = NULL;
+static void on_failed(struct instance *instance, const struct err *e) {
+    struct entrant *it = instance->user;
+    it->parked.instance = NULL;
     fail(it, e);
 }
 
-static void on_gone(struct place *place) {
+static void on_gone(struct instance *instance) {
     struct err e;
     err_set(&e, ERR_GUEST_LOST, "the guest has ended");
-    on_failed(place, &e);
+    on_failed(instance, &e);
 }
 
-static const struct place_events place_events = {on_ready, on_failed, on_gone};
+static const struct instance_events instance_events = {on_ready, on_failed, on_gone};
 
 /* An id that ends with a hyphen is no sandbox's; the name is that of the sandbox to come, if it has none of
  * its own. */
 static bool make(struct entrant *it, struct err *e) {
     struct registry *r = it->registry;
-    struct place_spec spec = {
+    struct instance_spec spec = {
         .id = it->id,
         .hostname = it->parked.name,
         .slot = (uint32_t)it->parked.slot,
-        .profile = PLACE_USER,
-        .layer = PLACE_DISK,
-        .network = PLACE_NETWORK_NONE,
+        .profile = INSTANCE_USER,
+        .layer = INSTANCE_DISK,
+        .network = INSTANCE_NETWORK_NONE,
         .image_fd = -1,
         .limits = limits_of(r),
         .is_parked = true,
@@ -236,8 +236,8 @@ static bool make(struct entrant *it, struct err *e) {
     registry_make_id(SANDBOX_ID_PREFIX, it->parked.name);
     snprintf(it->id, sizeof it->id, "p-%s-", it->parked.name + strlen(SANDBOX_ID_PREFIX));
     it->parked.transcript = transcript_open(-1, "guest.log", r->spec.limits->of[LIMIT_GUEST_LOG]);
-    it->parked.place = place_create(r->spec.driver, &spec, &place_events, it, e);
-    return it->parked.place != NULL;
+    it->parked.instance = instance_create(r->spec.driver, &spec, &instance_events, it, e);
+    return it->parked.instance != NULL;
 }
 
 static void make_next(struct pool *p) {
@@ -267,7 +267,7 @@ static void on_again(struct deadline *d) {
     const struct registry *r = p->registry;
     if (p->next || p->n_ready >= (unsigned)r->spec.limits->of[LIMIT_SANDBOXES_PARKED])
         return;
-    if (!fd_has_room(r->spec.state_dir_fd, 2 * SANDBOX_FDS))
+    if (!fd_are_available(r->spec.state_dir_fd, 2 * SANDBOX_FDS))
         rest(p, SHORT_US); /* sandboxes that are asked for come first */
     else if (driver_is_idle(r->spec.driver))
         make_next(p);
@@ -323,10 +323,10 @@ bool pool_take(struct pool *p, const Berm__V1__SandboxSpec *spec, struct parked 
 void pool_discard(struct pool *p, const struct parked *parked) {
     struct entrant *it = calloc(1, sizeof *it);
     if (!it) { /* the next start sweeps it */
-        place_close(parked->place);
+        instance_close(parked->instance);
         return;
     }
     *it = (struct entrant){.registry = p->registry, .parked = *parked};
-    snprintf(it->id, sizeof it->id, "%s", parked->place->id);
+    snprintf(it->id, sizeof it->id, "%s", parked->instance->id);
     clear(it);
 }

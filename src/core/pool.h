@@ -1,17 +1,17 @@
-/* pool — places made ahead, so that a sandbox is there when it is asked for.
+/* pool — instances made ahead, so that a sandbox is there when it is asked for.
  *
  * Owner:   the registry.
- * A parked place is of the kind that most sandboxes are: the host's root, profile user, a layer on disk, no
+ * A parked instance is of the kind that most sandboxes are: the host's root, profile user, a layer on disk, no
  * network, the daemon's own limits. Its guest runs and has said hello; no program or file of anybody's has
  * been in it. Its id is none that a sandbox can have. It is used once, or not at all.
  * Making:  one at a time, and only while the driver has nothing else to do; ever more rarely while it fails.
- * Restart: no record names a parked place, so what a crash leaves is swept; its guest ends by itself soon.
+ * Restart: no record names a parked instance, so what a crash leaves is swept; its guest ends by itself soon.
  *          At a clean end they are cleared away before the registry reports.
  * Bounds:  sandboxes.parked of them. */
 #pragma once
 
 #include "core/registry_impl.h"
-#include "core/transcript.h"
+#include "core/guest/transcript.h"
 
 #define POOL_WORKSPACE "/workspace" /* the directory that is in every root of ours */
 
@@ -20,11 +20,11 @@ struct pool;
 
 /* What its taker owns from then on, and hears of by events of its own. */
 struct parked {
-    struct place *place;
+    struct instance *instance;
     struct guest_link *link;
     struct transcript *transcript; /* what was said so far */
     uint64_t slot;
-    char name[PLACE_ID_MAX]; /* of its host; a sandbox whose asker leaves that to us gets it */
+    char name[INSTANCE_ID_MAX]; /* of its host; a sandbox whose asker leaves that to us gets it */
 };
 
 /* NULL: no memory, or none are to be made. Nothing happens before pool_begin. A pool may be NULL below. */
@@ -36,5 +36,5 @@ void pool_close(struct pool *p);
 bool pool_take(struct pool *p, const Berm__V1__SandboxSpec *spec, struct parked *ret_parked);
 /* One that was taken and cannot be used. */
 void pool_discard(struct pool *p, const struct parked *parked);
-/* Leaves of a sandbox's limits those that are not a parked place's already; the others are 0. */
-void pool_keep_limits(const struct registry *r, struct place_limits *limits);
+/* Leaves of a sandbox's limits those that are not a parked instance's already; the others are 0. */
+void pool_keep_limits(const struct registry *r, struct instance_limits *limits);

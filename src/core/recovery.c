@@ -6,15 +6,15 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/exec_impl.h"
-#include "core/folder.h"
+#include "core/exec/exec_impl.h"
+#include "core/sandbox/sandbox_dir.h"
 #include "core/pool.h"
 #include "core/reserve.h"
 
 #define WAKE_AT_ONCE 8
 #define WAKE_PAUSE_US 2000
-#define PATIENCE_US 2000000      /* after the last that answered */
-#define PATIENCE_MAX_US 10000000 /* with all of them */
+#define RECOVERY_QUIET_US 2000000 /* after the last that answered */
+#define RECOVERY_MAX_US 10000000  /* with all of them */
 
 /* --- last: the event, and the way is free --- */
 
@@ -25,9 +25,9 @@ struct report {
 
 /* Few at a time, so that callers do not wait for what nobody asked for. */
 static void wake_some(struct registry *r) {
-    for (int i = 0; i < WAKE_AT_ONCE && !list_is_empty(&r->resting); i++)
-        sandbox_wake(container_of(r->resting.next, struct sandbox, in_resting));
-    if (!list_is_empty(&r->resting))
+    for (int i = 0; i < WAKE_AT_ONCE && !list_is_empty(&r->dormant); i++)
+        sandbox_wake(container_of(r->dormant.next, struct sandbox, in_dormant));
+    if (!list_is_empty(&r->dormant))
         deadline_set(r->spec.deadlines, &r->wake, clock_us() + WAKE_PAUSE_US);
 }
 
@@ -125,7 +125,7 @@ static void sweep(struct registry *r) {
         return;
     }
     LIST_FOR_EACH(node, &r->all)
-        ids[n++] = container_of(node, struct sandbox, in_registry)->place_id;
+        ids[n++] = container_of(node, struct sandbox, in_registry)->instance_id;
     d->sweeper = r;
     d->on_swept = on_swept;
     driver_sweep(d, ids, n);
@@ -135,9 +135,9 @@ static void sweep(struct registry *r) {
 /* --- adopting --- */
 
 static void be_patient(struct registry *r) {
-    if (!r->is_impatient)
-        deadline_set(r->spec.deadlines, &r->patience,
-                     MIN(clock_us() + PATIENCE_US, r->recover_by_us));
+    if (!r->recovery_timed_out)
+        deadline_set(r->spec.deadlines, &r->recovery_deadline,
+                     MIN(clock_us() + RECOVERY_QUIET_US, r->recover_by_us));
 }
 
 void registry_recovered_one(struct registry *r) {
@@ -145,7 +145,7 @@ void registry_recovered_one(struct registry *r) {
         be_patient(r);
         return;
     }
-    deadline_clear(r->spec.deadlines, &r->patience);
+    deadline_clear(r->spec.deadlines, &r->recovery_deadline);
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
         r->n_adopted += sb->presence == PRESENCE_UP;
@@ -157,14 +157,14 @@ void registry_recovered_one(struct registry *r) {
 }
 
 /* Which programs have ended is in their files; what else they did is told when the guest answers. */
-static void on_impatient(struct deadline *d) {
-    struct registry *r = container_of(d, struct registry, patience);
-    r->is_impatient = true;
+static void on_recovery_deadline(struct deadline *d) {
+    struct registry *r = container_of(d, struct registry, recovery_deadline);
+    r->recovery_timed_out = true;
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
         if (sb->recovering && sb->presence == PRESENCE_UP) {
             log_text(LOG_WARN, "start", "%s: its guest does not answer", sb->record->sandbox_id);
-            exec_take_told(sb);
+            exec_take_reported(sb);
             sandbox_converge(sb);
         }
     }
@@ -172,7 +172,7 @@ static void on_impatient(struct deadline *d) {
 
 void recovery_init(struct registry *r) {
     deadline_init(&r->wake, on_wake);
-    deadline_init(&r->patience, on_impatient);
+    deadline_init(&r->recovery_deadline, on_recovery_deadline);
 }
 
 static void recover(struct sandbox *sb) {
@@ -193,7 +193,7 @@ void registry_recover(struct registry *r,
     r->n_recovering = 1; /* ours, so that the last one is told when all have begun */
     LIST_FOR_EACH(node, &r->all)
         r->n_recovering++;
-    r->recover_by_us = clock_us() + PATIENCE_MAX_US;
+    r->recover_by_us = clock_us() + RECOVERY_MAX_US;
     be_patient(r);
     LIST_FOR_EACH(node, &r->all)
         recover(container_of(node, struct sandbox, in_registry));

@@ -1,8 +1,8 @@
 /* recovery — what a daemon does with its records before it listens.
  *
- * Adopts the places that live, and asks the guests of those in which programs ran what became of them;
+ * Adopts the instances that live, and asks the guests of those in which programs ran what became of them;
  * closes the books on what is gone; sweeps what no record names, at the driver and in our own folder; and
- * says in an event what it found. A place that is adopted has taken a connection and its end will be
+ * says in an event what it found. An instance that is adopted has taken a connection and its end will be
  * told; its guest, when nothing ran in it, is greeted when somebody needs it, or after the start, a few at
  * a time. */
 #pragma once

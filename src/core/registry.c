@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/exec_impl.h"
+#include "core/exec/exec_impl.h"
 #include "core/pool.h"
 #include "core/recovery.h"
 #include "core/reserve.h"
@@ -203,7 +203,7 @@ static bool forget_old(void *user, const struct db_exec *row) {
     bool has_ended = row->state == EXEC_EXITED || row->state == EXEC_LOST;
     snprintf(name, sizeof name, "%.*s", (int)row->id.n, row->id.p);
     if (s->sweeps && row->number <= s->registry->exec_number_found)
-        leaf_sweep(s->sandbox, row); /* they come newest first */
+        exec_cgroup_sweep(s->sandbox, row); /* they come newest first */
     if (s->kept-- > 0 || !has_ended || map_find(&s->registry->execs, name))
         return true;
     db_forget_exec(entry_txn(s->entry), row->id);
@@ -217,7 +217,7 @@ static bool prune_execs(struct registry *r, struct entry *t) {
     int n = 0;
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
-        struct surplus s = {r, sb, t, r->spec.limits->of[LIMIT_EXECS_KEPT], !sb->leaf_is_swept};
+        struct surplus s = {r, sb, t, r->spec.limits->of[LIMIT_EXECS_KEPT], !sb->cgroups_are_swept};
         struct str id = str_of(sb->record->sandbox_id);
         if (sb->n_started == 0)
             continue;
@@ -334,13 +334,13 @@ void registry_close(struct registry *r, void (*on_closed)(void *user), void *use
     deadline_clear(r->spec.deadlines, &r->flush);
     deadline_clear(r->spec.deadlines, &r->wake);
     reserve_end(r);
-    deadline_clear(r->spec.deadlines, &r->patience);
+    deadline_clear(r->spec.deadlines, &r->recovery_deadline);
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
         sandbox_disconnect(sb);
-        ingress_end(&sb->ingress);
-        if (sb->place)
-            place_close(TAKE(sb->place));
+        imports_end(&sb->imports);
+        if (sb->instance)
+            instance_close(TAKE(sb->instance));
         sb->presence = PRESENCE_NONE;
     }
     if (r->n_jobs == 0)
@@ -397,7 +397,7 @@ int registry_open(const struct registry_spec *spec, struct registry **ret_r, str
     random_bytes((uint8_t *)&r->next_slot, sizeof r->next_slot);
     r->next_slot %= SLOTS;
     list_init(&r->all);
-    list_init(&r->resting);
+    list_init(&r->dormant);
     list_init(&r->idle_execs);
     char state_dir[32];
     snprintf(state_dir, sizeof state_dir, "/proc/self/fd/%d", spec->state_dir_fd);

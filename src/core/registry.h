@@ -12,7 +12,7 @@
 #include "core/caller.h"
 #include "core/driver.h"
 #include "core/ledger.h"
-#include "core/opener.h"
+#include "core/imports/opener.h"
 #include "loop/deadline.h"
 
 struct registry;
@@ -45,7 +45,7 @@ void registry_recover(struct registry *r,
                       void (*on_recovered)(struct registry *r, const struct err *e));
 /* Stops every sandbox and reports; for --stop-sandboxes. */
 void registry_stop_all(struct registry *r, void (*on_stopped)(struct registry *r));
-/* Lets go of everything: places and programs live on. */
+/* Lets go of everything: instances and programs live on. */
 void registry_close(struct registry *r, void (*on_closed)(void *user), void *user);
 
 void *registry_user(const struct registry *r);

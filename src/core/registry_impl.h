@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/map.h"
-#include "core/file_work.h"
+#include "core/files/file_work.h"
 #include "core/registry.h"
 
 struct registry {
@@ -12,19 +12,19 @@ struct registry {
     struct map sandboxes;
     struct map execs;
     struct list all;        /* sandboxes, oldest first */
-    struct list resting;    /* those that were adopted and whose guest nobody has needed yet */
+    struct list dormant;    /* those that were adopted and whose guest nobody has needed yet */
     struct list idle_execs; /* ended programs that were read in and that nobody watches */
     uint64_t sandbox_number;
     uint64_t exec_number;
     uint64_t exec_number_found; /* of the last program of the daemon before */
-    unsigned n_leaves_ahead;
+    unsigned n_cgroups_ahead;
     uint8_t *slots; /* a bit for each range of uids in use */
     uint32_t next_slot;
     struct pool *pool; /* NULL: there is none, or none any more */
     uv_check_t turn;
     struct deadline prune;
     struct deadline flush;
-    struct deadline wake; /* the next of `resting` */
+    struct deadline wake; /* the next of `dormant` */
     struct {
         struct deadline look;
         bool is_short; /* at the last look */
@@ -35,9 +35,9 @@ struct registry {
     void (*on_recovered)(struct registry *r, const struct err *e);
     unsigned
         n_recovering; /* sandboxes that are not as far as they come before the daemon listens */
-    struct deadline patience;
+    struct deadline recovery_deadline;
     uint64_t recover_by_us;
-    bool is_impatient; /* nobody waits for guests any more */
+    bool recovery_timed_out; /* nobody waits for guests any more */
     unsigned n_adopted;
     unsigned n_adopted_execs;
     unsigned n_lost_execs;

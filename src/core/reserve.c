@@ -2,26 +2,26 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/room.h"
-#include "core/sandbox_impl.h"
+#include "base/disk_space.h"
+#include "core/sandbox/sandbox_impl.h"
 
 /* Nobody fills a disk faster: the next look is when that much could have been written, or so many made. */
 #define BYTES_PER_US 4096
 #define FILES_PER_MS 256
 #define SOONEST_US UINT64_C(50000)
 #define LATEST_US UINT64_C(10000000)
-#define SHORT_US UINT64_C(1000000) /* while some wait for room */
+#define SHORT_US UINT64_C(1000000) /* while some wait for space */
 
 static uint64_t reserve_bytes(const struct registry *r) {
     return (uint64_t)r->spec.limits->of[LIMIT_DISK_RESERVE];
 }
 
-/* A disk that does not tell counts as having room. */
-static struct room look(const struct registry *r) {
-    struct room room;
-    if (room_look(r->spec.state_dir_fd, reserve_bytes(r), &room) < 0)
-        room = (struct room){.bytes = UINT64_MAX, .files = UINT64_MAX};
-    return room;
+/* A disk that does not tell counts as having space. */
+static struct disk_space look(const struct registry *r) {
+    struct disk_space space;
+    if (disk_space_read(r->spec.state_dir_fd, reserve_bytes(r), &space) < 0)
+        space = (struct disk_space){.bytes = UINT64_MAX, .files = UINT64_MAX};
+    return space;
 }
 
 static bool is_on_disk(const Berm__V1__SandboxSpec *spec) {
@@ -51,8 +51,8 @@ void reserve_explain(const struct registry *r, struct err *ret_e) {
 }
 
 int reserve_check_new(const struct registry *r, const Berm__V1__SandboxSpec *spec, struct err *e) {
-    struct room room = look(r);
-    if (!is_on_disk(spec) || !room_is_short(&room))
+    struct disk_space space = look(r);
+    if (!is_on_disk(spec) || !disk_space_is_short(&space))
         return 0;
     reserve_explain(r, e);
     return -(int)e->code;
@@ -80,24 +80,24 @@ static void let_go(struct sandbox *sb) {
         log_text(LOG_WARN, "reserve", "%s: %s", sb->record->sandbox_id, e.text);
 }
 
-static uint64_t next_look(const struct room *room, bool some_wait) {
-    if (room_is_short(room))
+static uint64_t next_look(const struct disk_space *space, bool some_wait) {
+    if (disk_space_is_short(space))
         return SHORT_US;
     uint64_t us = some_wait ? SHORT_US : LATEST_US;
-    us = MIN(us, (room->bytes - room->bytes_kept) / BYTES_PER_US);
-    us = MIN(us / 1000, (room->files - room->files_kept) / FILES_PER_MS) * 1000;
+    us = MIN(us, (space->bytes - space->bytes_kept) / BYTES_PER_US);
+    us = MIN(us / 1000, (space->files - space->files_kept) / FILES_PER_MS) * 1000;
     return MAX(us, SOONEST_US);
 }
 
 static void on_look(struct deadline *d) {
     struct registry *r = container_of(d, struct registry, reserve.look);
-    struct room room = look(r);
-    bool is_short = room_is_short(&room), is_ample = room_is_ample(&room);
+    struct disk_space space = look(r);
+    bool is_short = disk_space_is_short(&space), is_ample = disk_space_is_ample(&space);
     bool some_wait = false, some_run = false;
     if (is_short && !r->reserve.is_short)
         log_text(LOG_WARN, "reserve",
                  "%llu MiB and %llu files are left on the disk: sandboxes are paused",
-                 (unsigned long long)(room.bytes >> 20), (unsigned long long)room.files);
+                 (unsigned long long)(space.bytes >> 20), (unsigned long long)space.files);
     r->reserve.is_short = is_short;
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
@@ -109,7 +109,7 @@ static void on_look(struct deadline *d) {
         some_run |= may_fill(sb);
     }
     if (some_wait || some_run)
-        deadline_set(r->spec.deadlines, d, clock_us() + next_look(&room, some_wait));
+        deadline_set(r->spec.deadlines, d, clock_us() + next_look(&space, some_wait));
 }
 
 static bool is_wanted(const struct registry *r) {

@@ -108,7 +108,7 @@ static void keep(struct exec *x, enum exec_stream which, const uint8_t *bytes, s
     x->tell_grew = true;
     size_t fits = n;
     if (x->policy == POLICY_DROP_OLDEST)
-        outlog_make_room(x->log, x->n_logs, x->limit_bytes, n);
+        outlog_trim(x->log, x->n_logs, x->limit_bytes, n);
     if (x->policy == POLICY_KILL)
         fits = (size_t)MIN((uint64_t)n, x->limit_bytes - MIN(written(x), x->limit_bytes));
     append(x, which, bytes, fits);

@@ -65,7 +65,7 @@ void execs_write(struct execs *xs, struct json_out *o, struct exec *only, struct
     json_open(o, '[');
     struct list *it = after ? after->node.next : xs->all.next;
     for (; !only && it != &xs->all; it = it->next) {
-        more = buf_room(o->to) < LIST_ROOM || buf_len(o->to) > LINK_MESSAGE_MAX - LIST_ROOM;
+        more = buf_available(o->to) < LIST_ROOM || buf_len(o->to) > LINK_MESSAGE_MAX - LIST_ROOM;
         if (more)
             break;
         struct exec *x = container_of(it, struct exec, node);

@@ -130,9 +130,10 @@ static void on_sock(struct source *s, uint32_t events) {
     uint8_t *at;
     int fds[JOB_FDS_MAX];
     size_t n_fds = 0;
-    ssize_t n = buf_reserve(&j->reply, MIN((size_t)65536, buf_room(&j->reply)), &at);
+    ssize_t n = buf_reserve(&j->reply, MIN((size_t)65536, buf_available(&j->reply)), &at);
     if (n == 0)
-        n = fd_recv(s->fd, at, MIN((size_t)65536, buf_room(&j->reply)), fds, JOB_FDS_MAX, &n_fds);
+        n = fd_recv(s->fd, at, MIN((size_t)65536, buf_available(&j->reply)), fds, JOB_FDS_MAX,
+                    &n_fds);
     if (n == -EAGAIN || n == -EINTR)
         return;
     if (n <= 0) {

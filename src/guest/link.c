@@ -226,7 +226,7 @@ static ssize_t receive(struct link *l) {
     int r = rpc_in_reserve(&l->rx, READ_BYTES, &at);
     if (r < 0)
         return r;
-    size_t room = MIN(READ_BYTES, buf_room(&l->rx.bytes));
+    size_t room = MIN(READ_BYTES, buf_available(&l->rx.bytes));
     int fds[FD_PASS_MAX];
     size_t n_fds = 0;
     ssize_t n =

@@ -108,7 +108,7 @@ static int read_names(int fd, const char *from, struct smallest *s) {
 }
 
 static void put_unreadable(struct listing *l) {
-    if (l->n_unreadable < UNREADABLE_MAX && buf_room(&l->unreadable) > ENTRY_ROOM &&
+    if (l->n_unreadable < UNREADABLE_MAX && buf_available(&l->unreadable) > ENTRY_ROOM &&
         str_is_utf8(l->path, strlen(l->path))) {
         json_str(&l->unreadable_out, str_of(l->path));
         l->n_unreadable++;

@@ -92,7 +92,7 @@ static void on_sock(struct source *s, uint32_t events) {
     uint8_t *at;
     if (!take_messages(w))
         return;
-    size_t room = MIN((size_t)65536, buf_room(&w->in));
+    size_t room = MIN((size_t)65536, buf_available(&w->in));
     if (room == 0 || link_is_busy(&w->guest->link))
         return; /* watches_turn waits for the daemon */
     if (buf_reserve(&w->in, room, &at) < 0)

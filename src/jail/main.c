@@ -17,7 +17,7 @@
 #include "jail/terminal.h"
 #include "spawn/layer.h"
 #include "spawn/mounts.h"
-#include "spawn/place.h"
+#include "spawn/instance.h"
 #include "spawn/spawn.h"
 
 /* Exit codes of our own, as in other tools that run a command. */
@@ -95,7 +95,7 @@ static void clean_up(struct spawn *s, const struct jail_options *o) {
 static void create(struct spawn *s, struct jail_options *o, struct spawn_reply *reply,
                    int *ret_pidfd) {
     for (int turn = 0; turn < SLOT_TRIES; turn++) {
-        place_create(s, o->req, o->fds, o->n_fds, reply, ret_pidfd);
+        instance_create(s, o->req, o->fds, o->n_fds, reply, ret_pidfd);
         if (reply->step != STEP_EXISTS || o->keep)
             return;
         o->req->slot = (o->req->slot + 1) % JAIL_SLOTS;

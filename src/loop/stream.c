@@ -95,31 +95,32 @@ static void on_written(uv_write_t *req, int status) {
         s->events->on_drained(s);
 }
 
-/* Runs of the block and the holes between them, in order. */
-static unsigned gather(const struct stream *s, size_t n, const struct holes *holes, uv_buf_t *out) {
+/* Runs of the block and the gather between them, in order. */
+static unsigned stream_gather(const struct stream *s, size_t n, const struct gather_list *gather,
+                              uv_buf_t *out) {
     unsigned count = 0;
     uint8_t *at = s->block;
-    for (const struct hole *hole = holes->list; hole < holes->list + holes->n; hole++) {
-        out[count++] = uv_buf_init((char *)at, (unsigned)(hole->at - at));
-        out[count++] = uv_buf_init((char *)hole->bytes, (unsigned)hole->n);
-        at = hole->at + hole->n;
+    for (const struct gather_part *part = gather->list; part < gather->list + gather->n; part++) {
+        out[count++] = uv_buf_init((char *)at, (unsigned)(part->at - at));
+        out[count++] = uv_buf_init((char *)part->bytes, (unsigned)part->n);
+        at = part->at + part->n;
     }
     out[count++] = uv_buf_init((char *)at, (unsigned)(s->block + n - at));
     return count;
 }
 
 /* The kernel usually takes everything at once; only what it leaves waits for the loop. */
-int stream_send(struct stream *s, size_t n, struct holes *holes) {
-    uv_buf_t all[2 * HOLES_MAX + 1];
+int stream_send(struct stream *s, size_t n, struct gather_list *gather) {
+    uv_buf_t all[2 * GATHER_MAX + 1];
     assert(n <= STREAM_BLOCK_BYTES + STREAM_BEYOND_BYTES);
-    int taken = n > 0 ? uv_try_write(&s->uv.stream, all, gather(s, n, holes, all)) : 0;
+    int taken = n > 0 ? uv_try_write(&s->uv.stream, all, stream_gather(s, n, gather, all)) : 0;
     if (taken == (int)n || (taken < 0 && taken != UV_EAGAIN)) {
-        holes->n = 0;
+        gather->n = 0;
         block_return(s);
         return taken < 0 ? taken : 0;
     }
     uint8_t *rest = s->block + MAX(taken, 0);
-    holes_fill(holes, rest);
+    gather_copy(gather, rest);
     uv_buf_t waiting = uv_buf_init((char *)rest, (unsigned)(s->block + n - rest));
     int r = uv_write(&s->write, &s->uv.stream, &waiting, 1, on_written);
     if (r < 0)

@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <uv.h>
 
-#include "base/holes.h"
+#include "base/gather.h"
 #include "base/macros.h"
 
 /* More at once would not stay in the processor's cache. */
@@ -75,4 +75,4 @@ static inline bool stream_is_busy(const struct stream *s) {
 MUST_USE uint8_t *stream_block(struct stream *s);
 /* Sends the first n bytes of the lent block, with its holes, which are none afterwards; 0 gives it back unused.
  * -errno: the owner closes. */
-MUST_USE int stream_send(struct stream *s, size_t n, struct holes *holes);
+MUST_USE int stream_send(struct stream *s, size_t n, struct gather_list *holes);

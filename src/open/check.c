@@ -76,7 +76,7 @@ static bool is_of_kernel(int dir) {
     return false;
 }
 
-int check_place(const struct open_rules *r, int dir, bool is_file, struct err *e) {
+int check_target(const struct open_rules *r, int dir, bool is_file, struct err *e) {
     if (is_of_kernel(dir) || is_beneath(dir, r->never, r->n_never, true))
         return err_set(e, ERR_HOST_PATH_REFUSED,
                        "it lies in /proc, /sys, /dev or the state folder");

@@ -31,7 +31,7 @@ struct open_rules {
 MUST_USE int check_learn(struct open_rules *r);
 
 /* `dir` is the object, or the directory a file lies in. HOST_PATH_REFUSED. */
-MUST_USE int check_place(const struct open_rules *r, int dir, bool is_file, struct err *e);
+MUST_USE int check_target(const struct open_rules *r, int dir, bool is_file, struct err *e);
 /* Inside, the sandbox user has the rights of the directory's owner, unless it is mounted for everybody. So it
  * must be the caller's own, or (1) be shown as everybody's; to be written it must be the caller's own and
  * not root's. HOST_PATH_REFUSED. */

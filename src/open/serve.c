@@ -120,7 +120,7 @@ static int open_directory(const struct open_rules *r, const struct open_head *q,
     if (fd < 0)
         return refuse(e, -fd);
     bool writable = (q->flags & OPEN_WRITABLE) != 0;
-    if (check_place(r, fd, false, e) < 0)
+    if (check_target(r, fd, false, e) < 0)
         return -(int)e->code;
     int foreign = check_owner(fd, writable, e);
     if (foreign < 0)
@@ -155,14 +155,14 @@ static int find_program(const struct open_rules *r, const char *path, struct ope
     AUTO_CLOSE int dir = open_path(AT_FDCWD, parent[0] ? parent : "/", O_PATH | O_DIRECTORY, 0);
     if (dir < 0)
         return refuse(e, -dir);
-    return check_place(r, dir, true, e);
+    return check_target(r, dir, true, e);
 }
 
 /* Looked at before it is opened: opening alone makes some devices act. */
 static int open_file(const struct open_rules *r, int parent, const char *name, struct err *e) {
     const uint64_t resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
     struct stat st;
-    if (check_place(r, parent, true, e) < 0)
+    if (check_target(r, parent, true, e) < 0)
         return -(int)e->code;
     AUTO_CLOSE int look = open_path(parent, name, O_PATH | O_NOFOLLOW, resolve);
     if (look < 0)
@@ -185,7 +185,7 @@ static int open_source(const struct open_rules *r, const char *path, bool *ret_i
     AUTO_CLOSE int dir = open_path(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
     if (dir >= 0) {
         *ret_is_file = false;
-        return check_place(r, dir, false, e) < 0 ? -(int)e->code : TAKE_FD(dir);
+        return check_target(r, dir, false, e) < 0 ? -(int)e->code : TAKE_FD(dir);
     }
     if (dir != -ENOTDIR)
         return refuse(e, -dir);

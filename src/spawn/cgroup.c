@@ -205,12 +205,12 @@ static int make_v2(const struct cgroups *cg, const char *id, const struct spawn_
         r = own_procs(dir, owner);
     if (r < 0)
         return r;
-    AUTO_CLOSE int leaf = make_dir(dir, "guest");
-    if (leaf < 0)
-        return leaf;
-    r = own_procs(leaf, owner);
+    AUTO_CLOSE int cgroup = make_dir(dir, "guest");
+    if (cgroup < 0)
+        return cgroup;
+    r = own_procs(cgroup, owner);
     if (r == 0)
-        seat->v2_leaf = TAKE_FD(leaf);
+        seat->v2_cgroup = TAKE_FD(cgroup);
     return r;
 }
 
@@ -223,12 +223,12 @@ static int make_v1(struct cgroups *cg, enum cgroup_v1 which, const char *id,
     r = dir < 0 ? dir : own_procs(dir, owner); /* opens nothing here, and tells whose it is */
     if (r < 0)
         return r;
-    AUTO_CLOSE int leaf = -1;
+    AUTO_CLOSE int cgroup = -1;
     if (which == CG_FREEZER)
-        leaf = make_dir(dir, "guest");
+        cgroup = make_dir(dir, "guest");
     else if (cgroup_limit(dir, false, which, limits) < 0)
         return -EINVAL;
-    int tasks = openat(which == CG_FREEZER ? leaf : dir, "tasks", O_WRONLY | O_CLOEXEC);
+    int tasks = openat(which == CG_FREEZER ? cgroup : dir, "tasks", O_WRONLY | O_CLOEXEC);
     if (tasks < 0)
         return -errno;
     seat->tasks[seat->n_tasks++] = tasks;
@@ -237,7 +237,7 @@ static int make_v1(struct cgroups *cg, enum cgroup_v1 which, const char *id,
 
 int cgroup_make(struct cgroups *cg, const char *id, const struct spawn_limits *limits,
                 uint32_t owner, struct cgroup_seat *ret_seat) {
-    struct cgroup_seat seat = {.v2_leaf = -1};
+    struct cgroup_seat seat = {.v2_cgroup = -1};
     int r = cg->v2 >= 0 ? make_v2(cg, id, limits, owner, &seat)
                         : make_v1(cg, CG_FREEZER, id, limits, owner, &seat);
     if (r == 0 && cg->v2 < 0 && cg->v1[CG_CPUACCT] >= 0)
@@ -256,9 +256,9 @@ int cgroup_make(struct cgroups *cg, const char *id, const struct spawn_limits *l
 }
 
 void cgroup_seat_close(struct cgroup_seat *seat) {
-    if (seat->v2_leaf >= 0)
-        close(seat->v2_leaf);
-    seat->v2_leaf = -1;
+    if (seat->v2_cgroup >= 0)
+        close(seat->v2_cgroup);
+    seat->v2_cgroup = -1;
     fd_close_all(seat->tasks, seat->n_tasks);
     seat->n_tasks = 0;
 }

@@ -60,7 +60,7 @@ struct cgroup_knobs {
 
 /* What a child needs to join. */
 struct cgroup_seat {
-    int v2_leaf; /* for CLONE_INTO_CGROUP, or -1 */
+    int v2_cgroup; /* for CLONE_INTO_CGROUP, or -1 */
     int tasks[CG_V1_COUNT];
     unsigned n_tasks;
 };
@@ -78,8 +78,8 @@ void cgroup_finish(struct cgroups *cg);
 unsigned cgroup_v1_for(const struct spawn_limits *limits);
 uint32_t cgroup_features(const struct cgroups *cg);
 
-/* Makes <id> and PID 1's leaf. A failure leaves nothing behind. `owner` is the host uid of
- * root inside, who may start programs in the leaves. */
+/* Makes <id> and PID 1's exec cgroup. A failure leaves nothing behind. `owner` is the host uid of
+ * root inside, who may start programs in the exec cgroups. */
 MUST_USE int cgroup_make(struct cgroups *cg, const char *id, const struct spawn_limits *limits,
                          uint32_t owner, struct cgroup_seat *ret_seat);
 void cgroup_seat_close(struct cgroup_seat *seat);
@@ -123,11 +123,11 @@ MUST_USE int cgroup_spare_take(struct cgroups *cg, enum cgroup_v1 which, const c
 MUST_USE bool cgroup_spare_put(struct cgroups *cg, enum cgroup_v1 which, const char *id);
 void cgroup_spares_remove(struct cgroups *cg);
 
-/* One leaf for an exec: the descriptor to start a program in it. */
-MUST_USE int cgroup_leaf_make(const struct cgroups *cg, const char *id, uint32_t leaf,
+/* One exec cgroup for an exec: the descriptor to start a program in it. */
+MUST_USE int cgroup_exec_make(const struct cgroups *cg, const char *id, uint32_t cgroup,
                               uint32_t owner, int *ret_fd);
-/* Kills and removes a leaf; -EBUSY when it did not empty within a tenth of a second. */
-MUST_USE int cgroup_leaf_kill(const struct cgroups *cg, const char *id, uint32_t leaf);
+/* Kills and removes an exec cgroup; -EBUSY when it did not empty within a tenth of a second. */
+MUST_USE int cgroup_exec_kill(const struct cgroups *cg, const char *id, uint32_t cgroup);
 
 /* Calls each(id) for every id that has a directory in the hierarchy that all sandboxes have one in. */
 void cgroup_each_seat(const struct cgroups *cg, void (*each)(const char *id, void *arg), void *arg);

@@ -1,4 +1,4 @@
-/* The other half of cgroup.h: killing, leaves, removal. */
+/* The other half of cgroup.h: killing, exec cgroups, removal. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -50,9 +50,9 @@ static void each_subdir(int dir, void (*each)(int dir, const char *name)) {
 }
 
 static void kill_subdir(int dir, const char *name) {
-    AUTO_CLOSE int leaf = cgroup_open(dir, name);
-    if (leaf >= 0)
-        kill_listed(leaf);
+    AUTO_CLOSE int cgroup = cgroup_open(dir, name);
+    if (cgroup >= 0)
+        kill_listed(cgroup);
 }
 
 static void kill_tree(int dir, bool has_kill) {
@@ -103,14 +103,14 @@ int cgroup_remove(struct cgroups *cg, const char *id) {
     return worst;
 }
 
-static void leaf_name(char *out, size_t cap, uint32_t leaf) {
-    snprintf(out, cap, "x-%u", leaf);
+static void exec_cgroup_name(char *out, size_t cap, uint32_t cgroup) {
+    snprintf(out, cap, "x-%u", cgroup);
 }
 
-int cgroup_leaf_make(const struct cgroups *cg, const char *id, uint32_t leaf, uint32_t owner,
+int cgroup_exec_make(const struct cgroups *cg, const char *id, uint32_t cgroup, uint32_t owner,
                      int *ret_fd) {
     char name[24];
-    leaf_name(name, sizeof name, leaf);
+    exec_cgroup_name(name, sizeof name, cgroup);
     AUTO_CLOSE int dir = cgroup_open(cgroup_seats(cg), id);
     if (dir < 0)
         return dir;
@@ -137,9 +137,9 @@ static bool is_populated(int dir) {
     return fd_read_text(dir, "cgroup.procs", text, sizeof text) != 0;
 }
 
-int cgroup_leaf_kill(const struct cgroups *cg, const char *id, uint32_t leaf) {
+int cgroup_exec_kill(const struct cgroups *cg, const char *id, uint32_t cgroup) {
     char name[24];
-    leaf_name(name, sizeof name, leaf);
+    exec_cgroup_name(name, sizeof name, cgroup);
     AUTO_CLOSE int dir = cgroup_open(cgroup_seats(cg), id);
     if (dir < 0)
         return dir;

@@ -12,12 +12,12 @@
 #include "spawn/check.h"
 #include "spawn/enter_mounts.h"
 #include "spawn/mounts.h"
-#include "spawn/place.h"
+#include "spawn/instance.h"
 #include "spawn/sys.h"
 #include "spawn/userns.h"
 
 /* 0 is as it was made. */
-static int limit(const struct spawn *s, const struct place *p, const struct spawn_limits *l) {
+static int limit(const struct spawn *s, const struct instance *p, const struct spawn_limits *l) {
     return cgroup_knobs_suffice(&p->knobs, l) ? cgroup_knobs_turn(&s->cg, &p->knobs, l)
                                               : cgroup_set_limits(&s->cg, p->id, l);
 }
@@ -36,7 +36,7 @@ static int attach(const struct spawn_claim *req, const int *binds) {
     return r;
 }
 
-static int enter(struct spawn *s, const struct spawn_claim *req, const struct place *p,
+static int enter(struct spawn *s, const struct spawn_claim *req, const struct instance *p,
                  const int *binds, uint32_t *ret_step) {
     bool has_name = req->hostname[0] != '\0';
     int kinds = (has_name ? CLONE_NEWUTS : 0) | (req->n_mounts > 0 ? CLONE_NEWNS : 0);
@@ -70,11 +70,11 @@ static int claim(struct spawn *s, const struct spawn_claim *req, const int *fds,
         reply->step = STEP_FEATURE;
     if (r < 0)
         return r;
-    struct place *p = place_find(s, req->id);
+    struct instance *p = instance_find(s, req->id);
     if (p == NULL || !p->is_parked || p->wait_status != -1)
         return -ENOENT;
     r = mounts_binds(s, req->mounts, req->n_mounts, fds, &p->owner, &s->spent, binds, &reply->step);
-    place_unpark(s, p);
+    instance_unpark(s, p);
     if (r == 0) {
         reply->step = STEP_CGROUP;
         r = limit(s, p, &req->limits);
@@ -82,8 +82,8 @@ static int claim(struct spawn *s, const struct spawn_claim *req, const int *fds,
     return r < 0 ? r : enter(s, req, p, binds, &reply->step);
 }
 
-void place_claim(struct spawn *s, const struct spawn_claim *req, const int *fds, size_t n_fds,
-                 struct spawn_reply *reply) {
+void instance_claim(struct spawn *s, const struct spawn_claim *req, const int *fds, size_t n_fds,
+                    struct spawn_reply *reply) {
     if (s->spent.n_fds > MOUNTS_SPENT_MAX)
         mounts_done(&s->spent);
     reply->error = -claim(s, req, fds, n_fds, reply);

@@ -252,9 +252,9 @@ int enter_clone(struct enter *e, void *stack, size_t stack_bytes, int *ret_pidfd
         .stack = (uint64_t)(uintptr_t)stack,
         .stack_size = stack_bytes,
     };
-    if (e->seat.v2_leaf >= 0) {
+    if (e->seat.v2_cgroup >= 0) {
         args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = (uint64_t)e->seat.v2_leaf;
+        args.cgroup = (uint64_t)e->seat.v2_cgroup;
     }
     long pid = sys_clone_on_stack(&args, child, e);
     if (pid < 0)

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
-#include "base/room.h"
+#include "base/disk_space.h"
 #include "spawn/disk.h"
 #include "spawn/quota.h"
 #include "spawn/sys.h"
@@ -19,9 +19,9 @@
 
 /* The host keeps a reserve: a sandbox that begins on a nearly full disk would only push it over. */
 static int check_reserve(const struct spawn *s) {
-    struct room room;
-    int r = room_look(s->state, s->reserve_bytes, &room);
-    return r < 0 ? r : room_is_short(&room) ? -ENOSPC : 0;
+    struct disk_space space;
+    int r = disk_space_read(s->state, s->reserve_bytes, &space);
+    return r < 0 ? r : disk_space_is_short(&space) ? -ENOSPC : 0;
 }
 
 static int memory_layer(const struct spawn_create *req) {

@@ -17,7 +17,7 @@
 #include "base/str.h"
 #include "base/usage.h"
 #include "spawn/layer.h"
-#include "spawn/place.h"
+#include "spawn/instance.h"
 #include "spawn/serve.h"
 #include "spawn/spawn.h"
 
@@ -143,7 +143,7 @@ static int loop(struct serve *v, int sock, int signals) {
             return -errno;
         if (n == 0 && list_is_empty(&v->s->dying)) {
             spawn_chores(v->s);
-            place_reap_all(v->s);
+            instance_reap_all(v->s);
         }
         if (fds[1].revents & POLLIN) {
             struct signalfd_siginfo info;
@@ -151,7 +151,7 @@ static int loop(struct serve *v, int sock, int signals) {
             if (n_read < 0 && errno != EAGAIN)
                 return -errno;
             if (n_read == sizeof info && info.ssi_pid > 0)
-                place_reap(v->s, (pid_t)info.ssi_pid);
+                instance_reap(v->s, (pid_t)info.ssi_pid);
         }
         if (fds[0].revents != 0 && v->sock < 0) {
             v->sock = accept4(sock, NULL, NULL, SOCK_CLOEXEC);

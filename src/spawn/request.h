@@ -21,9 +21,9 @@
 #define SPAWN_TARGET_MAX 256
 #define SPAWN_TEXT_MAX 16384 /* argv and environment of PID 1, each string ended by NUL */
 #define SPAWN_STRINGS_MAX 512
-#define SPAWN_LEAVES_MAX 16 /* exec leaves per request */
-#define SPAWN_SWEEP_MAX 256 /* ids per SWEEP message */
-#define SPAWN_SLOTS 65000   /* uid ranges: 65536 * (slot + 3) stays below 2^32 */
+#define SPAWN_EXEC_CGROUPS_MAX 16 /* exec cgroups per request */
+#define SPAWN_SWEEP_MAX 256       /* ids per SWEEP message */
+#define SPAWN_SLOTS 65000         /* uid ranges: 65536 * (slot + 3) stays below 2^32 */
 #define SPAWN_UID_SPAN 65536u
 #define SPAWN_USER_UID 1000u /* `user` inside */
 
@@ -35,8 +35,8 @@ enum spawn_kind {
     SPAWN_THAW = 5,
     SPAWN_LIMITS = 6,
     SPAWN_USAGE = 7,
-    SPAWN_EXEC_LEAF = 8,
-    SPAWN_KILL_LEAF = 9,
+    SPAWN_EXEC_CGROUP = 8,
+    SPAWN_KILL_CGROUP = 9,
     SPAWN_SWEEP = 10,
     SPAWN_CLAIM = 11,
 };
@@ -160,7 +160,7 @@ struct spawn_destroy {
 };
 
 /* Gives a PARKED sandbox what it could not have when it was made, once: a name, limits, directories.
- * Whatever comes of it, it is parked no more; nor is one in which a program was to run, with EXEC_LEAF. One that
+ * Whatever comes of it, it is parked no more; nor is one in which a program was to run, with EXEC_CGROUP. One that
  * is as wanted needs no CLAIM. Descriptors: one directory per mount. */
 struct spawn_claim {
     struct spawn_head head;
@@ -185,22 +185,22 @@ struct spawn_set_limits {
     struct spawn_limits limits; /* disk and file fields must be 0: they stay as they were made */
 };
 
-/* Makes leaves numbered first .. first + count - 1. The reply carries `fds_per_leaf` descriptors
- * for each: on v2 (and hybrid hosts) first the leaf as a detached mount for CLONE_INTO_CGROUP;
+/* Makes exec cgroups numbered first .. first + count - 1. The reply carries `fds_per_cgroup` descriptors
+ * for each: on v2 (and hybrid hosts) first the exec cgroup as a detached mount for CLONE_INTO_CGROUP;
  * then, for each v1 controller in use per exec, its `tasks` file, into which the child writes
  * "0". */
-struct spawn_exec_leaf {
+struct spawn_exec_cgroup {
     struct spawn_head head;
     char id[SPAWN_ID_MAX];
     uint32_t first;
     uint32_t count;
 };
 
-/* Kills everything in the leaf and removes it. */
-struct spawn_kill_leaf {
+/* Kills everything in the exec cgroup and removes it. */
+struct spawn_kill_cgroup {
     struct spawn_head head;
     char id[SPAWN_ID_MAX];
-    uint32_t leaf;
+    uint32_t cgroup;
     uint32_t reserved;
 };
 
@@ -240,14 +240,14 @@ struct spawn_reply {
     int32_t error;            /* 0 or an errno */
     uint32_t step;            /* enum spawn_step when error != 0 */
     uint32_t n_fds;           /* descriptors with this message */
-    uint32_t fds_per_leaf;    /* EXEC_LEAF */
+    uint32_t fds_per_cgroup;  /* EXEC_CGROUP */
     uint32_t features;        /* HELLO: enum spawn_feature */
     uint32_t landlock_abi;    /* HELLO */
     uint32_t missing;         /* error ENOTSUP at STEP_FEATURE: the feature asked for */
     int32_t pid;              /* CREATE: PID 1 as seen outside; its pidfd is descriptor 0 */
     int32_t wait_status;      /* DESTROY: PID 1's wait status, -1 when another berm-spawn made it */
     uint32_t swept;           /* SWEEP: how many were removed */
-    struct spawn_usage usage; /* USAGE, KILL_LEAF: of the whole sandbox */
+    struct spawn_usage usage; /* USAGE, KILL_CGROUP: of the whole sandbox */
 };
 
 union spawn_request {
@@ -257,8 +257,8 @@ union spawn_request {
     struct spawn_destroy destroy;
     struct spawn_by_id by_id;
     struct spawn_set_limits set_limits;
-    struct spawn_exec_leaf exec_leaf;
-    struct spawn_kill_leaf kill_leaf;
+    struct spawn_exec_cgroup exec_cgroup;
+    struct spawn_kill_cgroup kill_exec_cgroup;
     struct spawn_sweep sweep;
     struct spawn_claim claim;
 };

@@ -6,7 +6,7 @@
 
 #include "base/fd.h"
 #include "spawn/check.h"
-#include "spawn/place.h"
+#include "spawn/instance.h"
 #include "spawn/sys.h"
 #include "spawn/userns.h"
 
@@ -17,7 +17,7 @@ struct turn {
     const int *fds;
     size_t n_fds;
     struct spawn_reply reply;
-    int out_fds[SPAWN_LEAVES_MAX];
+    int out_fds[SPAWN_EXEC_CGROUPS_MAX];
     bool later; /* the reply is not sent now */
 };
 
@@ -38,7 +38,7 @@ static void on_hello(struct turn *t) {
 
 static void on_create(struct turn *t) {
     int pidfd = -1;
-    place_create(t->v->s, &t->req->create, t->fds, t->n_fds, &t->reply, &pidfd);
+    instance_create(t->v->s, &t->req->create, t->fds, t->n_fds, &t->reply, &pidfd);
     if (pidfd >= 0)
         t->out_fds[t->reply.n_fds++] = pidfd;
 }
@@ -49,7 +49,7 @@ static void on_destroy(struct turn *t) {
         fail(t, -EINVAL, STEP_REQUEST);
         return;
     }
-    if (place_destroy(t->v->s, &t->req->destroy) == NULL)
+    if (instance_destroy(t->v->s, &t->req->destroy) == NULL)
         fail(t, -ENOMEM, STEP_KILL);
     else
         t->later = true;
@@ -78,10 +78,10 @@ static void on_usage(struct turn *t) {
     answer(t, cgroup_usage(&t->v->s->cg, t->req->by_id.id, &t->reply.usage), STEP_CGROUP);
 }
 
-static int make_leaf(struct turn *t, uint32_t leaf, uint32_t owner) {
+static int make_cgroup(struct turn *t, uint32_t cgroup, uint32_t owner) {
     struct spawn *s = t->v->s;
     int fd = -1;
-    int r = cgroup_leaf_make(&s->cg, t->req->exec_leaf.id, leaf, owner, &fd);
+    int r = cgroup_exec_make(&s->cg, t->req->exec_cgroup.id, cgroup, owner, &fd);
     if (r < 0 || s->cg.v2 < 0) {
         if (r == 0)
             t->out_fds[t->reply.n_fds++] = fd;
@@ -99,37 +99,38 @@ static int make_leaf(struct turn *t, uint32_t leaf, uint32_t owner) {
     return r;
 }
 
-static void on_exec_leaf(struct turn *t) {
-    const struct spawn_exec_leaf *req = &t->req->exec_leaf;
-    if (req->count == 0 || req->count > SPAWN_LEAVES_MAX || req->first > UINT32_MAX - req->count) {
+static void on_exec_cgroup(struct turn *t) {
+    const struct spawn_exec_cgroup *req = &t->req->exec_cgroup;
+    if (req->count == 0 || req->count > SPAWN_EXEC_CGROUPS_MAX ||
+        req->first > UINT32_MAX - req->count) {
         fail(t, -EINVAL, STEP_REQUEST);
         return;
     }
     uint32_t owner = 0; /* who may start programs there: of the sandbox's cgroup.procs */
-    struct place *p = place_find(t->v->s, req->id);
+    struct instance *p = instance_find(t->v->s, req->id);
     int r = 0;
     if (p != NULL) {
         owner = userns_base(p->slot);
-        place_unpark(t->v->s, p);
+        instance_unpark(t->v->s, p);
     } else {
         r = cgroup_owner(&t->v->s->cg, req->id, &owner);
     }
     for (uint32_t i = 0; r == 0 && i < req->count; i++)
-        r = make_leaf(t, req->first + i, owner);
-    t->reply.fds_per_leaf = 1;
+        r = make_cgroup(t, req->first + i, owner);
+    t->reply.fds_per_cgroup = 1;
     answer(t, r, STEP_CGROUP);
 }
 
-static void on_kill_leaf(struct turn *t) {
-    const struct spawn_kill_leaf *req = &t->req->kill_leaf;
-    int r = req->reserved != 0 ? -EINVAL : cgroup_leaf_kill(&t->v->s->cg, req->id, req->leaf);
+static void on_kill_cgroup(struct turn *t) {
+    const struct spawn_kill_cgroup *req = &t->req->kill_exec_cgroup;
+    int r = req->reserved != 0 ? -EINVAL : cgroup_exec_kill(&t->v->s->cg, req->id, req->cgroup);
     if (r == 0 && cgroup_usage(&t->v->s->cg, req->id, &t->reply.usage) < 0)
         t->reply.usage = (struct spawn_usage){0};
     answer(t, r, STEP_KILL);
 }
 
 static void on_claim(struct turn *t) {
-    place_claim(t->v->s, &t->req->claim, t->fds, t->n_fds, &t->reply);
+    instance_claim(t->v->s, &t->req->claim, t->fds, t->n_fds, &t->reply);
 }
 
 static void on_sweep(struct turn *t) {
@@ -159,10 +160,10 @@ static const struct row {
     [SPAWN_LIMITS] = {sizeof(struct spawn_set_limits), offsetof(struct spawn_set_limits, id), false,
                       on_limits},
     [SPAWN_USAGE] = {sizeof(struct spawn_by_id), offsetof(struct spawn_by_id, id), false, on_usage},
-    [SPAWN_EXEC_LEAF] = {sizeof(struct spawn_exec_leaf), offsetof(struct spawn_exec_leaf, id),
-                         false, on_exec_leaf},
-    [SPAWN_KILL_LEAF] = {sizeof(struct spawn_kill_leaf), offsetof(struct spawn_kill_leaf, id),
-                         false, on_kill_leaf},
+    [SPAWN_EXEC_CGROUP] = {sizeof(struct spawn_exec_cgroup), offsetof(struct spawn_exec_cgroup, id),
+                           false, on_exec_cgroup},
+    [SPAWN_KILL_CGROUP] = {sizeof(struct spawn_kill_cgroup), offsetof(struct spawn_kill_cgroup, id),
+                           false, on_kill_cgroup},
     [SPAWN_SWEEP] = {sizeof(struct spawn_sweep), 0, false, on_sweep},
     [SPAWN_CLAIM] = {sizeof(struct spawn_claim), offsetof(struct spawn_claim, id), true, on_claim},
 };
@@ -209,23 +210,23 @@ int serve_one(struct serve *v) {
     }
     int r = t.later ? 0 : send_reply(v, &t.reply, t.out_fds);
     fd_close_all(fds, t.n_fds);
-    place_let_go(v->s);
+    instance_let_go(v->s);
     return r;
 }
 
 void serve_dying(struct serve *v) {
     LIST_FOR_EACH(it, &v->s->dying) {
-        struct place *p = container_of(it, struct place, node);
+        struct instance *p = container_of(it, struct instance, node);
         struct spawn_reply reply = {.head = {.kind = SPAWN_DESTROY, .seq = p->seq}};
         int error;
         uint32_t step;
-        if (!place_finish(v->s, p, &error, &step))
+        if (!instance_finish(v->s, p, &error, &step))
             continue;
         reply.error = error;
         reply.step = step;
         reply.wait_status = p->wait_status;
         bool is_swept = p->is_swept;
-        place_free(v->s, p);
+        instance_free(v->s, p);
         if (is_swept && list_is_empty(&v->s->dying))
             sweep_roots(v->s);
         if (!is_swept && send_reply(v, &reply, NULL) < 0)

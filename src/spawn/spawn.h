@@ -23,9 +23,9 @@
 #define SPAWN_STACK_BYTES (64 * 1024)
 /* What is held for each sandbox has numbers from here on, above all that one request needs. */
 #define SPAWN_HELD_FD 1024
-#define SPAWN_HELD_MAX 128 /* places; nobody says which of them were given away as they are */
+#define SPAWN_HELD_MAX 128 /* instances; nobody says which of them were given away as they are */
 
-struct place;
+struct instance;
 
 /* A directory of the host that is part of root `host`. */
 struct spawn_tree {
@@ -66,7 +66,7 @@ struct spawn {
     bool has_dir; /* whether there was one */
     struct cgroups cg;
     struct net_pool net;
-    struct list places;             /* that live, whoever made them */
+    struct list instances;          /* that live, whoever made them */
     struct map by_id;               /* the same */
     uint8_t slots[SPAWN_SLOTS / 8]; /* ranges of those and of the dying */
     struct list dying;              /* DESTROY was asked and waits */
@@ -76,11 +76,12 @@ struct spawn {
     enum quota_answer quota; /* of the state file system */
     int landlock_abi;
     int last_cap;
-    uint32_t masks;       /* of /proc: enter_masks_needed; 0: each sandbox looks for itself */
-    struct mounts spent;  /* of the last CREATEs: closing them takes a while: spawn_chores */
-    struct list held;     /* places for whose claim something is held, oldest first */
-    unsigned n_held;      /* SPAWN_HELD_MAX of them at most */
-    struct place *given;  /* by the request that is being answered: see place_let_go; or NULL */
+    uint32_t masks;      /* of /proc: enter_masks_needed; 0: each sandbox looks for itself */
+    struct mounts spent; /* of the last CREATEs: closing them takes a while: spawn_chores */
+    struct list held;    /* instances for whose claim something is held, oldest first */
+    unsigned n_held;     /* SPAWN_HELD_MAX of them at most */
+    struct instance
+        *given;           /* by the request that is being answered: see instance_let_go; or NULL */
     bool is_tied;         /* sandboxes end with us */
     int trash_wake;       /* a byte here wakes the process that empties the trash; -1 if none */
     unsigned unseen_ends; /* signals of children's ends since all children were looked at */

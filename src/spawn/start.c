@@ -17,7 +17,7 @@
 #include "spawn/enter_mounts.h"
 #include "spawn/layer.h"
 #include "spawn/mounts.h"
-#include "spawn/place.h"
+#include "spawn/instance.h"
 #include "spawn/rootfs.h"
 #include "spawn/spawn.h"
 #include "spawn/sys.h"
@@ -330,9 +330,9 @@ static int start_maker(struct spawn *s, const struct spawn_options *o) {
     return userns_be_maker();
 }
 
-static int start_places(struct spawn *s, const struct spawn_options *o) {
+static int start_instances(struct spawn *s, const struct spawn_options *o) {
     (void)o;
-    return places_restore(s);
+    return instances_restore(s);
 }
 
 /* The order matters: what needs the host's mounts stands before the step that leaves them. */
@@ -345,7 +345,7 @@ static const struct {
     {"network namespaces", start_net},
     {"the host's mounts and trees", start_host},
     {"cgroups", start_cgroups},
-    {"the sandboxes that live already", start_places},
+    {"the sandboxes that live already", start_instances},
     {"the state directory", start_state},
     {"a sealed copy of PID 1's program", start_guest},
     {"the kernel's features", start_features},
@@ -366,7 +366,7 @@ int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret
         .is_tied = o->is_tied,
     };
     cgroup_init(&s->cg);
-    list_init(&s->places);
+    list_init(&s->instances);
     list_init(&s->dying);
     list_init(&s->held);
     s->n_allowed = MIN(o->n_allowed, SPAWN_ROOTS_MAX);

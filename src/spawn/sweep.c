@@ -10,7 +10,7 @@
 
 #include "spawn/check.h"
 #include "spawn/layer.h"
-#include "spawn/place.h"
+#include "spawn/instance.h"
 #include "spawn/sys.h"
 
 #define SWEEP_IDS_MAX 1000000
@@ -67,10 +67,10 @@ static void sweep_id(const char *id, void *arg) {
     if (!check_id(req.id) || map_find(&w->owned->ids, id) != NULL)
         return;
     LIST_FOR_EACH(it, &w->s->dying) {
-        if (strcmp(container_of(it, struct place, node)->id, id) == 0)
+        if (strcmp(container_of(it, struct instance, node)->id, id) == 0)
             return;
     }
-    struct place *p = place_destroy(w->s, &req);
+    struct instance *p = instance_destroy(w->s, &req);
     if (p == NULL)
         return;
     p->is_swept = true;
@@ -86,7 +86,7 @@ static bool is_same(int dir, const char *name, int fd) {
 /* Ours stand on the root that we opened at our start. */
 static void count_strangers(const char *id, void *arg) {
     struct sweep *w = arg;
-    const struct place *p = place_find(w->s, id);
+    const struct instance *p = instance_find(w->s, id);
     w->count += p == NULL || p->pid <= 0;
 }
 

@@ -130,7 +130,7 @@ static int open_parts(struct db *db, uv_loop_t *loop, const char *dir, struct db
     if (r < 0)
         return r;
     facts->is_new = was == 0;
-    sql_is_running(db->reader);
+    sql_mark_running(db->reader);
     sql_keep_log(db->reader, false); /* it closes last */
     return 0;
 }
@@ -185,18 +185,18 @@ void db_drop(struct db_txn *t) {
 
 void db_put_sandbox(struct db_txn *t, const struct db_sandbox *row) {
     const struct sql_value values[] = {
-        sql_text(row->id),     sql_text(row->owner),
-        sql_int(row->number),  sql_int(row->state),
-        sql_int(row->wanted),  sql_int(row->slot),
-        sql_blob(row->record), sql_int((uint64_t)row->deleted_unix_ms),
-        sql_text(row->place)};
+        sql_text(row->id),      sql_text(row->owner),
+        sql_int(row->number),   sql_int(row->state),
+        sql_int(row->wanted),   sql_int(row->slot),
+        sql_blob(row->record),  sql_int((uint64_t)row->deleted_unix_ms),
+        sql_text(row->instance)};
     writer_add(t, STATEMENT_PUT_SANDBOX, values, COUNT_OF(values));
 }
 
 void db_put_exec(struct db_txn *t, const struct db_exec *row) {
     const struct sql_value values[] = {
         sql_text(row->id),   sql_text(row->sandbox_id), sql_text(row->owner), sql_int(row->number),
-        sql_int(row->state), sql_int(row->leaf),        sql_blob(row->record)};
+        sql_int(row->state), sql_int(row->cgroup),      sql_blob(row->record)};
     writer_add(t, STATEMENT_PUT_EXEC, values, COUNT_OF(values));
 }
 
@@ -274,7 +274,7 @@ static bool on_sandbox_row(void *user, struct sql_row *row) {
         .slot = (uint64_t)sql_get_int(row, 5),
         .record = sql_get_bytes(row, 6),
         .deleted_unix_ms = sql_get_int(row, 7),
-        .place = sql_get_bytes(row, 8),
+        .instance = sql_get_bytes(row, 8),
     };
     r->rows++;
     return r->on_sandbox(r->user, &sandbox);
@@ -288,7 +288,7 @@ static bool on_exec_row(void *user, struct sql_row *row) {
         .owner = sql_get_bytes(row, 2),
         .number = (uint64_t)sql_get_int(row, 3),
         .state = (uint32_t)sql_get_int(row, 4),
-        .leaf = (uint32_t)sql_get_int(row, 5),
+        .cgroup = (uint32_t)sql_get_int(row, 5),
         .record = sql_get_bytes(row, 6),
     };
     r->rows++;

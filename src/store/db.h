@@ -36,7 +36,7 @@ struct db_sandbox {
     uint64_t slot;     /* the driver's range of uids */
     struct str record; /* berm.v1.Sandbox; empty: history is no longer kept, the id stays taken */
     int64_t deleted_unix_ms; /* 0 = not deleted */
-    struct str place;        /* the driver's name for it; empty: its id */
+    struct str instance;     /* the driver's name for it; empty: its id */
 };
 struct db_exec {
     struct str id;
@@ -44,7 +44,7 @@ struct db_exec {
     struct str owner;
     uint64_t number;   /* order of creation, from 1, never reused */
     uint32_t state;    /* ExecState */
-    uint32_t leaf;     /* its cgroup; 0 = none */
+    uint32_t cgroup;   /* its cgroup; 0 = none */
     struct str record; /* berm.v1.Exec; empty: gone with its sandbox, the id stays taken */
 };
 struct db_event {

@@ -58,11 +58,14 @@ static const char version_1[] =
 
 static const char version_2[] = "ALTER TABLE sandboxes ADD COLUMN place TEXT NOT NULL DEFAULT '';";
 
-static const char *const texts[] = {version_1, version_2};
+static const char version_3[] = "ALTER TABLE sandboxes RENAME COLUMN place TO instance;"
+                                "ALTER TABLE execs RENAME COLUMN leaf TO cgroup;";
+
+static const char *const texts[] = {version_1, version_2, version_3};
 const struct schema_steps schema_steps = {texts, COUNT_OF(texts)};
 
-#define SANDBOX "id, owner, number, state, wanted, slot, record, deleted_unix_ms, place"
-#define EXEC "id, sandbox_id, owner, number, state, leaf, record"
+#define SANDBOX "id, owner, number, state, wanted, slot, record, deleted_unix_ms, instance"
+#define EXEC "id, sandbox_id, owner, number, state, cgroup, record"
 #define EVENT "sequence, time_unix_ms, owner, sandbox_id, kind, labels, record"
 #define REQUEST "identity, request_id, method, digest, object_id, answer, expires_unix_ms"
 
@@ -74,10 +77,10 @@ const char *const schema_statements[STATEMENT_COUNT] = {
         "INSERT INTO sandboxes (" SANDBOX ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET state = excluded.state, wanted = excluded.wanted,"
         " slot = excluded.slot, record = excluded.record,"
-        " deleted_unix_ms = excluded.deleted_unix_ms, place = excluded.place",
+        " deleted_unix_ms = excluded.deleted_unix_ms, instance = excluded.instance",
     [STATEMENT_PUT_EXEC] =
         "INSERT INTO execs (" EXEC ") VALUES (?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (id) DO UPDATE SET state = excluded.state, leaf = excluded.leaf,"
+        " ON CONFLICT (id) DO UPDATE SET state = excluded.state, cgroup = excluded.cgroup,"
         " record = excluded.record",
     [STATEMENT_PUT_EVENT] = "INSERT INTO events (" EVENT ") VALUES (?, ?, ?, ?, ?, ?, ?)",
     [STATEMENT_PUT_REQUEST] =

@@ -100,7 +100,7 @@ int sql_open(const char *path, const char *const *statements, size_t n_statement
     return 0;
 }
 
-void sql_is_running(struct sql *s) {
+void sql_mark_running(struct sql *s) {
     s->is_running = true;
 }
 

@@ -37,7 +37,7 @@ static inline struct sql_value sql_blob(struct str bytes) {
 MUST_USE int sql_open(const char *path, const char *const *statements, size_t n_statements,
                       struct sql **ret_sql, struct err *e);
 /* The file was found sound: from here on damage is a failure of the disk, STORE_FAILED. */
-void sql_is_running(struct sql *s);
+void sql_mark_running(struct sql *s);
 void sql_close(struct sql *s); /* NULL is fine */
 /* While kept, the write-ahead log is neither written back nor removed by the last close. */
 void sql_keep_log(struct sql *s, bool keep);

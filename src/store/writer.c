@@ -67,7 +67,7 @@ static int open_sql(struct writer *w, struct err *e) {
         return 0;
     int r = sql_open(w->path, schema_statements, STATEMENT_COUNT, &w->sql, e);
     if (r == 0)
-        sql_is_running(w->sql);
+        sql_mark_running(w->sql);
     if (r == 0)
         r = sql_exec(w->sql, "PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864",
                      NULL, NULL, e);

@@ -62,13 +62,13 @@ void conn_flush(struct conn *c) {
     if (stream_is_busy(&c->stream))
         return; /* on_drained comes back here */
     bool more = false;
-    struct holes holes;
-    holes.n = 0;
+    struct gather_list gather;
+    gather.n = 0;
     uint8_t *block = stream_block(&c->stream);
-    size_t n = block && c->protocol ? c->protocol->pull(c, block, &holes, &more) : 0;
+    size_t n = block && c->protocol ? c->protocol->pull(c, block, &gather, &more) : 0;
     if (c->stream.closing)
         return; /* the protocol gave up */
-    if (!block || stream_send(&c->stream, n, &holes) < 0) {
+    if (!block || stream_send(&c->stream, n, &gather) < 0) {
         conn_close(c);
         return;
     }
@@ -93,7 +93,7 @@ static void refuse_http1(struct conn *c) {
     static const char body[] =
         "{\"code\":\"UNIMPLEMENTED\",\"message\":\"this daemon speaks gRPC, over "
         "HTTP/2 by prior knowledge\"}\n";
-    struct holes none;
+    struct gather_list none;
     none.n = 0;
     char *block = (char *)stream_block(&c->stream);
     int n = block ? snprintf(block, STREAM_BLOCK_BYTES,

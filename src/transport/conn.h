@@ -13,7 +13,7 @@ struct conn;
 struct conn_protocol {
     void (*on_bytes)(struct conn *c, const uint8_t *bytes, size_t n);
     /* What to send, with its holes, in a block of the stream's, and whether there is more than fits. */
-    size_t (*pull)(struct conn *c, uint8_t *block, struct holes *holes, bool *ret_more);
+    size_t (*pull)(struct conn *c, uint8_t *block, struct gather_list *holes, bool *ret_more);
     /* It is sent or copied: what the holes stood for may go. */
     void (*on_sent)(struct conn *c);
     void (*on_timer)(struct conn *c);

@@ -73,7 +73,7 @@ static struct h2_stream *on_open(void *user) {
                             .peer = &h->conn->peer,
                             .arena = arena,
                             .began_us = clock_us()};
-    list_init(&g->in_thirsty);
+    list_init(&g->in_writable);
     list_push_back(&h->calls, &g->in_conn);
     deadline_init(&g->deadline, on_deadline);
     grpc_reader_init(&g->reader, server_limit(s, LIMIT_MESSAGE_INBOUND));
@@ -91,7 +91,7 @@ void grpc_call_leave(struct grpc_call *g) {
         h->heading = NULL;
     deadline_clear(&s->deadlines, &g->deadline);
     list_remove(&g->in_conn);
-    list_remove(&g->in_thirsty);
+    list_remove(&g->in_writable);
     h->unfinished_bytes -= g->unfinished_bytes;
     h->unread_bytes -= buf_len(&g->out);
     if (list_is_empty(&h->calls))

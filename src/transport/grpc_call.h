@@ -19,7 +19,7 @@ struct h2_conn {
     struct conn *conn;
     struct h2 *h2;
     struct list calls;
-    struct list thirsty;       /* calls whose handler may send again */
+    struct list writable;      /* calls whose handler may send again */
     struct grpc_call *heading; /* whose headers have begun and not ended; nothing else comes then */
     size_t unfinished_bytes;   /* of messages being put together */
     size_t unread_bytes;       /* of answers the peer has not taken */
@@ -32,7 +32,7 @@ struct grpc_call {
     struct call call;
     struct h2_conn *conn;
     struct list in_conn;
-    struct list in_thirsty;
+    struct list in_writable;
     struct deadline deadline;
     struct grpc_reader reader;
     struct grpc_frame request; /* a single request, kept as it came until the body has ended */

@@ -71,7 +71,7 @@ static int queue_gzip(struct grpc_call *g, const ProtobufCMessage *m, size_t n) 
 }
 
 /* A message of n bytes was put behind the `before` bytes that were queued, or r says why not. */
-static enum call_room queued(struct grpc_call *g, size_t before, size_t n, int r) {
+static enum call_push queued(struct grpc_call *g, size_t before, size_t n, int r) {
     struct err e;
     if (r < 0) {
         buf_truncate(&g->out, before);
@@ -87,7 +87,7 @@ static enum call_room queued(struct grpc_call *g, size_t before, size_t n, int r
     return g->full ? CALL_FULL : CALL_OK;
 }
 
-static enum call_room wire_send(struct call *c, const ProtobufCMessage *m) {
+static enum call_push wire_send(struct call *c, const ProtobufCMessage *m) {
     struct grpc_call *g = grpc_of_call(c);
     size_t n = protobuf_c_message_get_packed_size(m);
     size_t before = buf_len(&g->out);
@@ -105,7 +105,7 @@ static uint8_t *wire_reserve(struct call *c, size_t n) {
     return at + GRPC_PREFIX_BYTES;
 }
 
-static enum call_room wire_send_reserved(struct call *c, size_t n) {
+static enum call_push wire_send_reserved(struct call *c, size_t n) {
     struct grpc_call *g = grpc_of_call(c);
     uint8_t *at;
     size_t before = buf_len(&g->out);
@@ -216,7 +216,7 @@ void grpc_reply_pulled(struct h2_stream *s, size_t n) {
     g->conn->unread_bytes -= n;
     if (g->full && buf_len(&g->out) < grpc_limit(g, LIMIT_CALL_UNREAD) / 2) {
         g->full = false;
-        list_remove(&g->in_thirsty);
-        list_push_back(&g->conn->thirsty, &g->in_thirsty);
+        list_remove(&g->in_writable);
+        list_push_back(&g->conn->writable, &g->in_writable);
     }
 }

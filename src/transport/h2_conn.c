@@ -24,26 +24,27 @@ static void conn_bytes(struct conn *c, const uint8_t *bytes, size_t n) {
 }
 
 /* Handlers that wait for room are woken between pulls, never inside one. */
-static void wake_thirsty(struct h2_conn *h) {
-    for (struct list *node; (node = list_pop_front(&h->thirsty));)
-        call_wake(&container_of(node, struct grpc_call, in_thirsty)->call);
+static void wake_writable(struct h2_conn *h) {
+    for (struct list *node; (node = list_pop_front(&h->writable));)
+        call_writable(&container_of(node, struct grpc_call, in_writable)->call);
 }
 
-/* What they send then may move what holes stand for, so these are sent first. */
-static size_t conn_pull(struct conn *c, uint8_t *block, struct holes *holes, bool *ret_more) {
+/* What they send then may move what gather stand for, so these are sent first. */
+static size_t conn_pull(struct conn *c, uint8_t *block, struct gather_list *gather,
+                        bool *ret_more) {
     struct h2_conn *h = c->state;
     size_t pulled = 0;
     do {
         ssize_t n = h2_pull(h->h2, block + pulled, STREAM_BLOCK_BYTES - pulled, STREAM_BEYOND_BYTES,
-                            holes, ret_more);
+                            gather, ret_more);
         if (n < 0) {
             conn_close(c);
             return 0;
         }
         pulled += (size_t)n;
-        if (holes->n > 0 || list_is_empty(&h->thirsty))
+        if (gather->n > 0 || list_is_empty(&h->writable))
             break;
-        wake_thirsty(h);
+        wake_writable(h);
     } while (!*ret_more);
     if (h2_is_done(h->h2))
         conn_finish(c);
@@ -53,7 +54,7 @@ static size_t conn_pull(struct conn *c, uint8_t *block, struct holes *holes, boo
 static void conn_sent(struct conn *c) {
     struct h2_conn *h = c->state;
     h2_sent(h->h2);
-    wake_thirsty(h);
+    wake_writable(h);
 }
 
 /* One timer for both questions: does a silent peer live, and is an idle one worth keeping? */
@@ -116,7 +117,7 @@ int h2_conn_start(struct conn *c) {
     h->conn = c;
     h->idle_since_us = clock_us();
     list_init(&h->calls);
-    list_init(&h->thirsty);
+    list_init(&h->writable);
     if (h2_new(&h->h2, &grpc_call_events, &limits, h) < 0) {
         free(h);
         return -ENOMEM;

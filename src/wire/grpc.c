@@ -188,8 +188,8 @@ static size_t error_info(const struct err *e, const struct err_face *face, struc
         snprintf(number, sizeof number, "%lld", (long long)e->limit_value);
         r |= put_metadata(&info, "limit", e->limit) | put_metadata(&info, "limit_value", number);
     }
-    if (e->about)
-        r |= put_metadata(&info, e->about, e->about_id);
+    if (e->subject)
+        r |= put_metadata(&info, e->subject, e->subject_id);
     for (size_t i = 0; i < ERR_NUMBERS && e->numbers[i].key; i++) {
         snprintf(number, sizeof number, "%lld", (long long)e->numbers[i].value);
         r |= put_metadata(&info, e->numbers[i].key, number);

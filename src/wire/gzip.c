@@ -46,7 +46,7 @@ int gzip_inflate(struct gzip *g, const uint8_t *bytes, size_t n, struct buf *out
         uint8_t
             probe; /* with the buffer full, one byte more tells "exactly full" from "too large" */
         uint8_t *at = &probe;
-        size_t step = MIN(buf_room(out), STEP_BYTES);
+        size_t step = MIN(buf_available(out), STEP_BYTES);
         if (step > 0 && (r = buf_reserve(out, step, &at)) < 0)
             return r;
         size_t space = step > 0 ? step : 1;

@@ -37,9 +37,9 @@ struct h2 {
     uint8_t *out; /* during h2_pull: where the next byte goes */
     uint8_t *out_end;
     size_t beyond;
-    bool out_full;             /* a data frame waits for a larger rest of the block */
-    struct holes *holes;       /* during h2_pull */
-    struct h2_stream *lenders; /* whose bytes they stand for */
+    bool out_full;              /* a data frame waits for a larger rest of the block */
+    struct gather_list *gather; /* during h2_pull */
+    struct h2_stream *lenders;  /* whose bytes they stand for */
     int64_t budget;
     uint64_t budget_us; /* when it was last topped up */
     bool sent_away;
@@ -203,7 +203,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
     if (s->unconsumed_bytes > 0)
         nghttp2_session_consume_connection(session, s->unconsumed_bytes);
     if (h->lenders) { /* its bytes go with it, and its end may make others speak, which moves theirs */
-        holes_fill(h->holes, h->holes->list[0].at);
+        gather_copy(h->gather, h->gather->list[0].at);
         h2_sent(h);
     }
     h->events->on_close(s);
@@ -296,7 +296,7 @@ static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const ui
     (void)frame;
     struct h2 *h = user;
     struct h2_stream *s = source->ptr;
-    bool lends = n >= LARGE_BYTES && h->holes && h->holes->n < HOLES_MAX;
+    bool lends = n >= LARGE_BYTES && h->gather && h->gather->n < GATHER_MAX;
     ptrdiff_t room = h->out_end - h->out + (lends ? (ptrdiff_t)h->beyond : 0);
     if (h->out_full || room < (ptrdiff_t)(H2_HEAD_BYTES + n)) {
         h->out_full = true;
@@ -307,7 +307,7 @@ static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const ui
     h->out += H2_HEAD_BYTES;
     s->promised_bytes = 0;
     if (lends)
-        h->holes->list[h->holes->n++] = (struct hole){h->out, body, n};
+        h->gather->list[h->gather->n++] = (struct gather_part){h->out, body, n};
     else
         memcpy(h->out, body, n);
     h->out += n;
@@ -428,13 +428,13 @@ int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n) {
     return r < 0 || h->sent_away ? -EPROTO : 0;
 }
 
-ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond, struct holes *holes,
+ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond, struct gather_list *gather,
                 bool *ret_more) {
     assert(!h->lenders);
     h->out = out;
     h->out_end = out + cap;
     h->beyond = beyond;
-    h->holes = holes;
+    h->gather = gather;
     h->out_full = false;
     while (h->out < h->out_end && !h->out_full) {
         if (h->chunk_n == 0) {
@@ -452,7 +452,7 @@ ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond, struct ho
         h->chunk += n;
         h->chunk_n -= n;
     }
-    h->holes = NULL;
+    h->gather = NULL;
     *ret_more = h->out_full || h->out >= h->out_end;
     return h->out - out;
 }
@@ -461,11 +461,11 @@ bool h2_is_done(const struct h2 *h) {
     return !nghttp2_session_want_read(h->session) && !nghttp2_session_want_write(h->session);
 }
 
-void h2_drain(struct h2 *h, bool gently) {
+void h2_drain(struct h2 *h, bool is_graceful) {
     if (h->draining)
         return;
     h->draining = true;
-    if (!gently) {
+    if (!is_graceful) {
         say_goodbye(h);
         return;
     }

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/holes.h"
+#include "base/gather.h"
 #include "base/macros.h"
 #include "base/str.h"
 
@@ -79,8 +79,8 @@ MUST_USE int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n);
  * comes next then, when they are sent or filled. Behind `cap` are `beyond` bytes for them alone. A frame of
  * max_data_bytes fits into `cap`, or with holes into both. Negative: the connection is over. */
 #define H2_HEAD_BYTES ((size_t)9)
-MUST_USE ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond, struct holes *holes,
-                         bool *ret_more);
+MUST_USE ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond,
+                         struct gather_list *holes, bool *ret_more);
 void h2_sent(struct h2 *h);
 /* Nothing will ever be read or written again. */
 bool h2_is_done(const struct h2 *h);
@@ -96,8 +96,8 @@ void h2_consume(struct h2_stream *s, size_t n);
 /* Ends the stream now, without a status. on_close follows from h2_pull. */
 void h2_reset(struct h2_stream *s);
 
-/* Says goodbye: h2_is_done once the open streams have ended. `gently` asks the peer first, and takes
+/* Says goodbye: h2_is_done once the open streams have ended. `is_graceful` asks the peer first, and takes
  * what it sent before it heard; otherwise such a request is left untouched, for the peer to send again
  * elsewhere, as the goodbye tells it which was the last one taken. */
-void h2_drain(struct h2 *h, bool gently);
+void h2_drain(struct h2 *h, bool is_graceful);
 void h2_ping(struct h2 *h);

@@ -151,7 +151,7 @@ static void finish(struct job *job) {
 }
 
 /* Every response message of the suite is one field, the payload; so one of them serves for all. */
-static enum call_room send_one(struct job *job) {
+static enum call_push send_one(struct job *job) {
     TYPE(ConformancePayload) payload = CONNECTRPC__CONFORMANCE__V1__CONFORMANCE_PAYLOAD__INIT;
     TYPE(UnaryResponse) response = CONNECTRPC__CONFORMANCE__V1__UNARY_RESPONSE__INIT;
     request_info info = info_of(job, job->next == 0);
@@ -160,11 +160,11 @@ static enum call_room send_one(struct job *job) {
     if (job->next == 0 || job->full_duplex)
         payload.request_info = &info;
     response.payload = &payload;
-    enum call_room room = call_send(job->call, &response.base);
+    enum call_push sent = call_send(job->call, &response.base);
     job->next++;
     for (; job->full_duplex && job->n_requests > 0; job->n_requests--)
         google__protobuf__any__free_unpacked(job->requests[job->n_requests - 1], NULL);
-    return room;
+    return sent;
 }
 
 static bool is_over(const struct job *job) {
@@ -193,10 +193,10 @@ static void pump(struct job *job) {
         if (!may_send(job))
             return;
         job->slept = false;
-        enum call_room room = send_one(job);
-        if (room == CALL_GONE)
+        enum call_push sent = send_one(job);
+        if (sent == CALL_GONE)
             return;
-        job->waiting = room == CALL_FULL;
+        job->waiting = sent == CALL_FULL;
     }
 }
 
@@ -207,7 +207,7 @@ static void on_slept(struct deadline *d) {
     pump(job);
 }
 
-static void on_room(struct call *c) {
+static void on_writable(struct call *c) {
     struct job *job = c->state;
     job->waiting = job->timer.is_set;
     pump(job);
@@ -288,7 +288,7 @@ static void on_cancel(struct call *c) {
 static const struct handler handler = {
     .on_message = on_message,
     .on_half_close = on_half_close,
-    .on_room = on_room,
+    .on_writable = on_writable,
     .on_cancel = on_cancel,
 };
 

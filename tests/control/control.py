@@ -467,7 +467,7 @@ class Daemon:
         status = (self.state / "spawn").stat()
         return f"s-{status.st_dev:x}-{status.st_ino:x}"
 
-    def places(self):
+    def instances(self):
         """Sandboxes that live in a place made ahead, as {name of the place: id}."""
         try:
             with contextlib.closing(sqlite3.connect(f"file:{self.state}/berm.db?mode=ro", uri=True)) as db:
@@ -485,12 +485,12 @@ class Daemon:
 
     def cgroups(self):
         """Sandboxes that have a cgroup anywhere, as {id: [directories]}; parked ones are nobody's."""
-        found, places = self.all_cgroups(), self.places()
+        found, places = self.all_cgroups(), self.instances()
         return {places.get(name, name): paths for name, paths in found.items() if name in places or not is_parked(name)}
 
     def parked(self):
         """Names of the places that are nobody's yet."""
-        found, places = self.all_cgroups(), self.places()
+        found, places = self.all_cgroups(), self.instances()
         return {name for name in found if is_parked(name) and name not in places}
 
     def wait_parked(self, size):
@@ -500,19 +500,19 @@ class Daemon:
             return len(parked) == size and parked <= set(re.findall(r"msg=parked .*?(p-\w+-)", self.text()))
         eventually(is_full, lambda: f"{size} parked, not {self.parked()}")
 
-    def pids(self, sandbox_id, leaf="*"):
-        """Host pids of a sandbox; leaf "guest" is PID 1 alone, "x-*" all programs."""
+    def pids(self, sandbox_id, cgroup="*"):
+        """Host pids of a sandbox; cgroup "guest" is PID 1 alone, "x-*" all programs."""
         found = set()
         for path in self.cgroups().get(sandbox_id, []):
             for place in [path, *children(path, "*/")]:
                 with contextlib.suppress(OSError):
-                    if leaf == "*" or (place != path and fnmatch.fnmatch(place.name, leaf)):
+                    if cgroup == "*" or (place != path and fnmatch.fnmatch(place.name, cgroup)):
                         found |= {int(pid) for pid in (place / "cgroup.procs").read_text().split()}
         return found
 
     def guest_pid(self, sandbox_id):
         pids = self.pids(sandbox_id, "guest")
-        # The guest's own helpers sit in the leaf too, and come and go; PID 1 is the one whose parent is not among them.
+        # The guest's own helpers sit in the cgroup too, and come and go; PID 1 is the one whose parent is not among them.
         return next(pid for pid in sorted(pids) if parent_of(pid) not in pids | {None})
 
     def kill_guest(self, sandbox_id):

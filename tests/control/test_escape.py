@@ -53,7 +53,7 @@ def make_box(daemon, stage):
     client = daemon.client()
 
     def make_one(profile, **spec):
-        env = {**stage.environment(), "ESCAPE_STATE_WORD": daemon.directory.name, "ESCAPE_LEAF": "/../x-"}
+        env = {**stage.environment(), "ESCAPE_STATE_WORD": daemon.directory.name, "ESCAPE_EXEC_CGROUP": "/../x-"}
         box = client.create(profile=PROFILES[profile], env=env, **spec)
         assert box.state == READY
         client.write(box.sandbox_id, PLACE, stage.probes.read_bytes(), mode=pb.FileMode(bits=0o755))

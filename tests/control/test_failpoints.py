@@ -8,7 +8,7 @@ from control import (BERMD, DELETED, DELETING, EXITED, PATIENCE, PAUSED, PENDING
                      eventually, fresh, pairs, pb)
 from model import audit, replay
 from test_exec import PIPE, up
-from test_leaves import leaves
+from test_exec_cgroups import exec_cgroups
 
 NAMES = subprocess.run([BERMD, "--list-failpoints"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
                        timeout=PATIENCE).stdout.split()
@@ -126,13 +126,13 @@ class Run(Exec):
         self.ran_once(client)
 
 
-class Leaf(Run):
+class ExecCgroup(Run):
     """The cgroup for the next program; whoever asked for this one has had his answer."""
 
     def check(self, client, answer):
         super().check(client, answer)
-        eventually(lambda: list(leaves(self.daemon, self.box).values()) == [False],
-                   lambda: f"one made ahead, and no other: {leaves(self.daemon, self.box)}")
+        eventually(lambda: list(exec_cgroups(self.daemon, self.box).values()) == [False],
+                   lambda: f"one made ahead, and no other: {exec_cgroups(self.daemon, self.box)}")
 
 
 class Signal(Operation):
@@ -173,7 +173,7 @@ class Dir(Operation):
 
 
 OPERATIONS = {
-    "create": Create, "claim": Claim, "update": Update, "exec": Exec, "run": Run, "exit": Run, "leaf": Leaf,
+    "create": Create, "claim": Claim, "update": Update, "exec": Exec, "run": Run, "exit": Run, "cgroup": ExecCgroup,
     "signal": Signal, "file": File,
     "start": lambda: Lifecycle("Start", ["Stop"], READY, PENDING),
     "stop": lambda: Lifecycle("Stop", [], STOPPED, STOPPING),
@@ -218,7 +218,7 @@ def test_an_operation_that_was_cut_off(make, name, operation):
     try:
         operation.act(client, "the-one")
         # An exit may be told before it is recorded, and what is made ahead of the next one comes after.
-        assert name == "exit.commit" or name.startswith("leaf."), "it was answered"
+        assert name == "exit.commit" or name.startswith("cgroup."), "it was answered"
     except Lost:
         pass
     assert daemon.process.wait(PATIENCE) == -9, daemon.text()

@@ -28,7 +28,7 @@ def pool(make, tmp_path_factory):
 
 
 def is_claimed(daemon, box):
-    return box in daemon.places().values()
+    return box in daemon.instances().values()
 
 
 def limit(daemon, box, *names):
@@ -56,9 +56,9 @@ def test_one_that_is_as_wanted_is_ready_without_the_driver(pool):
     with pool.driver_held():
         boxes = [client.create(env={"NAME": "value"}) for _ in range(SIZE)]
         assert [box.state for box in boxes] == [READY] * SIZE
-    places = pool.places()
-    assert set(places.values()) == {box.sandbox_id for box in boxes}        # each a place of its own
-    for box in places.values():
+    instances = pool.instances()
+    assert set(instances.values()) == {box.sandbox_id for box in boxes}        # each an instance of its own
+    for box in instances.values():
         assert client.output_of(box, "hostname; echo $NAME") == f"{box}\nvalue\n"
 
 
@@ -122,7 +122,7 @@ def test_the_pool_fills_again_and_nothing_is_used_twice(pool):
         assert client.output_of(box, "ls -A; cat /home/user/mark /tmp/mark 2>/dev/null; echo end") == "end\n"
         client.output_of(box, "touch mark; echo mine | tee /home/user/mark >/tmp/mark")
         client.delete(box)
-    used = list(pool.places())
+    used = list(pool.instances())
     assert len(used) == len(set(used)) == 3 * SIZE
 
 
@@ -186,7 +186,7 @@ def test_after_a_crash_none_of_them_stays(pool):
     pool.wait_parked(SIZE)
     client = pool.client()
     box = client.create().sandbox_id
-    assert is_claimed(pool, box) and not before & set(pool.places())
+    assert is_claimed(pool, box) and not before & set(pool.instances())
     assert client.output_of(box, "hostname") == f"{box}\n"
 
 
@@ -202,9 +202,9 @@ def test_one_whose_guest_ends_is_replaced(pool):
 
 
 def guests(daemon, names):
-    """Host pids of these places' guests."""
+    """Host pids of these instances' guests."""
     return [int(pid) for name in names for path in daemon.all_cgroups()[name]
-            for leaf in path.glob("guest/cgroup.procs") for pid in leaf.read_text().split()]
+            for cgroup in path.glob("guest/cgroup.procs") for pid in cgroup.read_text().split()]
 
 
 def test_a_guest_that_does_not_answer_is_not_waited_for(pool):
@@ -214,7 +214,7 @@ def test_a_guest_that_does_not_answer_is_not_waited_for(pool):
         os.kill(pid, signal.SIGSTOP)
     client = pool.client()
     box = client.create().sandbox_id
-    assert is_claimed(pool, box) and not set(stopped) & pool.pids(box)      # made anew, under the name of the place
+    assert is_claimed(pool, box) and not set(stopped) & pool.pids(box)      # made anew, under the name of the instance
     assert client.output_of(box, "hostname") == f"{box}\n"
 
 
@@ -252,7 +252,7 @@ def test_a_path_that_goes_away_is_refused_as_ever(pool):
     assert client.delete(box).state == DELETED
 
 
-def test_ids_of_places_are_no_sandboxes_to_take(pool):
+def test_ids_of_instances_are_no_sandboxes_to_take(pool):
     client = pool.client()
     with refused("INVALID_ARGUMENT", "sandbox_id"):
         client.create(sorted(pool.parked())[0])

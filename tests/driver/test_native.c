@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "drivers/native.h"
+#include "drivers/native/native.h"
 #include "harness.h"
 
 extern char **environ;
@@ -126,27 +126,27 @@ struct seen {
     bool ok;
     enum err_code code;
     char text[240];
-    struct place_usage usage;
+    struct instance_usage usage;
     int fds[16];
     size_t n_fds;
 };
 
-static void on_ready(struct place *p) {
+static void on_ready(struct instance *p) {
     ((struct seen *)p->user)->ready++;
 }
-static void on_failed(struct place *p, const struct err *e) {
+static void on_failed(struct instance *p, const struct err *e) {
     struct seen *s = p->user;
     s->failed++;
     s->code = e->code;
     snprintf(s->text, sizeof s->text, "%s", e->text);
     printf("# %s failed: %s\n", p->id, e->text);
 }
-static void on_gone(struct place *p) {
+static void on_gone(struct instance *p) {
     ((struct seen *)p->user)->gone++;
 }
-static const struct place_events events = {on_ready, on_failed, on_gone};
+static const struct instance_events events = {on_ready, on_failed, on_gone};
 
-static void on_answer(struct place *p, const struct place_answer *a, void *user) {
+static void on_answer(struct instance *p, const struct instance_answer *a, void *user) {
     struct seen *s = user;
     (void)p;
     s->answers++;
@@ -157,31 +157,31 @@ static void on_answer(struct place *p, const struct place_answer *a, void *user)
     memcpy(s->fds, a->fds ? a->fds : s->fds, s->n_fds * sizeof *s->fds);
 }
 
-static struct place_spec spec_of(const char *id, uint32_t slot) {
-    return (struct place_spec){.id = id,
-                               .slot = slot,
-                               .profile = PLACE_USER,
-                               .layer = PLACE_MEMORY,
-                               .network = PLACE_NETWORK_NONE,
-                               .image_fd = -1};
+static struct instance_spec spec_of(const char *id, uint32_t slot) {
+    return (struct instance_spec){.id = id,
+                                  .slot = slot,
+                                  .profile = INSTANCE_USER,
+                                  .layer = INSTANCE_MEMORY,
+                                  .network = INSTANCE_NETWORK_NONE,
+                                  .image_fd = -1};
 }
 
-/* Asks test-guest to start a program in a leaf: the answer is its pid inside. */
-static int start_in(int link, int leaf) {
+/* Asks test-guest to start a program in an exec cgroup: the answer is its pid inside. */
+static int start_in(int link, int cgroup) {
     int pid = -1;
     fcntl(link, F_SETFL, 0);
-    if (fd_send(link, "x", 1, &leaf, 1) < 0 || recv(link, &pid, sizeof pid, 0) != sizeof pid)
+    if (fd_send(link, "x", 1, &cgroup, 1) < 0 || recv(link, &pid, sizeof pid, 0) != sizeof pid)
         return -1;
     return pid;
 }
 
 /* The guest may not listen yet when its place is ready. */
-static int link_to(struct world *world, struct place *p) {
+static int link_to(struct world *world, struct instance *p) {
     struct err e;
     int link = -1;
     for (int turns = 0; link < 0 && turns < 60000; turns++, usleep(500)) {
         uv_run(&world->loop, UV_RUN_NOWAIT);
-        link = place_link(p, &e);
+        link = instance_link(p, &e);
     }
     CHECK(link >= 0);
     return link;
@@ -195,10 +195,10 @@ static bool is_root(void) {
 
 static struct world w;
 
-static struct place *ready_place(const char *id, uint32_t slot, struct seen *seen) {
-    struct place_spec spec = spec_of(id, slot);
+static struct instance *ready_instance(const char *id, uint32_t slot, struct seen *seen) {
+    struct instance_spec spec = spec_of(id, slot);
     struct err e;
-    struct place *p = place_create(w.driver, &spec, &events, seen, &e);
+    struct instance *p = instance_create(w.driver, &spec, &events, seen, &e);
     CHECK(p != NULL);
     RUN_UNTIL(&w, seen->ready == 1);
     return p;
@@ -215,17 +215,17 @@ static void spawn_again(void) {
     RUN_UNTIL(&w, w.swept == 2);
 }
 
-TEST(native_makes_a_place_links_to_it_and_ends_it) {
+TEST(native_makes_a_instance_links_to_it_and_ends_it) {
     struct seen seen = {0};
     struct err e;
     if (!is_root())
         return;
     world_open(&w);
     CHECK(w.driver->features & DRIVER_HAS_PAUSE);
-    struct place_spec spec = spec_of("sb-one", 1);
+    struct instance_spec spec = spec_of("sb-one", 1);
     spec.limits =
-        (struct place_limits){.memory_bytes = 256 << 20, .pids = 64}; /* counted where limited */
-    struct place *p = place_create(w.driver, &spec, &events, &seen, &e);
+        (struct instance_limits){.memory_bytes = 256 << 20, .pids = 64}; /* counted where limited */
+    struct instance *p = instance_create(w.driver, &spec, &events, &seen, &e);
     CHECK(p != NULL);
     CHECK_INT(seen.ready, 0); /* never from inside the call */
     RUN_UNTIL(&w, seen.ready + seen.failed == 1);
@@ -234,7 +234,7 @@ TEST(native_makes_a_place_links_to_it_and_ends_it) {
         exit(1);
     int link = link_to(&w, p);
 
-    w.driver->ops->leaves(p, 1, 2, on_answer, &seen);
+    w.driver->ops->make_exec_cgroups(p, 1, 2, on_answer, &seen);
     RUN_UNTIL(&w, seen.answers == 1);
     CHECK(seen.ok && seen.n_fds >= 2);
     CHECK(start_in(link, seen.fds[0]) > 1);
@@ -247,14 +247,14 @@ TEST(native_makes_a_place_links_to_it_and_ends_it) {
 
     w.driver->ops->pause(p, on_answer, &seen);
     w.driver->ops->resume(p, on_answer, &seen);
-    w.driver->ops->kill_leaf(p, 1, on_answer, &seen);
+    w.driver->ops->kill_exec_cgroup(p, 1, on_answer, &seen);
     RUN_UNTIL(&w, seen.answers == 4);
     CHECK(seen.ok);
 
     w.driver->ops->pause(p, on_answer, &seen);
     RUN_UNTIL(&w, seen.answers == 5);
-    place_stop(p); /* frozen or not */
-    place_stop(p);
+    instance_stop(p); /* frozen or not */
+    instance_stop(p);
     RUN_UNTIL(&w, seen.gone == 1);
     CHECK_INT(seen.failed, 0);
     close(link);
@@ -268,36 +268,36 @@ TEST(native_refuses_by_name) {
     if (!is_root())
         return;
     world_open(&w);
-    struct place_spec spec = spec_of("sb-open", 1);
-    spec.network = PLACE_NETWORK_OPEN;
-    CHECK(place_create(w.driver, &spec, &events, &one, &e) == NULL);
+    struct instance_spec spec = spec_of("sb-open", 1);
+    spec.network = INSTANCE_NETWORK_OPEN;
+    CHECK(instance_create(w.driver, &spec, &events, &one, &e) == NULL);
     CHECK_INT(e.code, ERR_UNSUPPORTED);
     char longest[100];
     memset(longest, 'a', sizeof longest);
     longest[sizeof longest - 1] = '\0';
     spec = spec_of(longest, 1);
-    CHECK(place_create(w.driver, &spec, &events, &one, &e) == NULL);
+    CHECK(instance_create(w.driver, &spec, &events, &one, &e) == NULL);
     CHECK_INT(e.code, ERR_INVALID_ARGUMENT);
-    CHECK(place_adopt(w.driver, "sb-nobody", &events, &one, &e) == NULL);
+    CHECK(instance_adopt(w.driver, "sb-nobody", &events, &one, &e) == NULL);
     CHECK_INT(e.code, ERR_GUEST_LOST);
 
-    struct place *p = ready_place("sb-twin", 1, &one);
+    struct instance *p = ready_instance("sb-twin", 1, &one);
     spec = spec_of("sb-other", 1); /* the same range of uids */
-    CHECK(place_create(w.driver, &spec, &events, &two, &e) != NULL);
+    CHECK(instance_create(w.driver, &spec, &events, &two, &e) != NULL);
     RUN_UNTIL(&w, two.failed == 1);
     CHECK_INT(two.code, ERR_SANDBOX_EXISTS);
-    place_stop(p);
+    instance_stop(p);
     RUN_UNTIL(&w, one.gone == 1);
     world_close(&w);
 }
 
-TEST(native_places_outlive_the_driver_and_are_adopted) {
+TEST(native_instances_outlive_the_driver_and_are_adopted) {
     struct seen before = {0}, after = {0};
     struct err e;
     if (!is_root())
         return;
     world_open(&w);
-    struct place *p = ready_place("sb-lasting", 3, &before);
+    struct instance *p = ready_instance("sb-lasting", 3, &before);
     int link = link_to(&w, p);
     close(link);
     spawn_stop(&w); /* berm-spawn and the driver are gone, the sandbox is not */
@@ -309,12 +309,12 @@ TEST(native_places_outlive_the_driver_and_are_adopted) {
         kept[i] = i == 299 ? "sb-lasting" : "sb-another";
     driver_sweep(w.driver, kept, COUNT_OF(kept));
     RUN_UNTIL(&w, w.swept == 2);
-    p = place_adopt(w.driver, "sb-lasting", &events, &after, &e);
+    p = instance_adopt(w.driver, "sb-lasting", &events, &after, &e);
     CHECK(p != NULL);
-    link = place_link(p, &e);
+    link = instance_link(p, &e);
     CHECK(link >= 0);
     close(link);
-    place_stop(p);
+    instance_stop(p);
     RUN_UNTIL(&w, after.gone == 1);
     world_close(&w);
 }
@@ -342,7 +342,7 @@ static pid_t pid_of_guest(int link) {
 static pid_t left_behind(const char *id) {
     struct seen before = {0};
     world_open(&w);
-    int link = link_to(&w, ready_place(id, 8, &before));
+    int link = link_to(&w, ready_instance(id, 8, &before));
     pid_t pid = pid_of_guest(link);
     close(link);
     spawn_stop(&w);
@@ -363,10 +363,10 @@ static void kill_guest(pid_t pid) {
 }
 
 /* Found by the list alone: nobody has connected, so nobody watches it. */
-static struct place *adopt_unmet(const char *id, struct seen *seen) {
+static struct instance *adopt_unmet(const char *id, struct seen *seen) {
     struct err e;
     int before = count_fds();
-    struct place *p = place_adopt(w.driver, id, &events, seen, &e);
+    struct instance *p = instance_adopt(w.driver, id, &events, seen, &e);
     CHECK(p != NULL);
     CHECK_INT(count_fds(), before);
     return p;
@@ -378,12 +378,12 @@ TEST(native_adopts_whoever_listens) {
     if (!is_root())
         return;
     pid_t pid = left_behind("sb-quiet");
-    struct place *p = adopt_unmet("sb-quiet", &seen);
+    struct instance *p = adopt_unmet("sb-quiet", &seen);
     int before = count_fds();
-    CHECK_INT(place_meet(p), 0);
+    CHECK_INT(instance_watch_exit(p), 0);
     CHECK_INT(count_fds(), before + 2); /* the connection, and whom to watch */
-    CHECK_INT(place_meet(p), 0);
-    int link = place_link(p, &e);
+    CHECK_INT(instance_watch_exit(p), 0);
+    int link = instance_link(p, &e);
     CHECK_INT(pid_of_guest(link), pid);
     CHECK_INT(count_fds(), before + 2);
     close(link);
@@ -399,13 +399,13 @@ TEST(native_tells_the_end_of_a_guest_that_nobody_met) {
         struct seen seen = {0};
         struct err e;
         pid_t pid = left_behind("sb-unmet");
-        struct place *p = adopt_unmet("sb-unmet", &seen);
+        struct instance *p = adopt_unmet("sb-unmet", &seen);
         kill_guest(pid);
         if (by_link) {
-            CHECK(place_link(p, &e) < 0);
+            CHECK(instance_link(p, &e) < 0);
             CHECK_INT(e.code, ERR_GUEST_LOST);
         } else {
-            CHECK_INT(place_meet(p), 0);
+            CHECK_INT(instance_watch_exit(p), 0);
         }
         CHECK_INT(seen.gone, 0); /* never from inside the call */
         RUN_UNTIL(&w, seen.gone == 1);
@@ -413,23 +413,23 @@ TEST(native_tells_the_end_of_a_guest_that_nobody_met) {
     }
 }
 
-TEST(native_says_when_it_could_not_meet_a_guest) {
+TEST(native_says_when_it_could_not_watch_a_guests_exit) {
     if (!is_root())
         return;
     for (int is_dead = 0; is_dead < 2; is_dead++) {
         struct seen seen = {0};
         struct rlimit files, none;
         pid_t pid = left_behind("sb-short");
-        struct place *p = adopt_unmet("sb-short", &seen);
+        struct instance *p = adopt_unmet("sb-short", &seen);
         if (is_dead)
             kill_guest(pid);
         CHECK_INT(getrlimit(RLIMIT_NOFILE, &files), 0);
         none = files;
         none.rlim_cur = 0;
         CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
-        CHECK(place_meet(p) < 0);
+        CHECK(instance_watch_exit(p) < 0);
         CHECK_INT(setrlimit(RLIMIT_NOFILE, &files), 0);
-        CHECK_INT(place_meet(p), 0);
+        CHECK_INT(instance_watch_exit(p), 0);
         if (!is_dead)
             kill_guest(pid);
         RUN_UNTIL(&w, seen.gone == 1);
@@ -444,10 +444,10 @@ TEST(native_stops_a_guest_that_nobody_met) {
         struct seen seen = {0};
         pid_t pid = left_behind("sb-stopped");
         int pid_fd = pidfd_open(pid, 0);
-        struct place *p = adopt_unmet("sb-stopped", &seen);
+        struct instance *p = adopt_unmet("sb-stopped", &seen);
         if (is_dead)
             kill_guest(pid);
-        place_stop(p);
+        instance_stop(p);
         RUN_UNTIL(&w, seen.gone == 1);
         CHECK(has_ended(pid_fd, 0));
         close(pid_fd);
@@ -467,11 +467,11 @@ TEST(native_stops_a_guest_that_nobody_met_without_berm_spawn) {
         return;
     pid_t pid = left_behind("sb-orphan");
     int pid_fd = pidfd_open(pid, 0);
-    struct place *p = adopt_unmet("sb-orphan", &seen);
+    struct instance *p = adopt_unmet("sb-orphan", &seen);
     w.driver->on_lost = on_lost;
     kill(w.spawn_pid, SIGKILL);
     RUN_UNTIL(&w, n_lost == 1);
-    place_stop(p); /* by the pidfd that only a connection tells */
+    instance_stop(p); /* by the pidfd that only a connection tells */
     RUN_UNTIL(&w, seen.gone == 1);
     CHECK(has_ended(pid_fd, 0));
     close(pid_fd);
@@ -486,7 +486,7 @@ TEST(native_finds_nobody_where_a_guest_has_ended) {
         return;
     pid_t pid = left_behind("sb-dead");
     kill_guest(pid);
-    CHECK(place_adopt(w.driver, "sb-dead", &events, &seen, &e) == NULL);
+    CHECK(instance_adopt(w.driver, "sb-dead", &events, &seen, &e) == NULL);
     CHECK_INT(e.code, ERR_GUEST_LOST);
     driver_discard(w.driver, "sb-dead", true, NULL, NULL);
     world_close(&w);
@@ -502,7 +502,7 @@ TEST(native_adopts_by_connecting_what_is_not_listed) {
     int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     CHECK_INT(unshare(CLONE_NEWNET), 0);
     int before = count_fds();
-    struct place *p = place_adopt(w.driver, "sb-unlisted", &events, &seen, &e);
+    struct instance *p = instance_adopt(w.driver, "sb-unlisted", &events, &seen, &e);
     CHECK(p != NULL);
     CHECK_INT(count_fds(), before + 2);
     CHECK_INT(setns(home, CLONE_NEWNET), 0);
@@ -518,10 +518,10 @@ TEST(native_fails_what_waits_when_berm_spawn_is_killed) {
     if (!is_root())
         return;
     world_open(&w);
-    struct place *p = ready_place("sb-first", 4, &made);
+    struct instance *p = ready_instance("sb-first", 4, &made);
     kill(w.spawn_pid, SIGSTOP); /* so that the next request waits */
-    struct place_spec spec = spec_of("sb-second", 5);
-    CHECK(place_create(w.driver, &spec, &events, &late, &e) != NULL);
+    struct instance_spec spec = spec_of("sb-second", 5);
+    CHECK(instance_create(w.driver, &spec, &events, &late, &e) != NULL);
     w.driver->ops->usage(p, on_answer, &made);
     uv_run(&w.loop, UV_RUN_NOWAIT);
     kill(w.spawn_pid, SIGKILL);
@@ -531,35 +531,35 @@ TEST(native_fails_what_waits_when_berm_spawn_is_killed) {
     CHECK_INT(made.code, ERR_DRIVER_UNAVAILABLE); /* what waits for an answer hears it too */
     CHECK_INT(made.gone, 0);
     spec = spec_of("sb-third", 6);
-    CHECK(place_create(w.driver, &spec, &events, &late, &e) == NULL);
+    CHECK(instance_create(w.driver, &spec, &events, &late, &e) == NULL);
     CHECK_INT(e.code, ERR_DRIVER_UNAVAILABLE);
-    place_stop(p); /* by its pidfd */
+    instance_stop(p); /* by its pidfd */
     RUN_UNTIL(&w, made.gone == 1);
     spawn_again();
     world_close(&w);
 }
 
-/* Closing the driver, or letting go of the place, inside each of its events. */
-static void on_ready_close(struct place *p) {
+/* Closing the driver, or letting go of the instance, inside each of its events. */
+static void on_ready_close(struct instance *p) {
     ((struct seen *)p->user)->ready++;
-    place_close(p);
+    instance_close(p);
 }
-static const struct place_events closers = {on_ready_close, on_failed, on_gone};
+static const struct instance_events closers = {on_ready_close, on_failed, on_gone};
 
-TEST(native_places_may_be_let_go_inside_their_events) {
+TEST(native_instances_may_be_let_go_inside_their_events) {
     struct seen seen = {0}, again = {0};
     struct err e;
     if (!is_root())
         return;
     world_open(&w);
-    struct place_spec spec = spec_of("sb-letgo", 7);
-    CHECK(place_create(w.driver, &spec, &closers, &seen, &e) != NULL);
+    struct instance_spec spec = spec_of("sb-letgo", 7);
+    CHECK(instance_create(w.driver, &spec, &closers, &seen, &e) != NULL);
     RUN_UNTIL(&w, seen.ready == 1);
-    struct place *p = NULL;
+    struct instance *p = NULL;
     for (int turns = 0; !p && turns < 60000; turns++, usleep(500)) /* until it listens */
-        p = place_adopt(w.driver, "sb-letgo", &events, &again, &e);
+        p = instance_adopt(w.driver, "sb-letgo", &events, &again, &e);
     CHECK(p != NULL);
-    place_stop(p);
+    instance_stop(p);
     RUN_UNTIL(&w, again.gone == 1);
     CHECK_INT(seen.gone, 0);
     world_close(&w);

@@ -282,10 +282,10 @@ HOOK(cgroup_procs_hybrid, "/sys/fs/cgroup/unified/cgroup.procs")
 HOOK(cpu_online, "/sys/devices/system/cpu/online")
 
 /* Namespaces show their own root, so nothing says where on the host the sandbox sits. The root is PID 1's own leaf:
- * of a program that has another the number shows, after what the sandbox's maker says in ESCAPE_LEAF. */
+ * of a program that has another the number shows, after what the sandbox's maker says in ESCAPE_EXEC_CGROUP. */
 static bool tells_nothing(const char *path) {
-    size_t n = strlen(given("ESCAPE_LEAF"));
-    if (n == 0 || strncmp(path, given("ESCAPE_LEAF"), n) != 0)
+    size_t n = strlen(given("ESCAPE_EXEC_CGROUP"));
+    if (n == 0 || strncmp(path, given("ESCAPE_EXEC_CGROUP"), n) != 0)
         return strcmp(path, "/\n") == 0;
     size_t digits = strspn(path + n, "0123456789");
     return digits > 0 && strcmp(path + n + digits, "\n") == 0;

@@ -9,7 +9,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
-#include "core/guest_link.h"
+#include "core/guest/guest_link.h"
 
 #define WAITS 16
 

@@ -12,7 +12,7 @@ enum how {
     DRAIN = 8,
     RARE_PULLS = 16,
     REFUSE = 32,
-    NO_HOLES = 64
+    NO_GATHER = 64
 };
 
 #define MAX_DATA ((size_t)96 << 10)
@@ -140,12 +140,13 @@ static bool pull(struct h2 *h) {
     ssize_t n = 0;
     CHECK(out);
     for (unsigned turns = 0; more && turns < 64; turns++) {
-        struct holes holes = {.n = 0};
-        n = h2_pull(h, out, PULL_BYTES, 0, run->how & NO_HOLES ? NULL : &holes, &more);
+        struct gather_list gather = {.n = 0};
+        n = h2_pull(h, out, PULL_BYTES, 0, run->how & NO_GATHER ? NULL : &gather, &more);
         CHECK(n <= (ssize_t)PULL_BYTES);
         if (n < 0)
             break;
-        holes_fill(&holes, out); /* what they stand for is still there, and has room in the block */
+        gather_copy(&gather,
+                    out); /* what they stand for is still there, and has room in the block */
         h2_sent(h);
     }
     free(out);

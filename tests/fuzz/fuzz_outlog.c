@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     for (size_t at = 1; at + 2 < n && at < 600; at += 3) {
         unsigned which = data[at] & 1;
         size_t len = (size_t)(data[at + 1] << 8 | data[at + 2]);
-        outlog_make_room(logs, 2, cap, len);
+        outlog_trim(logs, 2, cap, len);
         if (outlog_kept(&logs[0]) + outlog_kept(&logs[1]) + len > cap)
             abort();
         for (size_t i = 0; i < len; i++)

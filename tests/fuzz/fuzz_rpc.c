@@ -18,7 +18,7 @@ static uint64_t run(const uint8_t *data, size_t n, size_t piece) {
         size_t take = MIN(MIN(piece, n - at), (size_t)1024);
         if (rpc_in_reserve(&in, take, &to) < 0)
             break;
-        take = MIN(take, buf_room(&in.bytes));
+        take = MIN(take, buf_available(&in.bytes));
         memcpy(to, data + at, take);
         rpc_in_commit(&in, take);
         at += take;

@@ -10,7 +10,7 @@ import subprocess
 from tap import program
 
 VERSION = 1
-HELLO, CREATE, DESTROY, FREEZE, THAW, LIMITS, USAGE, EXEC_LEAF, KILL_LEAF, SWEEP, CLAIM = range(1, 12)
+HELLO, CREATE, DESTROY, FREEZE, THAW, LIMITS, USAGE, EXEC_CGROUP, KILL_CGROUP, SWEEP, CLAIM = range(1, 12)
 PROFILE_USER, PROFILE_ROOT = 1, 2
 ROOT_HOST, ROOT_IMAGE = 1, 2
 LAYER_DISK, LAYER_MEMORY = 1, 2
@@ -27,13 +27,13 @@ CREATE_BODY = struct.Struct("=64s10I6Q64s512s16896s16384s")
 CLAIM_BODY = struct.Struct("=64s64s6QII2112s")
 REPLY = struct.Struct("=4Ii6IiiI5Q")
 SIZES = {HELLO: 16, CREATE: HEAD.size + CREATE_BODY.size, DESTROY: 88, FREEZE: 80, THAW: 80,
-         LIMITS: 128, USAGE: 80, EXEC_LEAF: 88, KILL_LEAF: 88, SWEEP: 24 + 256 * 64, CLAIM: HEAD.size + CLAIM_BODY.size}
+         LIMITS: 128, USAGE: 80, EXEC_CGROUP: 88, KILL_CGROUP: 88, SWEEP: 24 + 256 * 64, CLAIM: HEAD.size + CLAIM_BODY.size}
 
 
 class Reply:
     def __init__(self, data, fds):
         (self.version, self.kind, self.size, self.seq, self.error, self.step, self.n_fds,
-         self.fds_per_leaf, self.features, self.landlock_abi, self.missing, self.pid,
+         self.fds_per_cgroup, self.features, self.landlock_abi, self.missing, self.pid,
          self.wait_status, self.swept, *usage) = REPLY.unpack(data)
         self.usage = dict(zip(("memory", "peak", "cpu_us", "pids", "oom_kills"), usage))
         self.fds = fds

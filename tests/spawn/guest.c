@@ -1,4 +1,4 @@
-/* A PID 1 for tests of what berm-guest relies on: it listens on descriptor 3, takes leaves by
+/* A PID 1 for tests of what berm-guest relies on: it listens on descriptor 3, takes exec cgroups by
  * message and starts a sleeping program in each with CLONE_INTO_CGROUP, as root inside and under
  * the sandbox's filter. Answers each message with one int: the new pid, or -errno. */
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #include "base/fd.h"
 
-/* v1: the leaf is a `tasks` file, which the child joins by itself. */
+/* v1: the cgroup is a `tasks` file, which the child joins by itself. */
 static int start_v1(int tasks) {
     int ready[2];
     char byte = 0;
@@ -36,15 +36,15 @@ static int start_v1(int tasks) {
     return r;
 }
 
-static int start_in(int leaf) {
+static int start_in(int cgroup) {
     struct stat st;
-    if (fstat(leaf, &st) == 0 && S_ISREG(st.st_mode))
-        return start_v1(leaf);
+    if (fstat(cgroup, &st) == 0 && S_ISREG(st.st_mode))
+        return start_v1(cgroup);
     struct clone_args args = {
-        .flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (uint64_t)leaf};
+        .flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (uint64_t)cgroup};
     long pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid == 0) {
-        close(leaf);
+        close(cgroup);
         for (;;)
             pause();
     }
@@ -59,12 +59,12 @@ int main(void) {
     for (;;) {
         int conn = accept(3, NULL, NULL);
         char byte;
-        int leaf = -1;
+        int cgroup = -1;
         size_t n = 0;
-        while (conn >= 0 && fd_recv(conn, &byte, 1, &leaf, 1, &n) == 1) {
-            int answer = n == 1 ? start_in(leaf) : -EBADMSG;
+        while (conn >= 0 && fd_recv(conn, &byte, 1, &cgroup, 1, &n) == 1) {
+            int answer = n == 1 ? start_in(cgroup) : -EBADMSG;
             if (n == 1)
-                close(leaf);
+                close(cgroup);
             if (send(conn, &answer, sizeof answer, MSG_NOSIGNAL) < 0)
                 break;
         }

@@ -35,10 +35,10 @@ def same(got, want, text):
 def program(name):
     """A built program: in $BERM_BUILD (default build), wherever the build put it."""
     build = pathlib.Path(os.environ.get("BERM_BUILD", ROOT / "build"))
-    for place in (build / "bin", build / "src/spawn", build / "src/jail",
+    for folder in (build / "bin", build / "src/spawn", build / "src/jail",
                   build / "tests/spawn", build):
-        if (place / name).is_file():
-            return str(place / name)
+        if (folder / name).is_file():
+            return str(folder / name)
     raise SystemExit(f"Bail out! {name} is not built in {build}")
 
 

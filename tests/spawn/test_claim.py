@@ -18,7 +18,7 @@ from tap import check, main, same, state_dir, test  # noqa: E402
 
 STATE = state_dir()
 EINVAL, ENOENT, ESRCH, EACCES = 22, 2, 3, 13
-# Waits for a line on its standard input, so that what it sees is what CLAIM made of the place.
+# Waits for a line on its standard input, so that what it sees is what CLAIM made of the instance.
 LOOK = "read go; %s"
 FILES = {"memory": ("memory.max", "memory.limit_in_bytes"), "pids": ("pids.max",), "cpu": ("cpu.max", "cpu.cfs_quota_us")}
 HELD_MAX = 128
@@ -78,9 +78,9 @@ def it_gets_its_name():
 
 @test
 def it_gets_directories():
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as place, Spawn(STATE, "--mount-root", place) as spawn:
-        os.chmod(place, 0o711)
-        source = pathlib.Path(place, "source")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, Spawn(STATE, "--mount-root", folder) as spawn:
+        os.chmod(folder, 0o711)
+        source = pathlib.Path(folder, "source")
         source.mkdir(mode=0o700)
         source.joinpath("file").write_text("theirs")
         os.chown(source, 61234, 61234)
@@ -108,7 +108,7 @@ def it_gets_directories():
             same(parked.claim(fds=[directory], mounts=[("/in", 0)]).error, 0, "CLAIM")
             same(parked.output(), "1000 1000\n1000 1000\ntheirs", f"of {owner}:{group}")
             os.close(directory)
-        check(place not in pathlib.Path("/proc/self/mountinfo").read_text(), "the host has no mount of it")
+        check(folder not in pathlib.Path("/proc/self/mountinfo").read_text(), "the host has no mount of it")
 
 
 @test
@@ -163,8 +163,8 @@ def what_is_held_for_a_claim_is_bounded_and_let_go():
             same(spawn.ask(CLAIM, claim_body(ids[0], pids=32)).error, 0, "CLAIM of the oldest")
             same(limit_of(ids[0], "pids.max"), "32", "its limit")
             same(spawn.ask(CLAIM, claim_body(ids[2], pids=32)).error, 0, "CLAIM of one that is held")
-            leaf = spawn.ask(client.EXEC_LEAF, client.id_body(ids[3], struct.pack("=II", 1, 1)))
-            os.close(leaf.fds[0])
+            cgroup = spawn.ask(client.EXEC_CGROUP, client.id_body(ids[3], struct.pack("=II", 1, 1)))
+            os.close(cgroup.fds[0])
             same(spawn.destroy(ids[4]).error, 0, "DESTROY")
             same(spawn.ask(client.HELLO).error, 0, "HELLO")     # what is let go is so when the next one is answered
             same(held(), set(ids[5:]), "not those")
@@ -188,9 +188,9 @@ def only_once_and_only_a_parked_one():
 def one_in_which_a_program_was_to_run_is_parked_no_more():
     with Spawn(STATE) as spawn:
         parked = Parked(spawn, "used", "hostname")
-        leaf = spawn.ask(client.EXEC_LEAF, client.id_body("used", struct.pack("=II", 1, 1)))
-        same(leaf.error, 0, "EXEC_LEAF")
-        for fd in leaf.fds:
+        cgroup = spawn.ask(client.EXEC_CGROUP, client.id_body("used", struct.pack("=II", 1, 1)))
+        same(cgroup.error, 0, "EXEC_CGROUP")
+        for fd in cgroup.fds:
             os.close(fd)
         same(parked.claim(hostname="late").error, ENOENT, "CLAIM")
         same(parked.output(), "used\n", "its name is the one it was made with")
@@ -207,7 +207,7 @@ def after_a_failure_it_is_parked_no_more():
         os.close(etc)
 
 
-def unlike_the_host(place, state, told):
+def unlike_the_host(folder, state, told):
     """In a world where mounts are shared, as systemd makes them: what requests that fail leave there."""
     libc = ctypes.CDLL(None, use_errno=True)
     new_namespace, recursive, private, shared = 0x20000, 0x4000, 1 << 18, 1 << 20
@@ -217,8 +217,8 @@ def unlike_the_host(place, state, told):
 
     def mounts():
         return sorted(line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines())
-    good, bad = os.open(place, os.O_PATH), os.open("/etc", os.O_PATH)
-    with Spawn(state, "--mount-root", place) as spawn:
+    good, bad = os.open(folder, os.O_PATH), os.open("/etc", os.O_PATH)
+    with Spawn(state, "--mount-root", folder) as spawn:
         spawn.ask(client.HELLO)
         before, errors = mounts(), []
         for layer in (client.LAYER_DISK, client.LAYER_MEMORY):
@@ -235,10 +235,10 @@ def unlike_the_host(place, state, told):
 
 @test
 def nothing_is_attached_to_the_host_when_its_mounts_are_shared():
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
-        os.chown(place, 61234, 61234)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        os.chown(folder, 61234, 61234)
         told = multiprocessing.SimpleQueue()
-        there = multiprocessing.Process(target=unlike_the_host, args=(place, STATE, told))
+        there = multiprocessing.Process(target=unlike_the_host, args=(folder, STATE, told))
         there.start()
         there.join(60)
         same(there.exitcode, 0, "it came to its end")

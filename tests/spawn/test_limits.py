@@ -235,32 +235,32 @@ def a_full_host_disk_begins_nothing():
 
 
 @test
-def exec_leaves_lead_nowhere_and_go_with_the_sandbox():
+def exec_cgroups_lead_nowhere_and_go_with_the_sandbox():
     with Spawn(STATE) as spawn:
-        reply = spawn.create(id="leaf-a", argv=("i", "1000", "/", "/usr/bin/sleep", "60"))
+        reply = spawn.create(id="cgroup-a", argv=("i", "1000", "/", "/usr/bin/sleep", "60"))
         same(reply.error, 0, "CREATE")
-        leaves = spawn.ask(client.EXEC_LEAF, id_body("leaf-a", struct.pack("=II", 7, 3)))
-        same((leaves.error, len(leaves.fds), leaves.fds_per_leaf), (0, 3, 1), "EXEC_LEAF")
-        for fd in leaves.fds:
+        cgroups = spawn.ask(client.EXEC_CGROUP, id_body("cgroup-a", struct.pack("=II", 7, 3)))
+        same((cgroups.error, len(cgroups.fds), cgroups.fds_per_cgroup), (0, 3, 1), "EXEC_CGROUP")
+        for fd in cgroups.fds:
             if stat.S_ISDIR(os.fstat(fd).st_mode):
                 up, here = os.stat("..", dir_fd=fd), os.fstat(fd)
-                same((up.st_dev, up.st_ino), (here.st_dev, here.st_ino), "no way up from a leaf")
+                same((up.st_dev, up.st_ino), (here.st_dev, here.st_ino), "no way up from a cgroup")
             os.close(fd)
-        same(spawn.ask(client.KILL_LEAF, id_body("leaf-a", struct.pack("=II", 8, 0))).error, 0, "KILL_LEAF")
-        same(spawn.ask(client.KILL_LEAF, id_body("leaf-a", struct.pack("=II", 8, 0))).error, 2, "gone")
-        again = spawn.ask(client.EXEC_LEAF, id_body("leaf-a", struct.pack("=II", 9, 1)))
+        same(spawn.ask(client.KILL_CGROUP, id_body("cgroup-a", struct.pack("=II", 8, 0))).error, 0, "KILL_CGROUP")
+        same(spawn.ask(client.KILL_CGROUP, id_body("cgroup-a", struct.pack("=II", 8, 0))).error, 2, "gone")
+        again = spawn.ask(client.EXEC_CGROUP, id_body("cgroup-a", struct.pack("=II", 9, 1)))
         same((again.error, len(again.fds)), (0, 1), "given again to whoever asks after a restart")
         for fd in again.fds:
             os.close(fd)
-        same(spawn.ask(client.EXEC_LEAF, id_body("no-such", struct.pack("=II", 0, 1))).error, 2, "no sandbox")
+        same(spawn.ask(client.EXEC_CGROUP, id_body("no-such", struct.pack("=II", 0, 1))).error, 2, "no sandbox")
         for first, count in ((0, 0), (0, 17), (0xFFFFFFFF, 2)):
-            same(spawn.ask(client.EXEC_LEAF, id_body("leaf-a", struct.pack("=II", first, count))).error, 22,
+            same(spawn.ask(client.EXEC_CGROUP, id_body("cgroup-a", struct.pack("=II", first, count))).error, 22,
                  f"{first} {count}")
-        same(spawn.destroy("leaf-a").error, 0, "DESTROY with leaves left")
+        same(spawn.destroy("cgroup-a").error, 0, "DESTROY with exec cgroups left")
 
 
 def members(id):
-    """Leaf -> pids, where leaves are: in the v2 tree, or in v1's freezer."""
+    """Exec cgroup -> pids, where exec cgroups are: in the v2 tree, or in v1's freezer."""
     for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
         _, point, kind, options, *_ = line.split()
         if kind == "cgroup2" or "freezer" in options.split(","):
@@ -277,33 +277,33 @@ def control_socket(name):
 
 
 @test
-def pid_1_starts_programs_in_leaves():
-    """What berm-guest relies on: clone3 into a leaf, as root inside, under the filter."""
+def pid_1_starts_programs_in_exec_cgroups():
+    """What berm-guest relies on: clone3 into a cgroup, as root inside, under the filter."""
     with Spawn(STATE, guest=program("test-guest")) as spawn:
         bound = control_socket("ctl")
         reply = spawn.create(id="guest-a", flags=client.F_CONTROL, fds=[bound.fileno()], argv=("guest",))
         bound.close()
         same(reply.error, 0, "CREATE")
-        leaves = spawn.ask(client.EXEC_LEAF, id_body("guest-a", struct.pack("=II", 0, 2)))
-        same(leaves.error, 0, "EXEC_LEAF")
+        cgroups = spawn.ask(client.EXEC_CGROUP, id_body("guest-a", struct.pack("=II", 0, 2)))
+        same(cgroups.error, 0, "EXEC_CGROUP")
         link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for _ in range(1500):
             if link.connect_ex(f"{STATE}/ctl") == 0:
                 break
             time.sleep(0.02)
-        for leaf in leaves.fds:
-            socket.send_fds(link, [b"x"], [leaf])
+        for cgroup in cgroups.fds:
+            socket.send_fds(link, [b"x"], [cgroup])
             pid = struct.unpack("=i", link.recv(4))[0]
-            check(pid > 1, f"a program in the leaf: {pid}")
+            check(pid > 1, f"a program in the cgroup: {pid}")
         inside = members("guest-a")
         same([len(inside[name]) for name in ("guest", "x-0", "x-1")], [1, 1, 1], "each sits in its own")
-        usage = spawn.ask(client.KILL_LEAF, id_body("guest-a", struct.pack("=II", 0, 0)))
-        same(usage.error, 0, "KILL_LEAF")
+        usage = spawn.ask(client.KILL_CGROUP, id_body("guest-a", struct.pack("=II", 0, 0)))
+        same(usage.error, 0, "KILL_CGROUP")
         inside = members("guest-a")
-        same(sorted(inside), ["guest", "x-1"], "the leaf is gone")
+        same(sorted(inside), ["guest", "x-1"], "the cgroup is gone")
         same(len(inside["x-1"]), 1, "the other exec lives")
         check(not spawn.wait(reply, 0.1), "and so does PID 1")
-        for fd in leaves.fds:
+        for fd in cgroups.fds:
             os.close(fd)
         link.close()
         same(spawn.destroy("guest-a").error, 0, "DESTROY")

@@ -107,14 +107,14 @@ def build_package(directory):
 def a_package_installs_as_root_and_vanishes():
     if not shutil.which("dpkg-deb"):
         raise Skip("the host has no dpkg-deb")
-    with tempfile.TemporaryDirectory() as place:
-        os.chmod(place, 0o755)
-        build_package(place)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        build_package(folder)
         script = ("dpkg -i /pkg/hello.deb >/dev/null && hello-berm && stat -c %U /etc/hello-berm.conf "
                   "&& dpkg -s hello-berm | grep ^Status")
-        same(output("--root", "--bind", f"{place}:/pkg", "--", "sh", "-c", script),
+        same(output("--root", "--bind", f"{folder}:/pkg", "--", "sh", "-c", script),
              "installed\ndaemon\nStatus: install ok installed\n", "dpkg -i")
-        apt = output("--root", "--bind", f"{place}:/pkg", "--", "sh", "-c",
+        apt = output("--root", "--bind", f"{folder}:/pkg", "--", "sh", "-c",
                      "apt-get install -y /pkg/hello.deb >/dev/null 2>&1; hello-berm")
         same(apt, "installed\n", "apt-get install of a local archive")
         check(not os.path.exists("/usr/bin/hello-berm"), "the host has no such program")
@@ -161,26 +161,26 @@ def files_written_stay_with_the_name_and_go_without():
 
 @test
 def a_bind_is_read_only_unless_said_and_belongs_to_the_user():
-    with tempfile.TemporaryDirectory() as place:
-        os.chown(place, 12345, 12345)
-        pathlib.Path(place, "f").write_text("host\n")
-        os.chown(f"{place}/f", 12345, 12345)
-        same(output("--bind", f"{place}:/data", "--", "sh", "-c",
+    with tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, 12345, 12345)
+        pathlib.Path(folder, "f").write_text("host\n")
+        os.chown(f"{folder}/f", 12345, 12345)
+        same(output("--bind", f"{folder}:/data", "--", "sh", "-c",
                     "cat /data/f; stat -c %u /data/f; touch /data/x 2>&1 || true"),
              "host\n1000\ntouch: cannot touch '/data/x': Read-only file system\n", "read-only")
-        same(output("--bind", f"{place}:/data/in:rw", "--", "sh", "-c", "echo new > /data/in/g"), "", "rw")
-        same(pathlib.Path(place, "g").read_text(), "new\n", "written on the host")
-        same(os.stat(f"{place}/g").st_uid, 12345, "as the directory's owner")
-        pathlib.Path(place, "secret").write_text("s")
-        os.chmod(f"{place}/secret", 0o600)
-        same(jail("--bind", f"{place}:/data", "--", "cat", "/data/secret").returncode, 1,
+        same(output("--bind", f"{folder}:/data/in:rw", "--", "sh", "-c", "echo new > /data/in/g"), "", "rw")
+        same(pathlib.Path(folder, "g").read_text(), "new\n", "written on the host")
+        same(os.stat(f"{folder}/g").st_uid, 12345, "as the directory's owner")
+        pathlib.Path(folder, "secret").write_text("s")
+        os.chmod(f"{folder}/secret", 0o600)
+        same(jail("--bind", f"{folder}:/data", "--", "cat", "/data/secret").returncode, 1,
              "another owner's private file stays private")
 
 
-def look(place):
+def look(folder):
     """What is in a directory, without a trace: a look of ours would count as an access."""
     found = []
-    for path in sorted(pathlib.Path(place).iterdir()):
+    for path in sorted(pathlib.Path(folder).iterdir()):
         with open(path, opener=lambda name, flags: os.open(name, flags | os.O_NOATIME)) as file:
             found.append((path.name, file.read(), path.stat()))
     return found
@@ -188,14 +188,14 @@ def look(place):
 
 @test
 def a_bind_with_a_layer_is_written_over_and_stays_as_it_is():
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         for name, owner in ((".", 12345), ("f", 12345), ("theirs", 54321)):
-            path = pathlib.Path(place, name)
+            path = pathlib.Path(folder, name)
             if name != ".":
                 path.write_text(f"{name}\n")
             os.chown(path, owner, owner)
-        before = look(place)
-        bind = ("--bind", f"{place}:/data/deep:layer")
+        before = look(folder)
+        bind = ("--bind", f"{folder}:/data/deep:layer")
         script = ("cd /data/deep; stat -c %u . f theirs; echo new >> f; echo g > g; rm -f theirs 2>&1; "
                   "chmod 700 f; cat f g; ls")
         for options in ((), ("--layer", "disk"), ("--root",), ("--without", "overlay-fd"), ("--disk", "8M")):
@@ -206,7 +206,7 @@ def a_bind_with_a_layer_is_written_over_and_stays_as_it_is():
         same(output("--keep", "layered", *bind, "--", "sh", "-c", "echo kept > /data/deep/kept; rm /data/deep/f"), "", "kept")
         same(output("--keep", "layered", *bind, "--", "ls", "/data/deep"), "kept\ntheirs\n", "found again")
         same(jail("--keep", "layered", "--", "ls", "/data/deep/kept").returncode, 2, "not without the directory beneath")
-        same(look(place), before, "the host's")
+        same(look(folder), before, "the host's")
         twice = jail(*bind, *bind, "--", "cat", "/data/deep/f")
         same((twice.returncode, twice.stdout), (125, ""), f"one target twice: {twice.stderr}")
 
@@ -215,16 +215,16 @@ def a_bind_with_a_layer_is_written_over_and_stays_as_it_is():
 def an_image_is_a_root():
     if not shutil.which("gcc"):
         raise Skip("the host has no gcc to build the image's program")
-    with tempfile.TemporaryDirectory() as place:
-        os.chmod(place, 0o755)
-        source = pathlib.Path(place, "a.c")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        source = pathlib.Path(folder, "a.c")
         source.write_text("#include <stdio.h>\n#include <unistd.h>\nint main(void){printf(\"%d %d\\n\","
                           "access(\"/usr\", F_OK), access(\"/proc/self/stat\", R_OK));"
                           "FILE *f = fopen(\"/home/user/w\", \"w\"); return f == NULL;}")
-        os.mkdir(f"{place}/image")
-        subprocess.run(["gcc", "-static", "-o", f"{place}/image/prog", source], check=True)
-        same(output("--image", f"{place}/image", "--", "/prog"), "-1 0\n", "image")
-        same(sorted(os.listdir(f"{place}/image")), ["prog"], "the image is untouched")
+        os.mkdir(f"{folder}/image")
+        subprocess.run(["gcc", "-static", "-o", f"{folder}/image/prog", source], check=True)
+        same(output("--image", f"{folder}/image", "--", "/prog"), "-1 0\n", "image")
+        same(sorted(os.listdir(f"{folder}/image")), ["prog"], "the image is untouched")
 
 
 @test

@@ -23,17 +23,17 @@ EINVAL, EEXIST, EACCES = 22, 17, 13
 @test
 def the_layout_is_the_headers():
     names = {HELLO: "hello", CREATE: "create", client.DESTROY: "destroy", client.FREEZE: "by_id",
-             client.LIMITS: "set_limits", client.EXEC_LEAF: "exec_leaf",
-             client.KILL_LEAF: "kill_leaf", client.SWEEP: "sweep", client.CLAIM: "claim"}
+             client.LIMITS: "set_limits", client.EXEC_CGROUP: "exec_cgroup",
+             client.KILL_CGROUP: "kill_exec_cgroup", client.SWEEP: "sweep", client.CLAIM: "claim"}
     if not shutil.which("gcc"):
         raise Skip("the host has no gcc")
-    with tempfile.TemporaryDirectory() as place:
-        source = pathlib.Path(place, "a.c")
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder, "a.c")
         lines = [f'printf("%zu\\n", sizeof(struct spawn_{n}));' for n in [*names.values(), "reply"]]
         source.write_text('#include <stdio.h>\n#include "spawn/request.h"\nint main(void){%s}'
                           % "".join(lines))
-        subprocess.run(["gcc", f"-I{ROOT}/src", "-o", f"{place}/a", source], check=True)
-        sizes = [int(n) for n in subprocess.check_output([f"{place}/a"]).split()]
+        subprocess.run(["gcc", f"-I{ROOT}/src", "-o", f"{folder}/a", source], check=True)
+        sizes = [int(n) for n in subprocess.check_output([f"{folder}/a"]).split()]
     same(sizes, [*(SIZES[k] for k in names), REPLY.size], "sizes")
 
 

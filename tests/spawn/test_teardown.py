@@ -263,9 +263,9 @@ def a_new_berm_spawn_finds_what_the_killed_one_left():
     check(os.path.exists(f"/proc/{first.pid}"), "sandboxes outlive berm-spawn")
     with Spawn(STATE) as spawn:
         same(spawn.ask(client.USAGE, id_body("orphan-a")).error, 0, "USAGE of an orphan")
-        leaf = spawn.ask(client.EXEC_LEAF, id_body("orphan-a", struct.pack("=II", 0, 1)))
-        same(leaf.error, 0, "EXEC_LEAF of an orphan")
-        os.close(leaf.fds[0])
+        cgroup = spawn.ask(client.EXEC_CGROUP, id_body("orphan-a", struct.pack("=II", 0, 1)))
+        same(cgroup.error, 0, "EXEC_CGROUP of an orphan")
+        os.close(cgroup.fds[0])
         same(spawn.ask(client.FREEZE, id_body("orphan-a")).error, 0, "FREEZE of an orphan")
         same(spawn.ask(client.THAW, id_body("orphan-a")).error, 0, "THAW of an orphan")
         same(spawn.destroy("orphan-a").error, 0, "DESTROY of an orphan")

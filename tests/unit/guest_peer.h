@@ -6,7 +6,7 @@
 
 #include <uv.h>
 
-#include "core/guest_link.h"
+#include "core/guest/guest_link.h"
 #include "harness.h"
 
 #define HELLO_ANSWER                                                                               \

@@ -38,7 +38,7 @@ TEST(buf_keeps_order_while_it_wraps_and_grows) {
     uint8_t in = 0, out = 0;
     buf_init(&b, 1000);
     for (int round = 0; round < 2000; round++) {
-        for (int i = 0; i < round % 37 && buf_room(&b) > 0; i++, in++)
+        for (int i = 0; i < round % 37 && buf_available(&b) > 0; i++, in++)
             CHECK_INT(buf_append(&b, &in, 1), 0);
         for (int i = 0; i < round % 31 && buf_len(&b) > 0; i++, out++) {
             CHECK_INT(*buf_data(&b), out);

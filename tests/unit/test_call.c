@@ -12,14 +12,14 @@ static struct {
     unsigned sent, finished, released;
     enum grpc_code code;
     enum err_code err;
-    char about_id[64];
+    char subject_id[64];
     char text[200];
 } seen;
 
 static void wire_send_headers(struct call *c) {
     (void)c;
 }
-static enum call_room wire_send(struct call *c, const ProtobufCMessage *m) {
+static enum call_push wire_send(struct call *c, const ProtobufCMessage *m) {
     (void)c;
     (void)m;
     seen.sent++;
@@ -30,8 +30,8 @@ static void wire_finish(struct call *c, const struct call_status *status) {
     seen.finished++;
     seen.code = status->code;
     seen.err = status->err ? status->err->code : ERR_NONE;
-    if (status->err && status->err->about)
-        memcpy(seen.about_id, status->err->about_id, sizeof seen.about_id);
+    if (status->err && status->err->subject)
+        memcpy(seen.subject_id, status->err->subject_id, sizeof seen.subject_id);
     memcpy(seen.text, status->message.p ? status->message.p : "",
            MIN(status->message.n, (size_t)199));
 }
@@ -173,11 +173,11 @@ TEST(call_ends_once_whoever_ends_it) { /* covers: RPC-26 */
     api_done(&api);
 
     begin("/t.S/Bidi");
-    call_about(&call, "exec_id", "ex-7");
+    call_set_subject(&call, "exec_id", "ex-7");
     call_cancel(&call, ERR_DEADLINE_EXCEEDED);
     CHECK_INT(handled.cancelled, 1);
     CHECK_INT(seen.code, GRPC_DEADLINE_EXCEEDED);
-    CHECK_STR(seen.about_id, "ex-7");
+    CHECK_STR(seen.subject_id, "ex-7");
     api_done(&api);
 }
 

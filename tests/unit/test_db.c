@@ -37,7 +37,7 @@ static void put_exec(struct db_txn *t, uint64_t number, struct str sandbox_id, s
                                 .owner = owner,
                                 .number = number,
                                 .state = state,
-                                .leaf = 7,
+                                .cgroup = 7,
                                 .record = STR("program")};
     db_put_exec(t, &row);
 }
@@ -102,7 +102,7 @@ static bool is_exec_1(void *user, const struct db_exec *row) {
     CHECK_BYTES(row->owner.p, row->owner.n, "uid:1000", 8);
     CHECK_INT(row->number, 1);
     CHECK_INT(row->state, 2);
-    CHECK_INT(row->leaf, 7);
+    CHECK_INT(row->cgroup, 7);
     CHECK_BYTES(row->record.p, row->record.n, "program", 7);
     ++*(int *)user;
     return true;
@@ -248,7 +248,7 @@ static bool see_change(void *user, const struct db_sandbox *row) {
     return true;
 }
 
-TEST(db_puts_again_in_place_of_the_first) {
+TEST(db_puts_again_in_instance_of_the_first) {
     int seen = 0;
     db_fresh(&f);
     struct db_txn *t = db_begin(f.db);

@@ -1,4 +1,4 @@
-#include "api/exec_check.h"
+#include "api/exec/exec_check.h"
 
 #include <stdio.h>
 #include <stdlib.h>

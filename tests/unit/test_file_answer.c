@@ -1,8 +1,8 @@
-#include "api/file_answer.h"
+#include "api/file/file_answer.h"
 
 #include <stdio.h>
 
-#include "api/file_tree.h"
+#include "api/file/file_tree.h"
 #include "harness.h"
 
 static struct arena arena, nodes;

@@ -1,4 +1,4 @@
-#include "core/file_reader.h"
+#include "core/files/file_reader.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "core/file_writer.h"
+#include "core/files/file_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -96,7 +96,7 @@ TEST(file_writer_writes_small_files_at_once) {
     feeder_close(&f);
 }
 
-TEST(file_writer_writes_every_byte_in_its_place) {
+TEST(file_writer_writes_every_byte_in_its_instance) {
     static const size_t parts[] = {1 << 20, 512 << 10, (512 << 10) + 1, 100000, 4096, 333};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         struct feeder f;
@@ -126,14 +126,14 @@ TEST(file_writer_leaves_the_disk_to_another_thread) {
 TEST(file_writer_says_when_it_has_no_room) {
     struct feeder f;
     feeder_open(&f, LARGE_BYTES, LARGE_BYTES);
-    CHECK(file_writer_has_room(f.writer));
+    CHECK(file_writer_is_writable(f.writer));
     CHECK_INT(file_writer_write(f.writer, f.bytes, 512 << 10), 512 << 10); /* is being written */
-    CHECK(file_writer_has_room(f.writer));
+    CHECK(file_writer_is_writable(f.writer));
     CHECK_INT(file_writer_write(f.writer, f.bytes, 200 << 10), 200 << 10);
-    CHECK(file_writer_has_room(f.writer));
+    CHECK(file_writer_is_writable(f.writer));
     CHECK_INT(file_writer_write(f.writer, f.bytes, 100 << 10), 100 << 10);
     f.at = f.n;
-    CHECK(!file_writer_has_room(f.writer));
+    CHECK(!file_writer_is_writable(f.writer));
     uv_run(&f.loop, UV_RUN_DEFAULT);
     CHECK(f.waits > 0);
     CHECK_INT(f.ended, 0);

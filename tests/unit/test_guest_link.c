@@ -1,4 +1,4 @@
-#include "core/guest_link.h"
+#include "core/guest/guest_link.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The link's bounds and its descriptors, both ways. */
-#include "core/guest_stream.h"
+#include "core/guest/guest_stream.h"
 
 #include <fcntl.h>
 #include <stdio.h>

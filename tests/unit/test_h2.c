@@ -342,10 +342,10 @@ struct lender {
 
 static struct {
     struct lender of[LENT_STREAMS]; /* by request */
-    struct holes holes;
+    struct gather_list gather;
     uint8_t got[LENT_STREAMS][3 * LARGE_DATA];
     size_t n_got[LENT_STREAMS];
-    size_t n_holes, n_pulled;
+    size_t n_parts, n_pulled;
     bool copies;
     bool moves; /* the end of one makes the others' memory move */
 } lent;
@@ -436,21 +436,21 @@ static void lent_close(struct pair *p) {
     pair_close(p);
 }
 
-/* One pull, and what it gave to the client, the holes from where they lie. */
+/* One pull, and what it gave to the client, the gather from where they lie. */
 static ssize_t lent_pull(struct pair *p, size_t cap, size_t beyond, bool *ret_more) {
     uint8_t *block = malloc(cap + beyond), *at = block;
-    lent.holes.n = 0;
-    ssize_t n = h2_pull(p->server, block, cap, beyond, lent.copies ? NULL : &lent.holes, ret_more);
+    lent.gather.n = 0;
+    ssize_t n = h2_pull(p->server, block, cap, beyond, lent.copies ? NULL : &lent.gather, ret_more);
     CHECK(n >= 0 && (size_t)n <= cap + beyond);
-    for (size_t i = 0; i < lent.holes.n; i++) {
-        const struct hole *hole = &lent.holes.list[i];
-        CHECK(hole->at > at && hole->at + hole->n <= block + n);
-        CHECK_INT(nghttp2_session_mem_recv(p->client, at, (size_t)(hole->at - at)), hole->at - at);
-        CHECK_INT(nghttp2_session_mem_recv(p->client, hole->bytes, hole->n), hole->n);
-        at = hole->at + hole->n;
+    for (size_t i = 0; i < lent.gather.n; i++) {
+        const struct gather_part *part = &lent.gather.list[i];
+        CHECK(part->at > at && part->at + part->n <= block + n);
+        CHECK_INT(nghttp2_session_mem_recv(p->client, at, (size_t)(part->at - at)), part->at - at);
+        CHECK_INT(nghttp2_session_mem_recv(p->client, part->bytes, part->n), part->n);
+        at = part->at + part->n;
     }
     CHECK_INT(nghttp2_session_mem_recv(p->client, at, (size_t)(block + n - at)), block + n - at);
-    lent.n_holes += lent.holes.n;
+    lent.n_parts += lent.gather.n;
     free(block);
     return n;
 }
@@ -487,7 +487,7 @@ TEST(h2_sends_large_frames_from_where_they_lie) {
         lent_exchange(&pair, caps[i], H2_HEAD_BYTES + LARGE_DATA);
         lent_answer(&pair, 0, n, true);
         lent_exchange(&pair, caps[i], H2_HEAD_BYTES + LARGE_DATA);
-        CHECK(lent.n_holes > 0);
+        CHECK(lent.n_parts > 0);
         CHECK(lent_arrived(0, n));
         CHECK_INT(pair.ended, 1);
         CHECK_STR(pair.trailer, "0");
@@ -516,7 +516,7 @@ TEST(h2_keeps_what_it_lends_until_it_is_sent) {
     lent_answer(&pair, 0, 2 * MAX_DATA + 9, false);
     CHECK(lent_pull(&pair, LARGE_DATA, 0, &more) > 2 * MAX_DATA + 9);
     CHECK(!more);
-    CHECK_INT(lent.n_holes, 2);
+    CHECK_INT(lent.n_parts, 2);
     CHECK_INT(lent.n_pulled, 0);
     CHECK_INT(lent.of[0].begin, 0);
     h2_sent(pair.server);
@@ -580,7 +580,7 @@ TEST(h2_copies_what_is_more_than_there_may_be_holes) {
     for (unsigned i = 0; i < LENT_STREAMS; i++)
         lent_answer(&pair, i, n, false);
     lent_exchange(&pair, 4 * LARGE_DATA, 0);
-    CHECK_INT(lent.n_holes, HOLES_MAX);
+    CHECK_INT(lent.n_parts, GATHER_MAX);
     CHECK_INT(lent.n_pulled, LENT_STREAMS);
     for (unsigned i = 0; i < LENT_STREAMS; i++)
         CHECK(lent_arrived(i, n));

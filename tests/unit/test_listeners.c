@@ -1,4 +1,4 @@
-#include "drivers/listeners.h"
+#include "drivers/native/listeners.h"
 
 #include <fcntl.h>
 #include <stdio.h>

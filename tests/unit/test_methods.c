@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "api/reflection_data.h"
+#include "api/system/reflection_data.h"
 #include "berm/v1/berm.pb-c.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "grpc/reflection/v1/reflection.pb-c.h"

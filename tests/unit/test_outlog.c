@@ -57,7 +57,7 @@ TEST(outlog_drops_the_oldest_of_the_larger) {
         size_t n = 1 + (size_t)(i * 7919) % sizeof bytes;
         struct outlog *log = &logs[i % 3 == 0];
         uint64_t before[2] = {outlog_kept(&logs[0]), outlog_kept(&logs[1])};
-        outlog_make_room(logs, 2, CAP, n);
+        outlog_trim(logs, 2, CAP, n);
         uint64_t kept = outlog_kept(&logs[0]) + outlog_kept(&logs[1]);
         uint64_t dropped = before[0] + before[1] - kept;
         uint64_t need = before[0] + before[1] + n > CAP ? before[0] + before[1] + n - CAP : 0;
@@ -84,9 +84,9 @@ TEST(outlog_with_a_message_larger_than_its_cap) {
     static uint8_t bytes[3 * OUTLOG_CAP_MIN];
     CHECK_INT(outlog_init(&log, new_file()), 0);
     memset(bytes, 1, sizeof bytes);
-    outlog_make_room(&log, 1, OUTLOG_CAP_MIN, sizeof bytes);
+    outlog_trim(&log, 1, OUTLOG_CAP_MIN, sizeof bytes);
     CHECK_INT(outlog_append(&log, bytes, sizeof bytes), sizeof bytes);
-    outlog_make_room(&log, 1, OUTLOG_CAP_MIN, 1);
+    outlog_trim(&log, 1, OUTLOG_CAP_MIN, 1);
     CHECK(outlog_kept(&log) < OUTLOG_CAP_MIN);
     outlog_done(&log);
 }

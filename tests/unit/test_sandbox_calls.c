@@ -1,4 +1,4 @@
-/* The handlers of sandboxes and events over a real registry and a real store. The driver makes no place,
+/* The handlers of sandboxes and events over a real registry and a real store. The driver makes no instance,
  * so every sandbox fails at once: what is tested is who is told what, and when. */
 #include <fcntl.h>
 #include <stdio.h>
@@ -30,15 +30,16 @@ static struct world {
 static void drv_close(struct driver *d) {
     (void)d;
 }
-static struct place *drv_create(struct driver *d, const struct place_spec *spec,
-                                const struct place_events *events, void *user, struct err *e) {
+static struct instance *drv_create(struct driver *d, const struct instance_spec *spec,
+                                   const struct instance_events *events, void *user,
+                                   struct err *e) {
     (void)d, (void)spec, (void)events, (void)user;
     err_set(e, ERR_PLACE_FAILED, "this driver makes none");
     return NULL;
 }
-static struct place *drv_adopt(struct driver *d, const char *id, const struct place_events *events,
-                               void *user, struct err *e) {
-    return drv_create(d, &(struct place_spec){.id = id}, events, user, e);
+static struct instance *drv_adopt(struct driver *d, const char *id,
+                                  const struct instance_events *events, void *user, struct err *e) {
+    return drv_create(d, &(struct instance_spec){.id = id}, events, user, e);
 }
 static void drv_discard(struct driver *d, const char *id, bool with_files, driver_done *done,
                         void *user) {
@@ -136,7 +137,7 @@ struct client {
 static void wire_headers(struct call *c) {
     (void)c;
 }
-static enum call_room wire_send(struct call *c, const ProtobufCMessage *m) {
+static enum call_push wire_send(struct call *c, const ProtobufCMessage *m) {
     struct client *k = container_of(c, struct client, call);
     uint8_t packed[65536];
     size_t n = protobuf_c_message_pack(m, packed);
@@ -148,8 +149,8 @@ static void wire_finish(struct call *c, const struct call_status *status) {
     struct client *k = container_of(c, struct client, call);
     k->finished = true;
     k->code = status->err ? status->err->code : ERR_NONE;
-    if (status->err && status->err->about)
-        snprintf(k->about, sizeof k->about, "%s", status->err->about_id);
+    if (status->err && status->err->subject)
+        snprintf(k->about, sizeof k->about, "%s", status->err->subject_id);
 }
 static const struct call_wire wire = {
     .send_headers = wire_headers, .send = wire_send, .finish = wire_finish};
@@ -398,7 +399,7 @@ TEST(events_a_full_client_gets_the_rest_when_it_has_read) {
     for (size_t n = 1; !k.finished && n < 10; n++) {
         CHECK_INT(k.n, n);
         k.room = n + 1;
-        k.call.method->handler->on_room(&k.call);
+        k.call.method->handler->on_writable(&k.call);
     }
     CHECK(k.finished);
     CHECK_INT(k.n, 6); /* four events, the boundary, the end */

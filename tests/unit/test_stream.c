@@ -77,7 +77,7 @@ static size_t drain_other(struct end *e) {
 }
 
 static struct end end;
-static struct holes none;
+static struct gather_list none;
 
 TEST(stream_reads_and_writes) {
     end_open(&end);
@@ -114,9 +114,9 @@ TEST(stream_holds_one_block_for_a_peer_that_does_not_read) { /* covers: RPC-16 *
     end_close(&end);
 }
 
-/* Block and holes arrive in order and whole, wherever the kernel cut them. */
+/* Block and gather arrive in order and whole, wherever the kernel cut them. */
 TEST(stream_sends_holes_from_where_they_lie) {
-    static uint8_t bodies[HOLES_MAX][8000], got[STREAM_BLOCK_BYTES / 4];
+    static uint8_t bodies[GATHER_MAX][8000], got[STREAM_BLOCK_BYTES / 4];
     uint8_t next = 0, expected = 0;
     size_t cut = 0;
     int bytes = 32768; /* what the kernel holds, so that it cuts often */
@@ -126,22 +126,22 @@ TEST(stream_sends_holes_from_where_they_lie) {
         if (stream_is_busy(&end.stream)) {
             uv_run(&end.loop, UV_RUN_NOWAIT);
         } else {
-            struct holes holes = {.n = 0};
+            struct gather_list gather = {.n = 0};
             uint8_t *block = stream_block(&end.stream), *at = block;
-            for (size_t i = 0; i < turn % (HOLES_MAX + 1); i++) {
+            for (size_t i = 0; i < turn % (GATHER_MAX + 1); i++) {
                 size_t n_head = 1 + (turn + i) % 40, n_body = 1 + (turn * 131 + i * 977) % 8000;
                 for (size_t k = 0; k < n_head; k++)
                     *at++ = next++;
                 for (size_t k = 0; k < n_body; k++)
                     bodies[i][k] = next++;
-                holes.list[holes.n++] = (struct hole){at, bodies[i], n_body};
+                gather.list[gather.n++] = (struct gather_part){at, bodies[i], n_body};
                 memset(at, 0xff, n_body); /* nobody sends what is in a hole */
                 at += n_body;
             }
             for (size_t k = 0; k < turn % 3; k++)
                 *at++ = next++;
-            CHECK_INT(stream_send(&end.stream, (size_t)(at - block), &holes), 0);
-            CHECK_INT(holes.n, 0);
+            CHECK_INT(stream_send(&end.stream, (size_t)(at - block), &gather), 0);
+            CHECK_INT(gather.n, 0);
             memset(bodies, 0xff, sizeof bodies); /* what the kernel left is the stream's own */
             cut += stream_is_busy(&end.stream);
         }
@@ -162,9 +162,9 @@ TEST(stream_keeps_all_of_it_where_the_kernel_takes_nothing) {
     for (ssize_t r; (r = write(stream_fd(&end.stream), got, 4096)) > 0;)
         filled += (size_t)r;
     uint8_t *block = stream_block(&end.stream);
-    struct holes holes = {{{block + 2, (const uint8_t *)"cde", 3}}, 1};
+    struct gather_list gather = {{{block + 2, (const uint8_t *)"cde", 3}}, 1};
     memcpy(block, "ab...f", 6);
-    CHECK_INT(stream_send(&end.stream, 6, &holes), 0);
+    CHECK_INT(stream_send(&end.stream, 6, &gather), 0);
     CHECK(stream_is_busy(&end.stream));
     while (n < filled + 6) {
         ssize_t r = read(end.other, got + n, sizeof got - n);
@@ -181,8 +181,8 @@ TEST(stream_that_broke_sends_nothing) {
     close(end.other);
     end.other = -1;
     uint8_t *block = stream_block(&end.stream);
-    struct holes holes = {{{block + 3, (const uint8_t *)"123", 3}}, 1};
-    CHECK_INT(stream_send(&end.stream, 6, &holes), UV_EPIPE);
+    struct gather_list gather = {{{block + 3, (const uint8_t *)"123", 3}}, 1};
+    CHECK_INT(stream_send(&end.stream, 6, &gather), UV_EPIPE);
     CHECK(!stream_is_busy(&end.stream));
     end_close(&end);
 }

@@ -1,4 +1,4 @@
-#include "core/transcript.h"
+#include "core/guest/transcript.h"
 
 #include <fcntl.h>
 #include <stdio.h>

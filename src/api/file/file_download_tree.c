@@ -1,0 +1,301 @@
+/* file_download_tree — DownloadTree: a tar stream from the pipe of a guest's child, which packs it.
+ *
+ * It is read as the client has room: a slow client slows the child and costs one buffer. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "api/exec/exec_call.h"
+#include "api/file/file_answer.h"
+#include "api/file/file_target.h"
+#include "api/file/file_tree.h"
+#include "api/methods.h"
+#include "base/clock.h"
+#include "core/files/file_pipe.h"
+#include "wire/gzip.h"
+
+#define CHUNK_BYTES 262144
+#define EXCLUDES_MAX 256
+
+struct packing {
+    struct call *call;
+    struct file_target target;
+    struct file_call *file;
+    struct file_pipe *pipe; /* NULL: not begun, or read to its end */
+    struct gzip_stream *gzip;
+    bool is_open;
+    bool is_full; /* the client has to read first */
+    bool has_all; /* the pipe has ended */
+    bool is_over; /* the guest said how it ended */
+    struct tree_outcome outcome;
+    uint64_t total; /* bytes sent */
+    uint64_t number;
+    uint64_t sent_us;
+    struct deadline beat;
+};
+
+/* --- the ends --- */
+
+static void packing_end(struct packing *p) {
+    struct caller who;
+    struct err ignored;
+    if (p->file && p->is_open) {
+        context_caller(p->call, &who);
+        struct file_audit audit = {.operation =
+                                       BERM__V1__FILE_OPERATION__FILE_OPERATION_DOWNLOAD_TREE,
+                                   .path = p->target.path.path,
+                                   .bytes_moved = p->total};
+        (void)!file_call_record(p->file, &audit, &(struct change){.who = &who}, (struct str){0},
+                                &ignored);
+    }
+    deadline_clear(registry_deadlines(exec_call_registry(p->call)), &p->beat);
+    file_pipe_close(TAKE(p->pipe));
+    file_call_close(TAKE(p->file));
+    gzip_stream_free(TAKE(p->gzip));
+}
+
+static void fail(struct packing *p, const struct err *e) {
+    struct call *c = p->call;
+    struct err told = *e;
+    if (!told.subject)
+        err_about(&told, "sandbox_id", p->target.sandbox_id);
+    if (e->code == ERR_GUEST_PROTOCOL && p->file)
+        file_call_cut(TAKE(p->file), e);
+    packing_end(p);
+    call_finish(c, &told);
+}
+
+/* --- messages --- */
+
+static enum call_push say(struct packing *p, Berm__V1__DownloadTreeResponse *m) {
+    m->sequence = ++p->number;
+    p->sent_us = clock_us();
+    enum call_push sent = call_send(p->call, &m->base);
+    if (sent == CALL_FULL)
+        p->is_full = true;
+    return sent;
+}
+
+/* False: the call is over. */
+static bool say_data(struct packing *p, uint8_t *bytes, size_t n) {
+    Berm__V1__DownloadTreeResponse m = BERM__V1__DOWNLOAD_TREE_RESPONSE__INIT;
+    if (n == 0)
+        return true;
+    m.part_case = BERM__V1__DOWNLOAD_TREE_RESPONSE__PART_DATA;
+    m.data = (ProtobufCBinaryData){n, bytes};
+    p->total += n;
+    return say(p, &m) != CALL_GONE;
+}
+
+static void say_end(struct packing *p) {
+    struct call *c = p->call;
+    Berm__V1__DownloadTreeResponse m = BERM__V1__DOWNLOAD_TREE_RESPONSE__INIT;
+    Berm__V1__DownloadTreeEnd end = BERM__V1__DOWNLOAD_TREE_END__INIT;
+    end.files = p->outcome.files;
+    end.directories = p->outcome.directories;
+    end.total_bytes = p->outcome.total_bytes;
+    end.skipped_special = p->outcome.skipped_special;
+    end.skipped_unreadable = p->outcome.skipped_unreadable;
+    m.part_case = BERM__V1__DOWNLOAD_TREE_RESPONSE__PART_END;
+    m.end = &end;
+    if (say(p, &m) == CALL_GONE)
+        return;
+    packing_end(p);
+    call_finish(c, NULL);
+}
+
+/* --- bytes --- */
+
+/* All that becomes of some bytes, or with `is_last` of the end. False: the call is over. */
+static bool say_squeezed(struct packing *p, size_t n, bool is_last) {
+    uint8_t *packed = context_of(p->call)->scratch[0], *squeezed = context_of(p->call)->scratch[1];
+    struct gzip_piece piece = {packed, n, squeezed, CONTEXT_SCRATCH};
+    struct err e;
+    for (;;) {
+        int r = gzip_stream_step(p->gzip, &piece, is_last);
+        if (r < 0) {
+            answer_no_memory(&e);
+            fail(p, &e);
+            return false;
+        }
+        bool is_done = piece.n_in == 0 && piece.n_out > 0 && (r == 1 || !is_last);
+        if (!say_data(p, squeezed, CONTEXT_SCRATCH - piece.n_out))
+            return false;
+        if (is_done)
+            return true;
+        piece.out = squeezed;
+        piece.n_out = CONTEXT_SCRATCH;
+    }
+}
+
+/* False: the call is over, or the pipe is empty. */
+static bool step(struct packing *p) {
+    struct err e;
+    ssize_t n = file_pipe_read(p->pipe, context_of(p->call)->scratch[0], CONTEXT_SCRATCH);
+    if (n == -EAGAIN) {
+        file_pipe_wait(p->pipe);
+        return false;
+    }
+    if (n < 0) {
+        err_sys(&e, ERR_INTERNAL, (int)-n, "read the tree");
+        fail(p, &e);
+        return false;
+    }
+    p->has_all = n == 0;
+    if (p->has_all)
+        file_pipe_close(TAKE(p->pipe));
+    return p->gzip ? say_squeezed(p, (size_t)n, n == 0)
+                   : say_data(p, context_of(p->call)->scratch[0], (size_t)n);
+}
+
+/* A failure is told when the guest tells it: what comes before it may be half a file. */
+static void pump(struct packing *p) {
+    while (!p->is_full && !p->has_all)
+        if (!step(p))
+            return;
+    if (p->is_full || !p->is_over)
+        return;
+    say_end(p);
+}
+
+static void on_ready(void *user) {
+    pump(user);
+}
+
+/* --- the guest --- */
+
+static void on_answer(void *user, const struct guest_answer *a) {
+    struct packing *p = user;
+    struct err e;
+    if (a->e) {
+        e = file_target_error("", p->target.sandbox_id, a->e);
+        fail(p, &e);
+        return;
+    }
+    if (p->is_open) {
+        if (p->pipe && file_pipe_answer(p->pipe, a, &e) < 0)
+            fail(p, &e);
+        return;
+    }
+    p->pipe = file_pipe_open(p->file, a, O_RDONLY, on_ready, p);
+    if (!p->pipe || file_call_handle(p->file) == 0) {
+        answer_broken(&e, "pipe");
+        fail(p, &e);
+        return;
+    }
+    p->is_open = true;
+    pump(p);
+}
+
+static void on_notice(void *user, struct str method, const struct json *params) {
+    struct packing *p = user;
+    struct err e;
+    (void)method;
+    if (p->is_over || !p->is_open)
+        return;
+    if (tree_outcome_read(params, &p->outcome, &e) < 0) {
+        fail(p, &e);
+        return;
+    }
+    p->is_over = true;
+    if (p->outcome.failure.code != ERR_NONE) {
+        e = file_target_error("", p->target.sandbox_id, &p->outcome.failure);
+        fail(p, &e);
+    } else if (p->has_all) {
+        pump(p);
+    }
+}
+
+static void on_gone(void *user, const struct err *e, bool is_final) {
+    (void)is_final;
+    fail(user, e);
+}
+
+static const struct file_events events = {on_answer, on_gone, on_notice};
+
+/* --- the call --- */
+
+static void on_beat(struct deadline *d) {
+    struct packing *p = container_of(d, struct packing, beat);
+    uint64_t beat_us = (uint64_t)exec_call_limit(p->call, LIMIT_HEARTBEAT) * 1000;
+    struct deadlines *all = registry_deadlines(exec_call_registry(p->call));
+    if (!p->is_full && clock_us() >= p->sent_us + beat_us) {
+        Berm__V1__DownloadTreeResponse m = BERM__V1__DOWNLOAD_TREE_RESPONSE__INIT;
+        Berm__V1__Heartbeat beat;
+        file_heartbeat(p->call, &beat);
+        m.part_case = BERM__V1__DOWNLOAD_TREE_RESPONSE__PART_HEARTBEAT;
+        m.heartbeat = &beat;
+        if (say(p, &m) == CALL_GONE)
+            return;
+    }
+    deadline_set(all, &p->beat, (p->is_full ? clock_us() : p->sent_us) + beat_us);
+}
+
+static int check(const Berm__V1__DownloadTreeRequest *request, struct err *e) {
+    char field[32];
+    if (request->n_excludes > EXCLUDES_MAX)
+        return err_field(e, "excludes", "excludes: more than %d", EXCLUDES_MAX);
+    for (size_t i = 0; i < request->n_excludes; i++) {
+        snprintf(field, sizeof field, "excludes[%zu]", i);
+        if (request->excludes[i][0] == '\0')
+            return err_field(e, field, "%s: a pattern is needed", field);
+        if (file_check_most(field, strlen(request->excludes[i]), LIMIT_PATTERN_LENGTH,
+                            limit_table[LIMIT_PATTERN_LENGTH].value, e) < 0)
+            return -(int)e->code;
+    }
+    return tree_check_compression("compression", request->compression, e);
+}
+
+static void ask(struct packing *p, const Berm__V1__DownloadTreeRequest *request) {
+    struct json_out *o = file_target_ask(&p->target, p->file, "pack");
+    json_put_str(o, "compression", STR("none")); /* as it leaves the guest */
+    json_key(o, "excludes");
+    json_open(o, '[');
+    for (size_t i = 0; i < request->n_excludes; i++)
+        json_str(o, str_of(request->excludes[i]));
+    json_close(o, ']');
+    file_call_send(p->file);
+}
+
+static void on_download(struct call *c, const ProtobufCMessage *m) {
+    const Berm__V1__DownloadTreeRequest *request = (const void *)m;
+    struct err e;
+    struct packing *p = context_serves(c) ? exec_call_state(c, sizeof *p) : NULL;
+    if (!p)
+        return;
+    p->call = c;
+    deadline_init(&p->beat, on_beat);
+    int r = file_target_read(&p->target, m, "", false, &e);
+    if (r == 0)
+        r = check(request, &e);
+    if (r == 0 && request->compression == BERM__V1__TREE_COMPRESSION__TREE_COMPRESSION_GZIP &&
+        gzip_stream_new(GZIP_DEFLATE, &p->gzip) < 0)
+        r = answer_no_memory(&e);
+    if (r == 0)
+        r = file_target_open(&p->target, c, true, &events, p, &p->file, &e);
+    if (r < 0) {
+        gzip_stream_free(TAKE(p->gzip));
+        call_finish(c, &e);
+        return;
+    }
+    call_set_subject(c, "sandbox_id", p->target.sandbox_id);
+    p->sent_us = clock_us();
+    deadline_set(registry_deadlines(exec_call_registry(c)), &p->beat,
+                 p->sent_us + (uint64_t)exec_call_limit(c, LIMIT_HEARTBEAT) * 1000);
+    ask(p, request);
+}
+
+static void on_writable(struct call *c) {
+    struct packing *p = c->state;
+    p->is_full = false;
+    if (p->is_open)
+        pump(p);
+}
+
+static void on_cancel(struct call *c) {
+    if (c->state)
+        packing_end(c->state);
+}
+
+const struct handler api_file_download_tree = {
+    .on_message = on_download, .on_writable = on_writable, .on_cancel = on_cancel};

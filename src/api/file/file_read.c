@@ -1,0 +1,384 @@
+/* file_read — ReadFile: the guest opens, the daemon copies.
+ *
+ * Bytes come from the descriptor the guest passed, one chunk for each time the client has room, so that a
+ * file of any size moves through one buffer. Where the descriptor cannot travel or is none to read from,
+ * the guest reads: one small chunk at a time. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "api/exec/exec_call.h"
+#include "api/file/file_answer.h"
+#include "api/file/file_target.h"
+#include "api/methods.h"
+#include "base/clock.h"
+#include "core/files/file_reader.h"
+
+#define CHUNK_BYTES 262144
+#define GUEST_CHUNK_BYTES 49152
+#define HEAD_BYTES 34 /* of a message with a chunk: four tags, four numbers, before its bytes */
+#define LINES_DEFAULT 2000
+#define LINES_BYTES_DEFAULT 512000
+
+struct reading {
+    struct call *call;
+    const Berm__V1__ReadFileRequest *request;
+    struct file_target target;
+    struct file_call *file;
+    struct file_reader *reader; /* NULL: the guest reads */
+    bool is_open;               /* the info was sent */
+    bool is_full;               /* the client has to read first */
+    bool has_ended;             /* the file has no more bytes */
+    uint64_t at;                /* the next byte */
+    uint64_t end;               /* the byte after the last one wanted */
+    uint64_t due;               /* … and after the last one the size promised */
+    uint64_t total;             /* bytes sent */
+    uint64_t number;            /* of the last message */
+    uint64_t sent_us;
+    struct deadline beat;
+    Berm__V1__LineRange *lines; /* NULL: not asked for */
+};
+
+/* --- the ends --- */
+
+static void reading_end(struct reading *rd) {
+    struct err ignored;
+    struct caller who;
+    if (rd->file && rd->is_open) {
+        context_caller(rd->call, &who);
+        struct file_audit audit = {.operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_READ,
+                                   .path = rd->target.path.path,
+                                   .bytes_moved = rd->total};
+        (void)!file_call_record(rd->file, &audit, &(struct change){.who = &who}, (struct str){0},
+                                &ignored);
+    }
+    deadline_clear(registry_deadlines(exec_call_registry(rd->call)), &rd->beat);
+    file_call_close(TAKE(rd->file));
+    file_reader_close(TAKE(rd->reader));
+}
+
+static void fail(struct reading *rd, const struct err *e) {
+    struct call *c = rd->call;
+    struct err told = *e;
+    if (!told.subject)
+        err_about(&told, "sandbox_id", rd->target.sandbox_id);
+    reading_end(rd);
+    call_finish(c, &told);
+}
+
+static void fail_broken(struct reading *rd, struct err *e) {
+    if (e->code == ERR_GUEST_PROTOCOL)
+        file_call_cut(TAKE(rd->file), e);
+    fail(rd, e);
+}
+
+/* --- messages --- */
+
+/* Every part is a pointer to a message, so that one of them stands for all. GONE: `rd` is no more. */
+static enum call_push say(struct reading *rd, Berm__V1__ReadFileResponse__PartCase part,
+                          void *what) {
+    Berm__V1__ReadFileResponse m = BERM__V1__READ_FILE_RESPONSE__INIT;
+    m.sequence = ++rd->number;
+    m.part_case = part;
+    m.info = what;
+    rd->sent_us = clock_us();
+    enum call_push sent = call_send(rd->call, &m.base);
+    if (sent == CALL_FULL)
+        rd->is_full = true;
+    return sent;
+}
+
+static uint8_t *put_number(uint8_t *at, unsigned field, bool is_length, uint64_t value) {
+    *at++ = (uint8_t)(field << 3 | (is_length ? 2 : 0));
+    for (; value > 0x7f; value >>= 7)
+        *at++ = (uint8_t)(value | 0x80);
+    *at++ = (uint8_t)value;
+    return at;
+}
+
+/* What say_chunk would send of the n bytes at rd->at, up to those. Returns the count. */
+static size_t put_head(const struct reading *rd, size_t n, uint8_t out[HEAD_BYTES]) {
+    uint8_t chunk[HEAD_BYTES];
+    uint8_t *at = put_number(chunk, 1, false, rd->at);
+    size_t n_chunk = (size_t)(put_number(at, 2, true, n) - chunk);
+    at = put_number(out, 1, false, rd->number + 1);
+    at = put_number(at, BERM__V1__READ_FILE_RESPONSE__PART_CHUNK, true, n_chunk + n);
+    memcpy(at, chunk, n_chunk);
+    return (size_t)(at + n_chunk - out);
+}
+
+static enum call_push say_chunk(struct reading *rd, uint8_t *bytes, size_t n) {
+    Berm__V1__FileChunk chunk = BERM__V1__FILE_CHUNK__INIT;
+    chunk.offset = rd->at;
+    chunk.data = (ProtobufCBinaryData){n, bytes};
+    rd->at += n;
+    rd->total += n;
+    return say(rd, BERM__V1__READ_FILE_RESPONSE__PART_CHUNK, &chunk);
+}
+
+static void say_end(struct reading *rd) {
+    struct call *c = rd->call;
+    struct err e;
+    Berm__V1__ReadFileEnd end = BERM__V1__READ_FILE_END__INIT;
+    end.total_bytes = rd->total;
+    end.shrunk = rd->at < rd->due;
+    end.lines = rd->lines;
+    if (rd->total == 0 && rd->due == 0 && rd->request->offset > 0) {
+        err_set(&e, ERR_OFFSET_BEYOND_END, "the file ends before %llu",
+                (unsigned long long)rd->request->offset);
+        fail(rd, &e);
+        return;
+    }
+    if (say(rd, BERM__V1__READ_FILE_RESPONSE__PART_END, &end) == CALL_GONE)
+        return;
+    reading_end(rd);
+    call_finish(c, NULL);
+}
+
+/* --- bytes --- */
+
+static void ask_chunk(struct reading *rd) {
+    struct json_out *o = file_call_ask(rd->file, "read_chunk");
+    json_put_u64(o, "handle", file_call_handle(rd->file));
+    json_put_u64(o, "offset", rd->at);
+    json_put_u64(o, "max_bytes", MIN(rd->end - rd->at, (uint64_t)GUEST_CHUNK_BYTES));
+    file_call_send(rd->file);
+}
+
+/* The n bytes lie in the reserved room, behind as many as the head of `want` bytes has. */
+static enum call_push say_reserved(struct reading *rd, uint8_t *room, size_t want, size_t n) {
+    uint8_t head[HEAD_BYTES];
+    size_t n_room = put_head(rd, want, head), n_head = put_head(rd, n, head);
+    if (n_head != n_room)
+        memmove(room + n_head, room + n_room, n);
+    memcpy(room, head, n_head);
+    rd->number++;
+    rd->at += n;
+    rd->total += n;
+    rd->sent_us = clock_us();
+    enum call_push left = call_send_reserved(rd->call, n_head + n);
+    if (left == CALL_FULL)
+        rd->is_full = true;
+    return left;
+}
+
+/* Read to where they are sent from, where that can be: a copy less of each byte. False: the call is over, or goes on
+ * when the reader is ready. */
+static bool send_from_file(struct reading *rd) {
+    size_t want = (size_t)MIN(rd->end - rd->at, (uint64_t)CHUNK_BYTES);
+    uint8_t head[HEAD_BYTES];
+    struct err e;
+    uint8_t *room = call_reserve(rd->call, HEAD_BYTES + want);
+    uint8_t *into = room ? room + put_head(rd, want, head) : context_of(rd->call)->scratch[0];
+    ssize_t n = file_reader_read(rd->reader, into, want);
+    if (n == -EAGAIN)
+        return false;
+    if (n < 0) {
+        err_sys(&e, ERR_INTERNAL, (int)-n, "read the file");
+        fail(rd, &e);
+        return false;
+    }
+    rd->has_ended = n == 0;
+    if (n == 0)
+        return true;
+    return (room ? say_reserved(rd, room, want, (size_t)n) : say_chunk(rd, into, (size_t)n)) !=
+           CALL_GONE;
+}
+
+static void pump(struct reading *rd) {
+    while (!rd->is_full && !rd->has_ended && rd->at < rd->end) {
+        if (!rd->reader) {
+            if (!file_call_is_waiting(rd->file))
+                ask_chunk(rd);
+            return;
+        }
+        if (!send_from_file(rd))
+            return;
+    }
+    if (!rd->is_full)
+        say_end(rd);
+}
+
+static void on_ready(void *user) {
+    pump(user);
+}
+
+static void take_chunk(struct reading *rd, const struct guest_answer *a) {
+    const struct json *data = json_get(a->result, "data_b64");
+    struct err e;
+    ssize_t n = -1;
+    if (data && data->type == JSON_STRING && data->text.n <= CHUNK_BYTES / 2)
+        n = base64_decode(data->text.p, data->text.n, context_of(rd->call)->scratch[0]);
+    if (n < 0 || (uint64_t)n > rd->end - rd->at) {
+        answer_broken(&e, "chunk");
+        fail_broken(rd, &e);
+        return;
+    }
+    rd->has_ended = n == 0; /* a short one is none: some files give no more than a page at once */
+    if (n == 0 || say_chunk(rd, context_of(rd->call)->scratch[0], (size_t)n) != CALL_GONE)
+        pump(rd);
+}
+
+/* --- the beginning --- */
+
+/* Files that report no size are read to their end, up to a bound. */
+static int set_range(struct reading *rd, uint64_t size, struct err *e) {
+    uint64_t offset = rd->request->offset;
+    uint64_t last = size > 0 ? size : (uint64_t)limit_table[LIMIT_FILE_UNSIZED].value;
+    rd->at = offset;
+    rd->due = size;
+    if (size > 0 && offset > size) {
+        err_set(e, ERR_OFFSET_BEYOND_END, "the file ends at %llu", (unsigned long long)size);
+        return err_number(e, "end_offset", (int64_t)size);
+    }
+    if (rd->request->max_bytes > 0) {
+        last = offset + MIN(rd->request->max_bytes, (uint64_t)INT64_MAX - offset);
+        rd->due = MIN(size, last);
+    }
+    rd->end = MAX(last, offset);
+    return 0;
+}
+
+static int set_lines(struct reading *rd, const struct json *result, struct err *e) {
+    const Berm__V1__LineWindow *window = rd->request->lines;
+    uint64_t most = window->max_bytes > 0 ? window->max_bytes : LINES_BYTES_DEFAULT;
+    uint64_t length;
+    rd->lines = arena_alloc(&rd->call->arena, sizeof *rd->lines);
+    if (!rd->lines)
+        return answer_no_memory(e);
+    berm__v1__line_range__init(rd->lines);
+    rd->lines->first_line = window->first_line;
+    if (answer_u64(result, "offset", &rd->at, e) < 0 ||
+        answer_u64(result, "length", &length, e) < 0 ||
+        answer_u64(result, "next_line", &rd->lines->next_line, e) < 0 ||
+        answer_u64(result, "total_lines", &rd->lines->total_lines, e) < 0 ||
+        answer_bool(result, "total_truncated", &rd->lines->total_truncated, e) < 0)
+        return -(int)e->code;
+    if (length > most || rd->at > (uint64_t)INT64_MAX - length)
+        return answer_broken(e, "length");
+    rd->end = rd->due = rd->at + length;
+    return 0;
+}
+
+static int open_reader(struct reading *rd, const struct guest_answer *a, struct err *e) {
+    struct file_turns *turns = registry_file_turns(file_call_registry(rd->file));
+    int fd = file_take(a, O_RDONLY);
+    if (fd < 0)
+        return file_call_handle(rd->file) == 0 ? answer_broken(e, "handle") : 0;
+    struct file_range range = {.offset = rd->at, .end = rd->end, .known = rd->due};
+    rd->reader = file_reader_open(turns, fd, range, on_ready, rd);
+    return rd->reader ? 0 : answer_no_memory(e);
+}
+
+static void opened(struct reading *rd, const struct guest_answer *a) {
+    Berm__V1__FileInfo *info;
+    struct err e;
+    if (answer_info(a->result, "info", &rd->call->arena, &info, &e) < 0 ||
+        (rd->request->lines ? set_lines(rd, a->result, &e) : set_range(rd, info->size_bytes, &e)) <
+            0) {
+        fail_broken(rd, &e);
+        return;
+    }
+    if (open_reader(rd, a, &e) < 0) {
+        fail_broken(rd, &e);
+        return;
+    }
+    rd->is_open = true;
+    if (say(rd, BERM__V1__READ_FILE_RESPONSE__PART_INFO, info) != CALL_GONE) {
+        deadline_set(registry_deadlines(exec_call_registry(rd->call)), &rd->beat,
+                     rd->sent_us + (uint64_t)exec_call_limit(rd->call, LIMIT_HEARTBEAT) * 1000);
+        pump(rd);
+    }
+}
+
+static void on_answer(void *user, const struct guest_answer *a) {
+    struct reading *rd = user;
+    if (a->e) {
+        struct err e = file_target_error("", rd->target.sandbox_id, a->e);
+        fail(rd, &e);
+    } else if (rd->is_open) {
+        take_chunk(rd, a);
+    } else {
+        opened(rd, a);
+    }
+}
+
+static void on_gone(void *user, const struct err *e, bool is_final) {
+    (void)is_final;
+    fail(user, e);
+}
+
+static const struct file_events events = {.on_answer = on_answer, .on_gone = on_gone};
+
+static void on_beat(struct deadline *d) {
+    struct reading *rd = container_of(d, struct reading, beat);
+    uint64_t beat_us = (uint64_t)exec_call_limit(rd->call, LIMIT_HEARTBEAT) * 1000;
+    struct deadlines *all = registry_deadlines(exec_call_registry(rd->call));
+    Berm__V1__Heartbeat beat;
+    if (!rd->is_full && clock_us() >= rd->sent_us + beat_us) {
+        file_heartbeat(rd->call, &beat);
+        if (say(rd, BERM__V1__READ_FILE_RESPONSE__PART_HEARTBEAT, &beat) == CALL_GONE)
+            return;
+    }
+    deadline_set(all, &rd->beat, (rd->is_full ? clock_us() : rd->sent_us) + beat_us);
+}
+
+static int check(const Berm__V1__ReadFileRequest *request, struct err *e) {
+    const Berm__V1__LineWindow *w = request->lines;
+    if (request->offset > (uint64_t)INT64_MAX)
+        return err_field(e, "offset", "offset: no file is that long");
+    if (!w)
+        return 0;
+    if (request->offset > 0 || request->max_bytes > 0)
+        return err_field(e, "lines", "lines: give them or offset and max_bytes, not both");
+    if (w->first_line > ((uint64_t)1 << 53) - 1)
+        return err_field(e, "lines.first_line", "lines.first_line: no file has as many");
+    if (file_check_most("lines.max_lines", w->max_lines, LIMIT_LINES_MAX,
+                        limit_table[LIMIT_LINES_MAX].value, e) < 0)
+        return -(int)e->code;
+    return file_check_most("lines.max_bytes", w->max_bytes, LIMIT_LINES_BYTES,
+                           limit_table[LIMIT_LINES_BYTES].value, e);
+}
+
+static void ask(struct reading *rd) {
+    const Berm__V1__LineWindow *w = rd->request->lines;
+    struct json_out *o = file_target_ask(&rd->target, rd->file, w ? "read_lines" : "read");
+    if (w) {
+        json_put_u64(o, "first_line", w->first_line);
+        json_put_u64(o, "max_lines", w->max_lines > 0 ? w->max_lines : LINES_DEFAULT);
+        json_put_u64(o, "max_bytes", w->max_bytes > 0 ? w->max_bytes : LINES_BYTES_DEFAULT);
+    }
+    file_call_send(rd->file);
+}
+
+static void on_read(struct call *c, const ProtobufCMessage *m) {
+    struct err e;
+    struct reading *rd = context_serves(c) ? exec_call_state(c, sizeof *rd) : NULL;
+    if (!rd)
+        return;
+    rd->call = c;
+    rd->request = (const void *)m;
+    deadline_init(&rd->beat, on_beat);
+    if (file_target_read(&rd->target, m, "", false, &e) < 0 || check(rd->request, &e) < 0 ||
+        file_target_open(&rd->target, c, true, &events, rd, &rd->file, &e) < 0) {
+        call_finish(c, &e);
+        return;
+    }
+    call_set_subject(c, "sandbox_id", rd->target.sandbox_id);
+    ask(rd);
+}
+
+static void on_writable(struct call *c) {
+    struct reading *rd = c->state;
+    rd->is_full = false;
+    if (rd->is_open)
+        pump(rd);
+}
+
+static void on_cancel(struct call *c) {
+    if (c->state)
+        reading_end(c->state);
+}
+
+const struct handler api_file_read = {
+    .on_message = on_read, .on_writable = on_writable, .on_cancel = on_cancel};

@@ -1,0 +1,112 @@
+#include "api/file/file_target.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "api/checks.h"
+#include "api/exec/exec_call.h"
+
+const void *file_field(const ProtobufCMessage *m, const char *name) {
+    return (const uint8_t *)m +
+           protobuf_c_message_descriptor_get_field_by_name(m->descriptor, name)->offset;
+}
+
+static const char *text_of(const ProtobufCMessage *m, const char *name) {
+    return *(char *const *)file_field(m, name);
+}
+
+int file_target_read(struct file_target *t, const ProtobufCMessage *m, const char *prefix,
+                     bool or_workspace, struct err *e) {
+    char field[48];
+    const char *path = text_of(m, "path");
+    ProtobufCBinaryData raw = *(const ProtobufCBinaryData *)file_field(m, "raw_path");
+    *t = (struct file_target){.prefix = prefix,
+                              .sandbox_id = text_of(m, "sandbox_id"),
+                              .incarnation = *(const uint64_t *)file_field(m, "incarnation"),
+                              .user = text_of(m, "user")};
+    snprintf(field, sizeof field, "%ssandbox_id", prefix);
+    if (check_id(field, t->sandbox_id, e) < 0)
+        return -(int)e->code;
+    int r = or_workspace ? path_check_or_workspace("path", path, raw, &t->path, e)
+                         : path_check(prefix, "path", path, raw, &t->path, e);
+    snprintf(field, sizeof field, "%suser", prefix);
+    if (r == 0 && strlen(t->user) > FILE_USER_MAX)
+        r = err_field(e, field, "%s: more than %d bytes", field, FILE_USER_MAX);
+    return r;
+}
+
+int file_target_open(const struct file_target *t, const struct call *c, bool with_handle,
+                     const struct file_events *events, void *user, struct file_call **ret,
+                     struct err *e) {
+    struct sandbox *sb;
+    if (exec_call_find_sandbox(c, t->sandbox_id, "sandbox_id", &sb, e) < 0)
+        return -(int)e->code;
+    return file_call_open(sb, t->incarnation, with_handle, events, user, ret, e);
+}
+
+struct json_out *file_target_ask(const struct file_target *t, struct file_call *f,
+                                 const char *method) {
+    struct json_out *o = file_call_ask(f, method);
+    path_put(o, "path", &t->path);
+    if (t->user[0] != '\0')
+        json_put_str(o, "user", str_of(t->user));
+    return o;
+}
+
+/* --- errors --- */
+
+/* Rows of errors.def that a guest may answer a file call with; those from 80 to 99 are all about files. */
+static bool is_guests(enum err_code code) {
+    static const enum err_code others[] = {
+        ERR_INVALID_ARGUMENT, ERR_LIMIT_REACHED, ERR_GUEST_LOST,        ERR_GUEST_PROTOCOL,
+        ERR_UNIMPLEMENTED,    ERR_UNSUPPORTED,   ERR_INTERNAL,          ERR_MESSAGE_TOO_LARGE,
+        ERR_USER_NOT_FOUND,   ERR_CANCELLED,     ERR_DEADLINE_EXCEEDED,
+    };
+    if (code >= ERR_FILE_NOT_FOUND && (int)code < 100)
+        return true;
+    for (size_t i = 0; i < COUNT_OF(others); i++)
+        if (others[i] == code)
+            return true;
+    return false;
+}
+
+struct err file_target_error(const char *prefix, const char *sandbox_id, const struct err *e) {
+    struct err told = *e;
+    size_t n = strlen(e->field);
+    if (!is_guests(e->code)) {
+        err_set(&told, ERR_GUEST_PROTOCOL, "the guest failed with %s, which is not its to say",
+                err_face(e->code)->name);
+    } else if (e->code != ERR_INVALID_ARGUMENT) {
+        told.field[0] = '\0';
+    } else if (n > 4 && strcmp(e->field + n - 4, "_b64") == 0) {
+        snprintf(told.field, sizeof told.field, "%sraw_%.*s", prefix, (int)(n - 4), e->field);
+    } else {
+        snprintf(told.field, sizeof told.field, "%s%.60s", prefix, n > 0 ? e->field : "path");
+    }
+    err_about(&told, "sandbox_id", sandbox_id);
+    return told;
+}
+
+/* --- checks --- */
+
+int file_check_mode(const char *field, const Berm__V1__FileMode *mode, struct err *e) {
+    if (mode && mode->bits > 0777)
+        return err_field(e, field, "%s: 0 to 0777", field);
+    return 0;
+}
+
+int file_check_most(const char *field, uint64_t value, enum limit_id limit, int64_t most,
+                    struct err *e) {
+    if (value <= (uint64_t)most)
+        return 0;
+    err_limit(e, ERR_INVALID_ARGUMENT, limit, most, "%s: more than %lld", field, (long long)most);
+    return err_at(e, "%s", field);
+}
+
+void file_heartbeat(const struct call *c, Berm__V1__Heartbeat *ret) {
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    berm__v1__heartbeat__init(ret);
+    ret->server_unix_ms = (int64_t)wall.tv_sec * 1000 + wall.tv_nsec / 1000000;
+    ret->head_sequence = ledger_head(exec_call_ledger(c));
+}

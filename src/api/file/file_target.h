@@ -1,0 +1,42 @@
+/* file_target — what every file call begins with: which sandbox, which path, as whom. */
+#pragma once
+
+#include "api/context.h"
+#include "api/path_check.h"
+#include "core/files/files.h"
+
+#define FILE_USER_MAX 64
+
+/* Borrowed from the request. */
+struct file_target {
+    const char *prefix; /* of its fields: "" or "header." */
+    const char *sandbox_id;
+    uint64_t incarnation;
+    struct path_arg path;
+    const char *user;
+};
+
+/* Reads sandbox_id, incarnation, path, raw_path and user of `m`. `or_workspace`: the path may be left
+ * out. */
+MUST_USE int file_target_read(struct file_target *t, const ProtobufCMessage *m, const char *prefix,
+                              bool or_workspace, struct err *e);
+/* Finds the sandbox and opens a call to its guest. */
+MUST_USE int file_target_open(const struct file_target *t, const struct call *c, bool with_handle,
+                              const struct file_events *events, void *user, struct file_call **ret,
+                              struct err *e);
+/* Begins a request with the path and the user put; file_call_send ends it. */
+struct json_out *file_target_ask(const struct file_target *t, struct file_call *f,
+                                 const char *method);
+/* An error as the caller is told: with the sandbox, and fields by the names the caller knows. What is not
+ * the guest's to say is GUEST_PROTOCOL. */
+struct err file_target_error(const char *prefix, const char *sandbox_id, const struct err *e);
+
+/* Another field of a request, by its name. */
+const void *file_field(const ProtobufCMessage *m, const char *name);
+/* Permission bits that were asked for; `mode` may be NULL. */
+MUST_USE int file_check_mode(const char *field, const Berm__V1__FileMode *mode, struct err *e);
+/* A number between 0 and the limit's. */
+MUST_USE int file_check_most(const char *field, uint64_t value, enum limit_id limit, int64_t most,
+                             struct err *e);
+/* A message for a stream that was quiet for a while. */
+void file_heartbeat(const struct call *c, Berm__V1__Heartbeat *ret);

@@ -1,0 +1,74 @@
+/* file_upload — a file or a tree that a client sends: a header, then bytes, then its half-close.
+ *
+ * Owner:   its call (c->state); after the half-close the change.
+ * States:  NEW → ASKING (a repeat waits for the first call) → OPENING (the guest gets ready) → OPEN (bytes
+ *          are taken) → FINISHING (the guest puts it in place) → RECORDING → answered.
+ * Outside OPEN no message is taken, so that a client's window and not our memory holds what it sends; one
+ * message at most is here. An upload that ends before FINISHING is given up, and what the guest has of it
+ * goes; later it goes on without the call, is recorded, and a repeat of its request id waits. */
+#pragma once
+
+#include "api/file/file_answer.h"
+#include "api/file/file_target.h"
+
+struct upload;
+
+struct upload_kind {
+    const char *method; /* of the guest */
+    int operation;      /* FileOperation */
+    size_t size;        /* of the struct that begins with struct upload */
+    int (*check)(struct upload *u, struct err *e);
+    void (*put)(struct upload *u, struct json_out *o);
+    /* The guest is ready. */
+    int (*opened)(struct upload *u, const struct guest_answer *a, struct err *e);
+    /* u->in holds bytes to move: 1 when all were, 0 when upload_go_on follows, or a failure. */
+    int (*move)(struct upload *u, struct err *e);
+    /* Further answers and notices while OPEN or FINISHING. */
+    void (*on_answer)(struct upload *u, const struct guest_answer *a);
+    void (*on_notice)(struct upload *u, const struct json *params);
+    /* All bytes were moved and the client has ended: upload_done follows. */
+    int (*finish)(struct upload *u, struct err *e);
+    /* Lets go of what it has besides. */
+    void (*end)(struct upload *u);
+    bool hears_failures; /* on_answer gets those too */
+    bool leaves_parts;   /* what was moved before a failure stays, and is recorded */
+};
+
+enum upload_step {
+    UPLOAD_NEW,
+    UPLOAD_ASKING,
+    UPLOAD_OPENING,
+    UPLOAD_OPEN,
+    UPLOAD_FINISHING,
+    UPLOAD_RECORDING,
+};
+
+struct upload {
+    struct call *call; /* NULL: it is over, and the change is not */
+    const struct upload_kind *kind;
+    const ProtobufCMessage *header; /* a copy, in the call's arena */
+    enum upload_step step;
+    struct arena arena; /* for what outlives the call */
+    struct file_target target;
+    struct file_call *file;
+    struct request request;
+    struct ledger_wait durable;
+    struct file_audit audit; /* bytes_moved counts */
+    const ProtobufCMessageDescriptor *answers;
+    ProtobufCMessage *response; /* zeroed before FINISHING */
+    const uint8_t *in;          /* bytes to move: the message's, or else kept */
+    size_t n_in;
+    size_t at_in;  /* moved so far */
+    uint8_t *kept; /* what could not be moved at once, from malloc */
+    size_t kept_capacity;
+    char sandbox_id[64];
+};
+
+void upload_message(struct call *c, const ProtobufCMessage *m, const struct upload_kind *kind);
+void upload_half_close(struct call *c);
+void upload_cancel(struct call *c);
+
+/* For kinds. Each may end the upload: call it last. */
+void upload_go_on(struct upload *u);
+void upload_done(struct upload *u); /* u->response is filled */
+void upload_fail(struct upload *u, const struct err *e);

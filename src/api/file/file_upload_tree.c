@@ -1,0 +1,188 @@
+/* file_upload_tree — UploadTree: a tar stream into the pipe of a guest's child, which unpacks it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "api/exec/exec_call.h"
+#include "api/file/file_tree.h"
+#include "api/file/file_upload.h"
+#include "api/methods.h"
+#include "core/files/file_pipe.h"
+#include "wire/gzip.h"
+
+#define STEP_BYTES 65536
+
+struct planting {
+    struct upload upload;
+    struct file_pipe *pipe;   /* NULL: the child takes no more */
+    struct gzip_stream *gzip; /* NULL: it comes as it is */
+    uint8_t *plain;           /* what was inflated and not yet written */
+    size_t n_plain;
+    size_t at_plain;
+    bool at_end;  /* of the compressed stream, as far as it has come */
+    bool is_over; /* the guest said how it ended */
+    struct tree_outcome outcome;
+};
+
+static struct planting *of(struct upload *u) {
+    return container_of(u, struct planting, upload);
+}
+
+static const Berm__V1__UploadTreeHeader *header_of(const struct upload *u) {
+    return (const void *)u->header;
+}
+
+static int check(struct upload *u, struct err *e) {
+    return tree_check_compression("header.compression", header_of(u)->compression, e);
+}
+
+static void put(struct upload *u, struct json_out *o) {
+    (void)u;
+    json_put_str(o, "compression", STR("none")); /* as it reaches the guest */
+}
+
+static void on_ready(void *user) {
+    upload_go_on(user);
+}
+
+static int opened(struct upload *u, const struct guest_answer *a, struct err *e) {
+    struct planting *t = of(u);
+    bool is_gzip = header_of(u)->compression == BERM__V1__TREE_COMPRESSION__TREE_COMPRESSION_GZIP;
+    t->pipe = file_pipe_open(u->file, a, O_WRONLY, on_ready, u);
+    if (!t->pipe)
+        return answer_broken(e, "pipe");
+    if (is_gzip &&
+        (gzip_stream_new(GZIP_INFLATE, &t->gzip) < 0 || !(t->plain = malloc(STEP_BYTES))))
+        return answer_no_memory(e);
+    return 0;
+}
+
+/* Nobody reads what follows; why, the guest tells. */
+static int drop(struct planting *t) {
+    file_pipe_close(TAKE(t->pipe));
+    t->upload.at_in = t->upload.n_in;
+    t->at_plain = t->n_plain = 0;
+    return 1;
+}
+
+/* 1: all of it went. 0: the pipe is full. */
+static int write_out(struct planting *t, const uint8_t *bytes, size_t n, size_t *at) {
+    while (*at < n) {
+        ssize_t w = file_pipe_write(t->pipe, bytes + *at, n - *at);
+        if (w == -EAGAIN) {
+            file_pipe_wait(t->pipe);
+            return 0;
+        }
+        if (w < 0)
+            return drop(t);
+        *at += (size_t)w;
+        t->upload.audit.bytes_moved += (uint64_t)w;
+    }
+    return 1;
+}
+
+static int inflate(struct planting *t, struct err *e) {
+    struct upload *u = &t->upload;
+    struct gzip_piece piece = {u->in + u->at_in, u->n_in - u->at_in, t->plain, STEP_BYTES};
+    int r = gzip_stream_step(t->gzip, &piece, false);
+    if (r == -ENOMEM)
+        return answer_no_memory(e);
+    if (r < 0)
+        return err_set(e, ERR_TREE_INVALID, "the stream is not gzip, or damaged");
+    t->at_end = r == 1;
+    u->at_in = u->n_in - piece.n_in;
+    t->n_plain = STEP_BYTES - piece.n_out;
+    t->at_plain = 0;
+    return 0;
+}
+
+static int move(struct upload *u, struct err *e) {
+    struct planting *t = of(u);
+    if (!t->pipe)
+        return drop(t);
+    if (!t->gzip)
+        return write_out(t, u->in, u->n_in, &u->at_in);
+    for (;;) {
+        int r = write_out(t, t->plain, t->n_plain, &t->at_plain);
+        bool was_full = t->n_plain == STEP_BYTES; /* more may come of the same input */
+        if (r == 0 || !t->pipe || (u->at_in == u->n_in && !was_full))
+            return r;
+        if (inflate(t, e) < 0)
+            return -(int)e->code;
+    }
+}
+
+/* The outcome is there, and the client has said all. */
+static void conclude(struct upload *u) {
+    struct planting *t = of(u);
+    Berm__V1__UploadTreeResponse *response = (void *)u->response;
+    if (t->outcome.failure.code != ERR_NONE) {
+        struct err e = file_target_error("header.", u->sandbox_id, &t->outcome.failure);
+        upload_fail(u, &e);
+        return;
+    }
+    response->files = t->outcome.files;
+    response->directories = t->outcome.directories;
+    response->total_bytes = t->outcome.total_bytes;
+    upload_done(u);
+}
+
+static void on_notice(struct upload *u, const struct json *params) {
+    struct planting *t = of(u);
+    struct err e;
+    if (t->is_over)
+        return;
+    if (tree_outcome_read(params, &t->outcome, &e) < 0) {
+        upload_fail(u, &e);
+        return;
+    }
+    t->is_over = true;
+    if (u->step == UPLOAD_FINISHING || t->outcome.failure.code != ERR_NONE)
+        conclude(u);
+}
+
+static int finish(struct upload *u, struct err *e) {
+    struct planting *t = of(u);
+    if (t->gzip && t->pipe && !t->at_end)
+        return err_set(e, ERR_TREE_INVALID, "the compressed stream ends too early");
+    t->pipe = file_pipe_end(t->pipe);
+    if (t->is_over)
+        conclude(u);
+    return 0;
+}
+
+static void on_answer(struct upload *u, const struct guest_answer *a) {
+    struct err e;
+    if (of(u)->pipe && file_pipe_answer(of(u)->pipe, a, &e) < 0)
+        upload_fail(u, &e);
+}
+
+static void end(struct upload *u) {
+    struct planting *t = of(u);
+    file_pipe_close(TAKE(t->pipe));
+    gzip_stream_free(t->gzip);
+    free(t->plain);
+}
+
+static const struct upload_kind kind = {
+    .method = "unpack",
+    .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_UPLOAD_TREE,
+    .size = sizeof(struct planting),
+    .check = check,
+    .put = put,
+    .opened = opened,
+    .move = move,
+    .on_answer = on_answer,
+    .on_notice = on_notice,
+    .finish = finish,
+    .end = end,
+    .hears_failures = true,
+    .leaves_parts = true,
+};
+
+static void on_message(struct call *c, const ProtobufCMessage *m) {
+    upload_message(c, m, &kind);
+}
+
+const struct handler api_file_upload_tree = {
+    .on_message = on_message, .on_half_close = upload_half_close, .on_cancel = upload_cancel};

@@ -1,0 +1,291 @@
+/* file_watch — WatchFiles: changes as the guest tells them.
+ *
+ * What a slow client has not read waits here, packed, up to *watch.queue* changes and QUEUE_BYTES; beyond
+ * that all that waits is dropped and one resync stands for it. */
+#include <stdio.h>
+
+#include "api/exec/exec_call.h"
+#include "api/file/file_answer.h"
+#include "api/file/file_target.h"
+#include "api/methods.h"
+#include "base/buf.h"
+#include "base/clock.h"
+
+#define QUEUE_BYTES ((size_t)4 << 20)
+#define ARENA_FIRST ((size_t)4 << 10)
+#define ARENA_MAX ((size_t)1 << 20) /* one change */
+
+#define RESYNC(name) BERM__V1__FILE_RESYNC_REASON__FILE_RESYNC_REASON_##name
+#define END(name) BERM__V1__STREAM_END_REASON__STREAM_END_REASON_##name
+
+struct watching {
+    struct call *call;
+    struct file_target target;
+    struct file_call *file;
+    bool is_open;
+    bool is_full;
+    int end;          /* StreamEndReason that follows what waits; 0 = none yet */
+    struct buf queue; /* FileChange messages, each behind its length */
+    size_t n_queue;
+    int resync; /* FileResyncReason that stands before the queue; 0 = none */
+    uint64_t number;
+    uint64_t sent_us;
+    struct deadline beat;
+};
+
+/* --- the ends --- */
+
+static void watching_end(struct watching *w) {
+    deadline_clear(registry_deadlines(exec_call_registry(w->call)), &w->beat);
+    file_call_close(TAKE(w->file));
+    buf_done(&w->queue);
+}
+
+static void fail(struct watching *w, const struct err *e) {
+    struct call *c = w->call;
+    struct err told = *e;
+    if (!told.subject)
+        err_about(&told, "sandbox_id", w->target.sandbox_id);
+    if (e->code == ERR_GUEST_PROTOCOL && w->file)
+        file_call_cut(TAKE(w->file), e);
+    watching_end(w);
+    call_finish(c, &told);
+}
+
+/* --- messages --- */
+
+/* Every event is a pointer to a message, so that one of them stands for all. GONE: `w` is no more. */
+static enum call_push say(struct watching *w, Berm__V1__WatchFilesResponse__EventCase event,
+                          void *what) {
+    Berm__V1__WatchFilesResponse m = BERM__V1__WATCH_FILES_RESPONSE__INIT;
+    m.sequence = ++w->number;
+    m.event_case = event;
+    m.watching = what;
+    w->sent_us = clock_us();
+    enum call_push sent = call_send(w->call, &m.base);
+    if (sent == CALL_FULL)
+        w->is_full = true;
+    return sent;
+}
+
+static enum call_push say_resync(struct watching *w) {
+    Berm__V1__FileResync resync = BERM__V1__FILE_RESYNC__INIT;
+    resync.reason = (Berm__V1__FileResyncReason)w->resync;
+    w->resync = 0;
+    return say(w, BERM__V1__WATCH_FILES_RESPONSE__EVENT_RESYNC, &resync);
+}
+
+static void say_end(struct watching *w) {
+    struct call *c = w->call;
+    Berm__V1__StreamEnd end = BERM__V1__STREAM_END__INIT;
+    end.reason = (Berm__V1__StreamEndReason)w->end;
+    if (say(w, BERM__V1__WATCH_FILES_RESPONSE__EVENT_END, &end) == CALL_GONE)
+        return;
+    watching_end(w);
+    call_finish(c, NULL);
+}
+
+/* --- the queue --- */
+
+static void missed(struct watching *w, int reason) {
+    buf_clear(&w->queue);
+    w->n_queue = 0;
+    w->resync = reason;
+}
+
+static void queue_change(struct watching *w, const Berm__V1__FileChange *change) {
+    uint32_t n = (uint32_t)berm__v1__file_change__get_packed_size(change);
+    uint8_t *at;
+    if (w->n_queue >= (size_t)limit_table[LIMIT_WATCH_QUEUE].value ||
+        buf_reserve(&w->queue, sizeof n + n, &at) < 0) {
+        missed(w, RESYNC(OVERFLOW));
+        return;
+    }
+    memcpy(at, &n, sizeof n);
+    berm__v1__file_change__pack(change, at + sizeof n);
+    buf_commit(&w->queue, sizeof n + n);
+    w->n_queue++;
+}
+
+/* False: the call is over. */
+static bool say_queued(struct watching *w) {
+    uint32_t n;
+    memcpy(&n, buf_data(&w->queue), sizeof n);
+    Berm__V1__FileChange *change =
+        berm__v1__file_change__unpack(NULL, n, buf_data(&w->queue) + sizeof n);
+    buf_consume(&w->queue, sizeof n + n);
+    w->n_queue--;
+    if (!change) { /* no memory: it is missed as others are */
+        missed(w, RESYNC(OVERFLOW));
+        return true;
+    }
+    bool lives = say(w, BERM__V1__WATCH_FILES_RESPONSE__EVENT_CHANGE, change) != CALL_GONE;
+    berm__v1__file_change__free_unpacked(change, NULL);
+    return lives;
+}
+
+static void pump(struct watching *w) {
+    while (!w->is_full && (w->resync != 0 || w->n_queue > 0))
+        if (w->resync != 0 ? say_resync(w) == CALL_GONE : !say_queued(w))
+            return;
+    if (!w->is_full && w->end != 0)
+        say_end(w);
+    else if (w->n_queue == 0)
+        buf_trim(&w->queue);
+}
+
+/* --- the guest --- */
+
+static int read_change(const struct json *node, struct arena *a, Berm__V1__FileChange *change,
+                       struct err *e) {
+    static const char *const kinds[] = {"",        "created", "modified",
+                                        "removed", "renamed", "attributes"};
+    int kind = 0;
+    berm__v1__file_change__init(change);
+    if (answer_word(node, "kind", kinds, COUNT_OF(kinds), &kind, e) < 0 ||
+        answer_path(node, "path", a, &change->path, &change->raw_path, e) < 0 ||
+        answer_path(node, "old_path", a, &change->old_path, &change->raw_old_path, e) < 0 ||
+        (json_get(node, "info") && answer_info(node, "info", a, &change->info, e) < 0))
+        return -(int)e->code;
+    change->kind = (Berm__V1__FileChangeKind)kind;
+    return kind == 0 ? answer_broken(e, "kind") : 0;
+}
+
+static int take_changes(struct watching *w, const struct json *params, struct err *e) {
+    Berm__V1__FileChange change;
+    struct arena arena;
+    const struct json *changes = answer_list(params, "changes", e);
+    if (!changes)
+        return -(int)e->code;
+    if (arena_init(&arena, ARENA_FIRST, ARENA_MAX) < 0)
+        return answer_no_memory(e);
+    int r = 0;
+    JSON_FOR_EACH(it, changes) {
+        arena_reset(&arena);
+        r = read_change(it, &arena, &change, e);
+        if (r < 0)
+            break;
+        queue_change(w, &change);
+    }
+    arena_done(&arena);
+    return r;
+}
+
+static int take_notice(struct watching *w, const struct json *params, struct err *e) {
+    static const char *const reasons[] = {"", "overflow", "restarted", "root_changed"};
+    int reason = 0;
+    protobuf_c_boolean ended;
+    if (take_changes(w, params, e) < 0 || answer_bool(params, "ended", &ended, e) < 0)
+        return -(int)e->code;
+    if (json_get(params, "resync") &&
+        answer_word(params, "resync", reasons, COUNT_OF(reasons), &reason, e) < 0)
+        return -(int)e->code;
+    if (reason != 0)
+        missed(w, reason); /* what is to be looked at again need not be told before */
+    if (ended)
+        w->end = END(COMPLETE);
+    return 0;
+}
+
+static void on_notice(void *user, struct str method, const struct json *params) {
+    struct watching *w = user;
+    struct err e;
+    if (!w->is_open || w->end != 0 || !str_is(method, STR("changed")))
+        return;
+    if (take_notice(w, params, &e) < 0)
+        fail(w, &e);
+    else
+        pump(w);
+}
+
+static void on_answer(void *user, const struct guest_answer *a) {
+    struct watching *w = user;
+    Berm__V1__FileInfo *info;
+    struct err e;
+    if (a->e) {
+        e = file_target_error("", w->target.sandbox_id, a->e);
+        fail(w, &e);
+    } else if (answer_info(a->result, "info", &w->call->arena, &info, &e) < 0) {
+        fail(w, &e);
+    } else {
+        w->is_open = true;
+        deadline_set(registry_deadlines(exec_call_registry(w->call)), &w->beat,
+                     clock_us() + (uint64_t)exec_call_limit(w->call, LIMIT_HEARTBEAT) * 1000);
+        if (say(w, BERM__V1__WATCH_FILES_RESPONSE__EVENT_WATCHING, info) != CALL_GONE)
+            pump(w);
+    }
+}
+
+/* A sandbox that is stopped or deleted is an end like any other; what went before it has been told. */
+static void on_gone(void *user, const struct err *e, bool is_final) {
+    struct watching *w = user;
+    if (!is_final || !w->is_open || e->code == ERR_GUEST_LOST) {
+        fail(w, e);
+        return;
+    }
+    file_call_close(TAKE(w->file));
+    w->end = END(SANDBOX_GONE);
+    pump(w);
+}
+
+static const struct file_events events = {on_answer, on_gone, on_notice};
+
+/* --- the call --- */
+
+static void on_beat(struct deadline *d) {
+    struct watching *w = container_of(d, struct watching, beat);
+    uint64_t beat_us = (uint64_t)exec_call_limit(w->call, LIMIT_HEARTBEAT) * 1000;
+    struct deadlines *all = registry_deadlines(exec_call_registry(w->call));
+    Berm__V1__Heartbeat beat;
+    if (!w->is_full && clock_us() >= w->sent_us + beat_us) {
+        file_heartbeat(w->call, &beat);
+        if (say(w, BERM__V1__WATCH_FILES_RESPONSE__EVENT_HEARTBEAT, &beat) == CALL_GONE)
+            return;
+    }
+    deadline_set(all, &w->beat, (w->is_full ? clock_us() : w->sent_us) + beat_us);
+}
+
+static void on_watch(struct call *c, const ProtobufCMessage *m) {
+    const Berm__V1__WatchFilesRequest *request = (const void *)m;
+    struct err e;
+    struct watching *w = context_serves(c) ? exec_call_state(c, sizeof *w) : NULL;
+    if (!w)
+        return;
+    w->call = c;
+    buf_init(&w->queue, QUEUE_BYTES);
+    deadline_init(&w->beat, on_beat);
+    if (file_target_read(&w->target, m, "", false, &e) < 0 ||
+        file_target_open(&w->target, c, false, &events, w, &w->file, &e) < 0) {
+        call_finish(c, &e);
+        return;
+    }
+    call_set_subject(c, "sandbox_id", w->target.sandbox_id);
+    struct json_out *o = file_target_ask(&w->target, w->file, "watch");
+    json_put_bool(o, "recursive", request->recursive);
+    json_put_bool(o, "include_info", request->include_info);
+    file_call_send(w->file);
+}
+
+static void on_writable(struct call *c) {
+    struct watching *w = c->state;
+    w->is_full = false;
+    if (w->is_open)
+        pump(w);
+}
+
+static void on_drain(struct call *c) {
+    struct watching *w = c->state;
+    w->end = END(DRAINING);
+    if (w->is_open)
+        pump(w);
+}
+
+static void on_cancel(struct call *c) {
+    if (c->state)
+        watching_end(c->state);
+}
+
+const struct handler api_file_watch = {.on_message = on_watch,
+                                       .on_writable = on_writable,
+                                       .on_drain = on_drain,
+                                       .on_cancel = on_cancel};

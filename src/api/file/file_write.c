@@ -1,0 +1,156 @@
+/* file_write — WriteFile: the bytes go into an unnamed file the guest made, and commit gives it its name. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "api/file/file_upload.h"
+#include "api/methods.h"
+#include "core/files/file_writer.h"
+
+#define GUEST_CHUNK_BYTES 49152
+
+struct writing {
+    struct upload upload;
+    struct file_writer *writer; /* NULL: the guest writes */
+};
+
+static struct writing *of(struct upload *u) {
+    return container_of(u, struct writing, upload);
+}
+
+static const Berm__V1__WriteFileHeader *header_of(const struct upload *u) {
+    return (const void *)u->header;
+}
+
+static int check(struct upload *u, struct err *e) {
+    return file_check_mode("header.mode.bits", header_of(u)->mode, e);
+}
+
+static void put(struct upload *u, struct json_out *o) {
+    const Berm__V1__WriteFileHeader *header = header_of(u);
+    if (header->mode)
+        json_put_u64(o, "mode", header->mode->bits);
+    json_put_bool(o, "make_parents", header->make_parents);
+    json_put_bool(o, "must_not_exist", header->must_not_exist);
+}
+
+static int incomplete(const struct upload *u, uint64_t came, struct err *e) {
+    err_set(e, ERR_UPLOAD_INCOMPLETE, "%llu bytes were announced, %llu came",
+            (unsigned long long)header_of(u)->size->size_bytes, (unsigned long long)came);
+    return -(int)e->code;
+}
+
+static int write_failed(int sys, struct err *e) {
+    bool is_full = sys == ENOSPC || sys == EDQUOT || sys == EFBIG;
+    return err_sys(e, is_full ? ERR_DISK_FULL : ERR_INTERNAL, sys, "write the file");
+}
+
+static int write_here(struct upload *u, struct err *e) {
+    while (u->at_in < u->n_in) {
+        ssize_t n = file_writer_write(of(u)->writer, u->in + u->at_in, u->n_in - u->at_in);
+        if (n == -EAGAIN)
+            return 0;
+        if (n < 0)
+            return write_failed((int)-n, e);
+        u->at_in += (size_t)n;
+        u->audit.bytes_moved += (uint64_t)n;
+    }
+    /* Else the next message would be copied once more. */
+    return file_writer_is_writable(of(u)->writer);
+}
+
+static int move(struct upload *u, struct err *e) {
+    size_t left = u->n_in - u->at_in;
+    const Berm__V1__ExpectedSize *size = header_of(u)->size;
+    if (size && u->audit.bytes_moved + left > size->size_bytes)
+        return incomplete(u, u->audit.bytes_moved + left, e);
+    if (of(u)->writer)
+        return write_here(u, e);
+    if (left == 0)
+        return 1;
+    struct json_out *o = file_call_ask(u->file, "write_chunk");
+    json_put_u64(o, "handle", file_call_handle(u->file));
+    json_put_u64(o, "offset", u->audit.bytes_moved);
+    json_key(o, "data_b64");
+    json_base64(o, u->in + u->at_in, MIN(left, (size_t)GUEST_CHUNK_BYTES));
+    file_call_send(u->file);
+    return 0;
+}
+
+/* When the last byte is written. */
+static int commit(struct upload *u, struct err *e) {
+    int r = of(u)->writer ? file_writer_flush(of(u)->writer) : 0;
+    if (r == -EAGAIN)
+        return 0;
+    if (r < 0)
+        return write_failed(-r, e);
+    struct json_out *o = file_call_ask(u->file, "commit");
+    json_put_u64(o, "handle", file_call_handle(u->file));
+    json_put_u64(o, "size_bytes", u->audit.bytes_moved);
+    file_call_send(u->file);
+    return 0;
+}
+
+static int finish(struct upload *u, struct err *e) {
+    const Berm__V1__ExpectedSize *size = header_of(u)->size;
+    if (size && u->audit.bytes_moved != size->size_bytes)
+        return incomplete(u, u->audit.bytes_moved, e);
+    return commit(u, e);
+}
+
+static void on_ready(void *user) {
+    struct upload *u = user;
+    struct err e;
+    if (u->step == UPLOAD_OPEN)
+        upload_go_on(u);
+    else if (commit(u, &e) < 0)
+        upload_fail(u, &e);
+}
+
+static int opened(struct upload *u, const struct guest_answer *a, struct err *e) {
+    struct file_turns *turns = registry_file_turns(file_call_registry(u->file));
+    int fd = file_take(a, O_WRONLY);
+    if (fd >= 0 && !(of(u)->writer = file_writer_open(turns, fd, on_ready, u)))
+        return answer_no_memory(e);
+    return 0;
+}
+
+static void on_answer(struct upload *u, const struct guest_answer *a) {
+    Berm__V1__WriteFileResponse *response = (void *)u->response;
+    struct err e;
+    if (u->step == UPLOAD_OPEN) {
+        size_t n = MIN(u->n_in - u->at_in, (size_t)GUEST_CHUNK_BYTES);
+        u->at_in += n;
+        u->audit.bytes_moved += n;
+        upload_go_on(u);
+    } else if (answer_info(a->result, "info", &u->arena, &response->info, &e) < 0 ||
+               answer_bool(a->result, "created", &response->created, &e) < 0) {
+        upload_fail(u, &e);
+    } else {
+        upload_done(u);
+    }
+}
+
+static void end(struct upload *u) {
+    file_writer_close(of(u)->writer);
+}
+
+static const struct upload_kind kind = {
+    .method = "write",
+    .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_WRITE,
+    .size = sizeof(struct writing),
+    .check = check,
+    .put = put,
+    .opened = opened,
+    .move = move,
+    .on_answer = on_answer,
+    .finish = finish,
+    .end = end,
+};
+
+static void on_message(struct call *c, const ProtobufCMessage *m) {
+    upload_message(c, m, &kind);
+}
+
+const struct handler api_file_write = {
+    .on_message = on_message, .on_half_close = upload_half_close, .on_cancel = upload_cancel};

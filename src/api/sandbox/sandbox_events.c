@@ -1,0 +1,494 @@
+/* WatchEvents: the past after a cursor, then what happens, in the order of sequences.
+ *
+ * A watch holds a cursor, not a queue: it reads the ledger until the client is full and goes on when
+ * there is room, so a slow client costs no memory. It ends by its client, by until_now, when the daemon
+ * drains, and when it stays too far behind. */
+#include <stdio.h>
+#include <time.h>
+
+#include "api/checks.h"
+#include "api/context.h"
+#include "api/methods.h"
+#include "base/clock.h"
+#include "core/sandbox/sandbox.h"
+
+#define SANDBOX_IDS_MAX 100
+#define SLOW_READER_US (UINT64_C(60) * 1000000)
+#define READS_PER_TURN 8   /* of 512 events each; then others have their turn */
+#define SCRATCH_BYTES 8192 /* an event, unpacked */
+#define SCRATCH_MAX_BYTES (1u << 20)
+
+typedef Berm__V1__WatchEventsResponse watch_message;
+
+struct watch {
+    struct call *call;
+    const Berm__V1__WatchEventsRequest *m;
+    struct caller caller;
+    struct event_filter filter;
+    struct ledger *ledger;
+    struct event_watch events;
+    struct ledger_wait barrier;
+    struct deadline beat;  /* heartbeat, and the look for slow readers */
+    struct deadline again; /* more to read, after the others' turn */
+    struct arena scratch;
+    uint64_t cursor;      /* everything up to here was dealt with */
+    uint64_t boundary;    /* the newest event when the watch began */
+    uint64_t snapshot_at; /* number of the last sandbox shown; 0 = none yet */
+    uint64_t sent_us;     /* when the last message went */
+    uint64_t behind_us;   /* since when it is too far behind; 0 = it is not */
+    bool has_begun;
+    bool in_snapshot; /* sandboxes and programs are being sent */
+    bool sandboxes_shown;
+    bool caught_up;
+    bool full; /* wait for on_writable */
+    bool busy; /* inside pump: whoever ends the watch leaves the rest to it */
+    bool over; /* the call has ended */
+    bool complete;
+    bool damaged;
+};
+
+static struct deadlines *deadlines_of(const struct watch *w) {
+    return registry_deadlines(context_of(w->call)->registry);
+}
+
+/* --- the end --- */
+
+static void watch_free(struct watch *w) {
+    arena_done(&w->scratch);
+    free(w);
+}
+
+/* Nothing of it is heard of again. */
+static void let_go(struct watch *w) {
+    ledger_unwatch(&w->events);
+    ledger_wait_cancel(&w->barrier);
+    deadline_clear(deadlines_of(w), &w->beat);
+    deadline_clear(deadlines_of(w), &w->again);
+}
+
+static void on_watch_cancel(struct call *c) {
+    struct watch *w = c->state;
+    if (!w)
+        return;
+    c->state = NULL;
+    let_go(w);
+    w->over = true;
+    if (!w->busy)
+        watch_free(w);
+}
+
+static void fail(struct watch *w, const struct err *e) {
+    struct call *c = w->call;
+    c->state = NULL;
+    let_go(w);
+    watch_free(w);
+    call_finish(c, e);
+}
+
+/* --- messages --- */
+
+static void tell(struct watch *w, watch_message *message) {
+    w->sent_us = clock_us();
+    if (call_send(w->call, &message->base) == CALL_FULL)
+        w->full = true;
+}
+
+static void end(struct watch *w, Berm__V1__StreamEndReason reason) {
+    Berm__V1__StreamEnd why = BERM__V1__STREAM_END__INIT;
+    watch_message message = BERM__V1__WATCH_EVENTS_RESPONSE__INIT;
+    struct call *c = w->call;
+    why.reason = reason;
+    message.sequence = w->cursor;
+    message.item_case = BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_END;
+    message.end = &why;
+    c->state = NULL;
+    let_go(w);
+    watch_free(w);
+    if (call_send(c, &message.base) != CALL_GONE)
+        call_finish(c, NULL);
+}
+
+static void send_caught_up(struct watch *w) {
+    Berm__V1__CaughtUp caught_up = BERM__V1__CAUGHT_UP__INIT;
+    watch_message message = BERM__V1__WATCH_EVENTS_RESPONSE__INIT;
+    w->caught_up = true;
+    message.sequence = w->boundary;
+    message.item_case = BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_CAUGHT_UP;
+    message.caught_up = &caught_up;
+    tell(w, &message);
+}
+
+static void send_heartbeat(struct watch *w) {
+    Berm__V1__Heartbeat beat = BERM__V1__HEARTBEAT__INIT;
+    watch_message message = BERM__V1__WATCH_EVENTS_RESPONSE__INIT;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    beat.server_unix_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    beat.head_sequence = ledger_head(w->ledger);
+    message.sequence = w->cursor;
+    message.item_case = BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_HEARTBEAT;
+    message.heartbeat = &beat;
+    tell(w, &message);
+}
+
+/* --- events --- */
+
+static void *scratch_alloc(void *arena, size_t n) {
+    return arena_alloc(arena, n);
+}
+
+static void scratch_free(void *arena, void *p) {
+    (void)arena;
+    (void)p;
+}
+
+static bool on_event(void *user, uint64_t sequence, struct str packed) {
+    struct watch *w = user;
+    watch_message message = BERM__V1__WATCH_EVENTS_RESPONSE__INIT;
+    ProtobufCAllocator allocator = {scratch_alloc, scratch_free, &w->scratch};
+    bool is_new = sequence > w->boundary;
+    if (is_new && !w->caught_up)
+        send_caught_up(w);
+    if (is_new && w->m->until_now)
+        w->complete = true;
+    if (w->over || w->complete)
+        return false;
+    arena_reset(&w->scratch);
+    Berm__V1__Event *event =
+        berm__v1__event__unpack(&allocator, packed.n, (const uint8_t *)packed.p);
+    w->damaged = !event;
+    if (!event)
+        return false;
+    event->replayed = !is_new;
+    message.sequence = sequence;
+    message.item_case = BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_EVENT;
+    message.event = event;
+    tell(w, &message);
+    return !w->full && !w->over;
+}
+
+/* An error of ledger_read, with what the contract wants beside it. */
+static void about_cursor(struct watch *w, struct err *e) {
+    char text[24];
+    if (e->code != ERR_EVENT_CURSOR_EXPIRED || e->subject)
+        return;
+    snprintf(text, sizeof text, "%llu", (unsigned long long)ledger_oldest(w->ledger));
+    err_about(e, "oldest_sequence", text);
+}
+
+/* Reads until the newest, until the client is full or until others should have their turn. */
+static int read_events(struct watch *w, struct err *e) {
+    for (unsigned i = 0; w->cursor < ledger_head(w->ledger); i++) {
+        if (w->full || w->over || w->complete)
+            return 0;
+        if (i == READS_PER_TURN) {
+            deadline_set(deadlines_of(w), &w->again, clock_us());
+            return 0;
+        }
+        int r = ledger_read(w->ledger, &w->filter, &w->cursor, on_event, w, e);
+        if (r < 0) {
+            about_cursor(w, e);
+            return r;
+        }
+        if (w->damaged)
+            return err_set(e, ERR_INTERNAL, "an event in the store cannot be read");
+    }
+    return 0;
+}
+
+/* --- the snapshot: what there is when the watch begins --- */
+
+static bool is_wanted_id(const struct watch *w, const char *id) {
+    for (size_t i = 0; i < w->m->n_sandbox_ids; i++)
+        if (strcmp(w->m->sandbox_ids[i], id) == 0)
+            return true;
+    return w->m->n_sandbox_ids == 0;
+}
+
+static bool is_wanted(const struct watch *w, const Berm__V1__Sandbox *record) {
+    return (w->filter.owner.n == 0 || str_is(w->filter.owner, str_of(record->owner))) &&
+           is_wanted_id(w, record->sandbox_id) &&
+           labels_match(record->spec->n_labels, record->spec->labels, w->m->n_label_selector,
+                        w->m->label_selector);
+}
+
+/* What is durable, for that is what `boundary` stands for, with what is never recorded. NULL: nothing
+ * yet, or not to be read. */
+static Berm__V1__Sandbox *durable_record(struct watch *w, const struct sandbox *sb) {
+    const struct recorded *recorded = sandbox_recorded(sb);
+    ProtobufCAllocator allocator = {scratch_alloc, scratch_free, &w->scratch};
+    arena_reset(&w->scratch);
+    if (!recorded->durable)
+        return NULL;
+    Berm__V1__Sandbox *record =
+        berm__v1__sandbox__unpack(&allocator, recorded->n_durable, recorded->durable);
+    if (record)
+        sandbox_put_live(sb, record);
+    return record;
+}
+
+/* Newest first; those already shown are passed over when the client has made room. */
+static bool on_snapshot_sandbox(void *user, struct sandbox *sb) {
+    struct watch *w = user;
+    watch_message message = BERM__V1__WATCH_EVENTS_RESPONSE__INIT;
+    if (w->snapshot_at != 0 && sandbox_number(sb) >= w->snapshot_at)
+        return true;
+    const Berm__V1__Sandbox *record = durable_record(w, sb);
+    w->snapshot_at = sandbox_number(sb);
+    if (!record || !record->spec || !is_wanted(w, record))
+        return true;
+    message.sequence = w->boundary;
+    message.item_case = BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_SANDBOX;
+    message.sandbox = (Berm__V1__Sandbox *)record;
+    tell(w, &message);
+    return !w->full && !w->over;
+}
+
+/* A program is wanted with its sandbox, whose labels it goes by. */
+static bool is_wanted_exec(struct watch *w, const struct db_exec *row) {
+    static const struct caller everyone = {.is_admin = true};
+    struct sandbox *sb;
+    struct err e;
+    char id[64];
+    snprintf(id, sizeof id, "%.*s", (int)row->sandbox_id.n, row->sandbox_id.p);
+    if (registry_find_sandbox(context_of(w->call)->registry, &everyone, id, &sb, &e) < 0)
+        return false;
+    const Berm__V1__Sandbox *record = durable_record(w, sb);
+    return record && record->spec && is_wanted(w, record);
+}
+
+static bool on_snapshot_exec(void *user, const struct db_exec *row) {
+    struct watch *w = user;
+    watch_message message = BERM__V1__WATCH_EVENTS_RESPONSE__INIT;
+    ProtobufCAllocator allocator = {scratch_alloc, scratch_free, &w->scratch};
+    if (row->number <= w->snapshot_at || row->record.n == 0 || !is_wanted_exec(w, row))
+        return true;
+    arena_reset(&w->scratch);
+    message.exec =
+        berm__v1__exec__unpack(&allocator, row->record.n, (const uint8_t *)row->record.p);
+    w->snapshot_at = row->number;
+    if (!message.exec)
+        return true;
+    message.sequence = w->boundary;
+    message.item_case = BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_EXEC;
+    tell(w, &message);
+    return !w->full && !w->over;
+}
+
+/* Goes on where the client was full. */
+static int send_snapshot(struct watch *w, struct err *e) {
+    struct registry *r = context_of(w->call)->registry;
+    if (!w->sandboxes_shown) {
+        registry_each_sandbox(r, on_snapshot_sandbox, w);
+        if (w->full || w->over)
+            return 0;
+        w->sandboxes_shown = true;
+        w->snapshot_at = 0;
+    }
+    int result = db_each_running(registry_db(r), on_snapshot_exec, w, e);
+    if (result == 0 && !w->full && !w->over)
+        w->in_snapshot = false;
+    return result;
+}
+
+/* --- what happens next --- */
+
+static bool is_too_slow(struct watch *w) {
+    uint64_t behind = ledger_head(w->ledger) - MIN(w->cursor, ledger_head(w->ledger));
+    uint64_t now = clock_us();
+    if (behind <= (uint64_t)context_of(w->call)->facts.limits->of[LIMIT_EVENTS_BEHIND])
+        w->behind_us = 0;
+    else if (w->behind_us == 0)
+        w->behind_us = now;
+    return w->behind_us != 0 && now - w->behind_us >= SLOW_READER_US;
+}
+
+static int send_more(struct watch *w, struct err *e) {
+    int r = 0;
+    if (w->in_snapshot)
+        r = send_snapshot(w, e);
+    if (r == 0 && !w->in_snapshot && !w->full && !w->over)
+        r = read_events(w, e);
+    if (r < 0 || w->full || w->over || w->in_snapshot)
+        return r;
+    if (!w->caught_up && w->cursor >= w->boundary)
+        send_caught_up(w);
+    w->complete = w->m->until_now && w->caught_up;
+    return 0;
+}
+
+/* The cursor may have moved over newer events, which were not asked for and not sent. */
+static void end_at_boundary(struct watch *w) {
+    w->cursor = w->boundary;
+    end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_COMPLETE);
+}
+
+static void pump(struct watch *w) {
+    struct err e;
+    if (!w->has_begun || w->full || w->busy)
+        return;
+    w->busy = true;
+    int r = send_more(w, &e);
+    w->busy = false;
+    if (w->over)
+        watch_free(w);
+    else if (r < 0)
+        fail(w, &e);
+    else if (w->complete)
+        end_at_boundary(w);
+    else if (is_too_slow(w))
+        end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SLOW_READER);
+}
+
+static void on_events(struct event_watch *events) {
+    pump(container_of(events, struct watch, events));
+}
+
+static void on_again(struct deadline *d) {
+    pump(container_of(d, struct watch, again));
+}
+
+static void on_watch_writable(struct call *c) {
+    struct watch *w = c->state;
+    if (!w)
+        return;
+    w->full = false;
+    pump(w);
+}
+
+static void on_watch_drain(struct call *c) {
+    struct watch *w = c->state;
+    if (w && !w->busy)
+        end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_DRAINING);
+}
+
+/* Only a quiet stream needs a heartbeat; one that is full says enough when it is read. */
+static void on_beat(struct deadline *d) {
+    struct watch *w = container_of(d, struct watch, beat);
+    uint64_t interval_us = (uint64_t)limit_table[LIMIT_HEARTBEAT].value * 1000;
+    uint64_t now = clock_us();
+    if (is_too_slow(w)) {
+        end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SLOW_READER);
+        return;
+    }
+    if (!w->full && now >= w->sent_us + interval_us) {
+        w->busy = true;
+        send_heartbeat(w);
+        w->busy = false;
+        if (w->over) {
+            watch_free(w);
+            return;
+        }
+    }
+    deadline_set(deadlines_of(w), &w->beat, (w->full ? now : w->sent_us) + interval_us);
+}
+
+/* --- the beginning --- */
+
+static int read_filter(struct watch *w, struct err *e) {
+    const Berm__V1__WatchEventsRequest *m = w->m;
+    if (m->n_sandbox_ids > SANDBOX_IDS_MAX)
+        return err_field(e, "sandbox_ids", "sandbox_ids: more than %d", SANDBOX_IDS_MAX);
+    for (size_t i = 0; i < m->n_sandbox_ids; i++)
+        if (check_id("sandbox_ids", m->sandbox_ids[i], e) < 0)
+            return err_at(e, "sandbox_ids[%zu]", i);
+    for (size_t i = 0; i < m->n_kinds; i++) {
+        Berm__V1__EventKind kind = m->kinds[i];
+        if (kind == BERM__V1__EVENT_KIND__EVENT_KIND_UNSPECIFIED ||
+            (unsigned)kind > BERM__V1__EVENT_KIND__EVENT_KIND_DAEMON) {
+            err_field(e, "kinds", "kinds[%zu]: there is no kind %d to look for", i, (int)kind);
+            return err_at(e, "kinds[%zu]", i);
+        }
+        w->filter.kinds |= 1u << kind;
+    }
+    if (m->include_snapshot && m->start_case != BERM__V1__WATCH_EVENTS_REQUEST__START_NOW &&
+        m->start_case != BERM__V1__WATCH_EVENTS_REQUEST__START__NOT_SET)
+        return err_field(e, "include_snapshot", "include_snapshot: with the start now alone");
+    w->filter.owner = str_of(w->caller.is_admin ? m->owner : w->caller.identity);
+    w->filter.sandbox_ids = (const char *const *)m->sandbox_ids;
+    w->filter.n_sandbox_ids = m->n_sandbox_ids;
+    w->filter.labels = m->label_selector;
+    w->filter.n_labels = m->n_label_selector;
+    return check_selector(m->n_label_selector, m->label_selector, e);
+}
+
+/* EVENT_CURSOR_AHEAD, EVENT_CURSOR_EXPIRED. */
+static int find_start(struct watch *w, struct err *e) {
+    uint64_t head = ledger_head(w->ledger), oldest = ledger_oldest(w->ledger);
+    w->boundary = w->cursor = head;
+    if (w->m->start_case == BERM__V1__WATCH_EVENTS_REQUEST__START_OLDEST)
+        w->cursor = oldest > 0 ? oldest - 1 : head;
+    if (w->m->start_case != BERM__V1__WATCH_EVENTS_REQUEST__START_AFTER_SEQUENCE)
+        return 0;
+    w->cursor = w->m->after_sequence;
+    if (w->cursor > head) {
+        char text[24];
+        snprintf(text, sizeof text, "%llu", (unsigned long long)head);
+        err_set(e, ERR_EVENT_CURSOR_AHEAD, "the newest event is %s, after %llu there is none", text,
+                (unsigned long long)w->cursor);
+        return err_about(e, "head_sequence", text);
+    }
+    if (w->cursor < head && (oldest == 0 || w->cursor + 1 < oldest)) {
+        err_set(e, ERR_EVENT_CURSOR_EXPIRED, "events after %llu are no longer all kept",
+                (unsigned long long)w->cursor);
+        about_cursor(w, e);
+        return -(int)e->code;
+    }
+    return 0;
+}
+
+static void begin(struct watch *w) {
+    struct err e;
+    if (find_start(w, &e) < 0) {
+        fail(w, &e);
+        return;
+    }
+    w->has_begun = true;
+    w->in_snapshot = w->m->include_snapshot;
+    w->sent_us = clock_us();
+    deadline_set(deadlines_of(w), &w->beat,
+                 w->sent_us + (uint64_t)limit_table[LIMIT_HEARTBEAT].value * 1000);
+    call_send_headers(w->call);
+    pump(w);
+}
+
+static void on_barrier(struct ledger_wait *barrier, const struct err *e) {
+    (void)e;
+    begin(container_of(barrier, struct watch, barrier));
+}
+
+static void on_watch(struct call *c, const ProtobufCMessage *message) {
+    if (!context_serves(c))
+        return;
+    struct watch *w = calloc(1, sizeof *w);
+    struct err e;
+    if (!w || arena_init(&w->scratch, SCRATCH_BYTES, SCRATCH_MAX_BYTES) < 0) {
+        free(w);
+        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        call_finish(c, &e);
+        return;
+    }
+    w->call = c;
+    w->m = (const void *)message;
+    if (w->m->start_case == BERM__V1__WATCH_EVENTS_REQUEST__START_AFTER_SEQUENCE)
+        w->cursor = w->m->after_sequence;
+    w->ledger = registry_ledger(context_of(c)->registry);
+    context_caller(c, &w->caller);
+    deadline_init(&w->beat, on_beat);
+    deadline_init(&w->again, on_again);
+    ledger_wait_init(&w->barrier, on_barrier);
+    ledger_watch(w->ledger, &w->events, on_events);
+    c->state = w;
+    if (read_filter(w, &e) < 0) {
+        fail(w, &e);
+        return;
+    }
+    /* The store may have shown the caller what the ledger has not heard of yet. */
+    if (w->cursor <= ledger_head(w->ledger) || !ledger_wait(w->ledger, NULL, &w->barrier))
+        begin(w);
+}
+
+const struct handler api_events_watch = {.on_message = on_watch,
+                                         .on_writable = on_watch_writable,
+                                         .on_drain = on_watch_drain,
+                                         .on_cancel = on_watch_cancel};

@@ -1,0 +1,161 @@
+/* ListSandboxes: pages from the store, once everything that was accepted before is in it. */
+#include "api/checks.h"
+#include "api/context.h"
+#include "api/methods.h"
+#include "api/page.h"
+#include "core/sandbox/sandbox.h"
+
+#define STATE(name) BERM__V1__SANDBOX_STATE__SANDBOX_STATE_##name
+
+struct listing {
+    struct ledger_wait wait;
+    struct call *call;
+    const Berm__V1__ListSandboxesRequest *m;
+    struct caller caller;
+    struct page page;
+    uint32_t states; /* bit per state */
+    Berm__V1__Sandbox **found;
+    size_t n_found;
+    size_t bytes;
+    size_t looks;
+    uint64_t last;     /* the last row dealt with */
+    uint64_t sequence; /* of the newest change shown */
+    bool more;
+    bool is_damaged;
+};
+
+static int read_states(struct listing *l, struct err *e) {
+    l->states = ~(1u << STATE(DELETED));
+    if (l->m->n_states > 0)
+        l->states = 0;
+    for (size_t i = 0; i < l->m->n_states; i++) {
+        Berm__V1__SandboxState state = l->m->states[i];
+        if (state == STATE(UNSPECIFIED) || (unsigned)state > STATE(DELETED)) {
+            err_field(e, "states", "states[%zu]: there is no state %d to look for", i, (int)state);
+            return err_at(e, "states[%zu]", i);
+        }
+        l->states |= 1u << state;
+    }
+    return 0;
+}
+
+/* --- the page --- */
+
+static void put_live(const struct listing *l, Berm__V1__Sandbox *record) {
+    struct sandbox *sb;
+    struct err e;
+    if (registry_find_sandbox(context_of(l->call)->registry, &l->caller, record->sandbox_id, &sb,
+                              &e) == 0)
+        sandbox_put_live(sb, record);
+}
+
+static bool on_row(void *user, const struct db_sandbox *row) {
+    struct listing *l = user;
+    if (l->n_found == l->page.size || l->bytes >= PAGE_BYTES || l->looks == PAGE_LOOKS) {
+        l->more = true;
+        return false;
+    }
+    l->looks++;
+    l->last = row->number;
+    if (row->state >= 32 || !(l->states & (1u << row->state)) || row->record.n == 0)
+        return true;
+    Berm__V1__Sandbox *record =
+        berm__v1__sandbox__unpack(NULL, row->record.n, (const uint8_t *)row->record.p);
+    l->is_damaged = !record || !record->spec;
+    if (l->is_damaged || !labels_match(record->spec->n_labels, record->spec->labels,
+                                       l->m->n_label_selector, l->m->label_selector)) {
+        berm__v1__sandbox__free_unpacked(record, NULL);
+        return !l->is_damaged;
+    }
+    put_live(l, record);
+    l->found[l->n_found++] = record;
+    l->bytes += row->record.n;
+    l->sequence = MAX(l->sequence, record->changed_sequence);
+    return true;
+}
+
+static int read_page(struct listing *l, Berm__V1__ListSandboxesResponse *response, struct err *e) {
+    struct registry *registry = context_of(l->call)->registry;
+    const char *owner = l->caller.is_admin ? l->m->owner : l->caller.identity;
+    l->found = malloc(l->page.size * sizeof *l->found);
+    if (!l->found)
+        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+    /* The store may be ahead of what the ledger has heard of, never behind. */
+    l->sequence = ledger_head(registry_ledger(registry));
+    int r = db_list_sandboxes(registry_db(registry), str_of(owner), l->page.before, on_row, l, e);
+    if (r == 0 && l->is_damaged)
+        r = err_set(e, ERR_INTERNAL, "a record in the store cannot be read");
+    if (r == 0 && l->more) {
+        response->next_page_token = page_token(&l->page, l->call, l->last);
+        if (!response->next_page_token)
+            r = err_set(e, ERR_LIMIT_REACHED, "out of memory");
+    }
+    response->n_sandboxes = l->n_found;
+    response->sandboxes = l->found;
+    response->sequence = l->sequence;
+    return r;
+}
+
+static void show(struct listing *l) {
+    Berm__V1__ListSandboxesResponse response = BERM__V1__LIST_SANDBOXES_RESPONSE__INIT;
+    struct call *c = l->call;
+    struct err e;
+    int r = read_page(l, &response, &e);
+    c->state = NULL;
+    if (r == 0)
+        call_reply(c, &response.base);
+    else
+        call_finish(c, &e);
+    for (size_t i = 0; i < l->n_found; i++) /* the call is over, they are not in its arena */
+        berm__v1__sandbox__free_unpacked(l->found[i], NULL);
+    free(l->found);
+    free(l);
+}
+
+/* --- the call --- */
+
+static void on_done(struct ledger_wait *w, const struct err *e) {
+    (void)e; /* what failed is not in the store; the rest can be shown */
+    show(container_of(w, struct listing, wait));
+}
+
+static int check(struct listing *l, struct err *e) {
+    int r = check_selector(l->m->n_label_selector, l->m->label_selector, e);
+    if (r == 0)
+        r = read_states(l, e);
+    return r < 0 ? r : page_begin(&l->page, l->call, &l->m->base, l->caller.identity, e);
+}
+
+static void on_list(struct call *c, const ProtobufCMessage *m) {
+    if (!context_serves(c))
+        return;
+    struct listing *l = calloc(1, sizeof *l);
+    struct err e;
+    if (!l) {
+        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        call_finish(c, &e);
+        return;
+    }
+    l->call = c;
+    l->m = (const void *)m;
+    context_caller(c, &l->caller);
+    if (check(l, &e) < 0) {
+        free(l);
+        call_finish(c, &e);
+        return;
+    }
+    c->state = l;
+    ledger_wait_init(&l->wait, on_done);
+    if (!ledger_wait(registry_ledger(context_of(c)->registry), NULL, &l->wait))
+        show(l);
+}
+
+static void on_list_cancel(struct call *c) {
+    struct listing *l = c->state;
+    if (!l)
+        return;
+    ledger_wait_cancel(&l->wait);
+    free(l);
+}
+
+const struct handler api_sandbox_list = {.on_message = on_list, .on_cancel = on_list_cancel};

@@ -1,0 +1,371 @@
+#include "api/sandbox/sandbox_spec_check.h"
+
+#include <stdio.h>
+
+#include "api/checks.h"
+#include "api/sandbox/sandbox_imports_check.h"
+
+#define DEFAULT_WORKSPACE "/workspace"
+
+#define NETWORK(mode) BERM__V1__NETWORK_MODE__NETWORK_MODE_##mode
+#define ACTION(name) BERM__V1__LIFETIME_ACTION__LIFETIME_ACTION_##name
+#define LAYER(name) BERM__V1__WRITABLE_LAYER__WRITABLE_LAYER_##name
+#define PROFILE(name) BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_##name
+#define IMAGE(name) BERM__V1__IMAGE_KIND__IMAGE_KIND_##name
+
+static int no_memory(struct err *e) {
+    return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+}
+
+/* A driver that is not there could do anything: its absence is told after all else is in order. */
+static bool can(const struct spec_rules *rules, unsigned feature) {
+    return !rules->driver || (rules->driver->features & feature) == feature;
+}
+
+/* --- limits --- */
+
+/* Least and ceiling are the range of the limit's row. */
+static const struct limit_row {
+    const char *name;
+    size_t offset;
+    enum limit_id limit;
+    unsigned feature;
+    bool needs_bound; /* -1 is refused: it bounds what the daemon itself holds */
+} limit_rows[] = {
+    {"memory_bytes", offsetof(Berm__V1__Limits, memory_bytes), LIMIT_SANDBOX_MEMORY,
+     DRIVER_HAS_LIMIT_MEMORY, false},
+    {"cpu_millis", offsetof(Berm__V1__Limits, cpu_millis), LIMIT_SANDBOX_CPU, DRIVER_HAS_LIMIT_CPU,
+     false},
+    {"pids", offsetof(Berm__V1__Limits, pids), LIMIT_SANDBOX_PIDS, DRIVER_HAS_LIMIT_PIDS, false},
+    {"disk_bytes", offsetof(Berm__V1__Limits, disk_bytes), LIMIT_SANDBOX_DISK,
+     DRIVER_HAS_LIMIT_DISK, false},
+    {"disk_inodes", offsetof(Berm__V1__Limits, disk_inodes), LIMIT_SANDBOX_INODES,
+     DRIVER_HAS_LIMIT_DISK, false},
+    {"output_bytes", offsetof(Berm__V1__Limits, output_bytes), LIMIT_OUTPUT_SANDBOX, 0, true},
+    {"exec_wall_ms", offsetof(Berm__V1__Limits, exec_wall_ms), LIMIT_EXEC_WALL, 0, false},
+    {"execs", offsetof(Berm__V1__Limits, execs), LIMIT_EXECS, 0, true},
+};
+
+static int64_t *limit_of(Berm__V1__Limits *l, const struct limit_row *row) {
+    return (int64_t *)((char *)l + row->offset);
+}
+
+static int check_limit(const struct spec_rules *rules, const char *at, const struct limit_row *row,
+                       int64_t value, struct err *e) {
+    const struct limit *range = &limit_table[row->limit];
+    char field[64];
+    snprintf(field, sizeof field, "%s.%s", at, row->name);
+    if (value == -1 && row->needs_bound)
+        return err_field(e, field, "%s: it cannot be without a bound", field);
+    if (value == -1)
+        return 0;
+    if (value < range->min || value > range->max)
+        return err_field(e, field, "%s: from %lld to %lld%s", field, (long long)range->min,
+                         (long long)range->max, row->needs_bound ? "" : ", or -1 for none");
+    if (!can(rules, row->feature))
+        return err_unsupported(e, field, "this host cannot hold a limit on %s", row->name);
+    return 0;
+}
+
+/* What is 0 in `asked` comes from `old`, or from the daemon's defaults where there is no old one. */
+static int fill_limits(const struct spec_rules *rules, const char *at,
+                       const Berm__V1__Limits *asked, const Berm__V1__Limits *old,
+                       struct arena *arena, Berm__V1__Limits **ret_limits, struct err *e) {
+    Berm__V1__Limits *l = arena_alloc(arena, sizeof *l);
+    if (!l)
+        return no_memory(e);
+    berm__v1__limits__init(l);
+    if (old)
+        *l = *old;
+    for (size_t i = 0; i < COUNT_OF(limit_rows); i++) {
+        const struct limit_row *row = &limit_rows[i];
+        int64_t *in_force = limit_of(l, row);
+        int64_t value = asked ? *limit_of((Berm__V1__Limits *)asked, row) : 0;
+        int r = value != 0 ? check_limit(rules, at, row, value, e) : 0;
+        if (r < 0)
+            return r;
+        if (value != 0)
+            *in_force = value;
+        else if (!old)
+            *in_force = can(rules, row->feature) ? rules->limits->of[row->limit] : -1;
+    }
+    *ret_limits = l;
+    if (l->disk_inodes != -1 && l->disk_bytes == -1) {
+        err_field(e, at, "%s.disk_inodes: it needs disk_bytes beside it", at);
+        return err_at(e, "%s.disk_inodes", at);
+    }
+    return 0;
+}
+
+/* --- lifetime --- */
+
+static int check_span(const char *at, const char *name, int64_t value, struct err *e) {
+    char field[64];
+    snprintf(field, sizeof field, "%s.%s", at, name);
+    if (value < -1)
+        return err_field(e, field, "%s: a time, 0 for the default or -1 for never", field);
+    return 0;
+}
+
+static int check_action(const struct spec_rules *rules, const char *at, const char *name,
+                        Berm__V1__LifetimeAction action, struct err *e) {
+    char field[64];
+    snprintf(field, sizeof field, "%s.%s", at, name);
+    if ((unsigned)action > ACTION(DELETE))
+        return err_field(e, field, "%s: there is no action %d", field, (int)action);
+    if (action == ACTION(PAUSE) && !can(rules, DRIVER_HAS_PAUSE))
+        return err_unsupported(e, field, "this driver cannot pause");
+    return 0;
+}
+
+static int fill_lifetime(const struct spec_rules *rules, const char *at,
+                         const Berm__V1__Lifetime *asked, struct arena *arena,
+                         Berm__V1__Lifetime **ret_lifetime, struct err *e) {
+    Berm__V1__Lifetime *l = arena_alloc(arena, sizeof *l);
+    if (!l)
+        return no_memory(e);
+    berm__v1__lifetime__init(l);
+    if (asked)
+        *l = *asked;
+    int r = check_span(at, "idle_ttl_ms", l->idle_ttl_ms, e);
+    if (r == 0)
+        r = check_span(at, "ttl_ms", l->ttl_ms, e);
+    if (r == 0)
+        r = check_action(rules, at, "idle_action", l->idle_action, e);
+    if (r == 0)
+        r = check_action(rules, at, "ttl_action", l->ttl_action, e);
+    if (r == 0 && l->wake_on_call) {
+        char field[64];
+        snprintf(field, sizeof field, "%s.wake_on_call", at);
+        r = err_unsupported(e, field, "this daemon wakes no sandbox by itself");
+    }
+    if (l->idle_ttl_ms == 0)
+        l->idle_ttl_ms = rules->limits->of[LIMIT_SANDBOX_IDLE_TTL];
+    if (l->ttl_ms == 0)
+        l->ttl_ms = rules->limits->of[LIMIT_SANDBOX_TTL];
+    if (l->idle_action == ACTION(UNSPECIFIED))
+        l->idle_action = ACTION(STOP);
+    if (l->ttl_action == ACTION(UNSPECIFIED))
+        l->ttl_action = ACTION(DELETE);
+    *ret_lifetime = l;
+    return r;
+}
+
+/* --- network --- */
+
+static int fill_network(const struct spec_rules *rules, const char *at,
+                        const Berm__V1__Network *asked, struct arena *arena,
+                        Berm__V1__Network **ret_network, struct err *e) {
+    Berm__V1__Network *n = arena_alloc(arena, sizeof *n);
+    char mode[64], egress[64];
+    if (!n)
+        return no_memory(e);
+    snprintf(mode, sizeof mode, "%s.mode", at);
+    snprintf(egress, sizeof egress, "%s.egress", at);
+    berm__v1__network__init(n);
+    if (asked)
+        *n = *asked;
+    if (n->mode == NETWORK(UNSPECIFIED))
+        n->mode = NETWORK(NONE);
+    *ret_network = n;
+    if ((unsigned)n->mode > NETWORK(OPEN))
+        return err_field(e, mode, "%s: there is no mode %d", mode, (int)n->mode);
+    if (n->mode == NETWORK(EGRESS) && !can(rules, DRIVER_HAS_EGRESS))
+        return err_unsupported(e, mode, "this driver has no network mode EGRESS");
+    if (n->mode == NETWORK(OPEN) && !can(rules, DRIVER_HAS_OPEN))
+        return err_unsupported(e, mode, "this driver has no network mode OPEN");
+    if (n->mode != NETWORK(EGRESS) && n->n_egress > 0)
+        return err_field(e, egress, "%s: rules are for the mode EGRESS alone", egress);
+    int64_t max = rules->limits->of[LIMIT_EGRESS_RULES];
+    if (n->n_egress > (size_t)max) {
+        err_limit(e, ERR_INVALID_ARGUMENT, LIMIT_EGRESS_RULES, max, "%s: more than %lld rules",
+                  egress, (long long)max);
+        return err_at(e, "%s", egress);
+    }
+    return 0;
+}
+
+/* --- root --- */
+
+static int refuse_image(const Berm__V1__ImageRoot *image, struct err *e) {
+    static const char *const kinds[] = {"REGISTRY", "REGISTRY", "DIRECTORY", "TARBALL",
+                                        "OCI_LAYOUT"};
+    if ((unsigned)image->kind >= COUNT_OF(kinds))
+        return err_field(e, "spec.root.image.kind", "spec.root.image.kind: there is no kind %d",
+                         (int)image->kind);
+    return err_unsupported(e, "spec.root.image.kind", "this driver uses no image of kind %s",
+                           kinds[image->kind]);
+}
+
+static int fill_root(const Berm__V1__RootFilesystem *asked, struct arena *arena,
+                     Berm__V1__RootFilesystem **ret_root, struct err *e) {
+    Berm__V1__RootFilesystem *root = arena_alloc(arena, sizeof *root);
+    Berm__V1__HostRoot *host = arena_alloc(arena, sizeof *host);
+    if (!root || !host)
+        return no_memory(e);
+    berm__v1__root_filesystem__init(root);
+    berm__v1__host_root__init(host);
+    if (asked && asked->source_case == BERM__V1__ROOT_FILESYSTEM__SOURCE_IMAGE)
+        return refuse_image(asked->image, e);
+    if (asked && asked->source_case == BERM__V1__ROOT_FILESYSTEM__SOURCE_SNAPSHOT)
+        return err_unsupported(e, "spec.root.snapshot", "this driver makes no snapshots");
+    root->source_case = BERM__V1__ROOT_FILESYSTEM__SOURCE_HOST;
+    root->host = host;
+    root->layer = asked && asked->layer != LAYER(UNSPECIFIED) ? asked->layer : LAYER(DISK);
+    if ((unsigned)root->layer > LAYER(MEMORY))
+        return err_field(e, "spec.root.layer", "spec.root.layer: there is no layer %d",
+                         (int)root->layer);
+    *ret_root = root;
+    return 0;
+}
+
+/* --- the rest --- */
+
+static int fill_driver(const struct spec_rules *rules, Berm__V1__SandboxSpec *s, struct err *e) {
+    if (!rules->driver)
+        return err_set(e, ERR_DRIVER_UNAVAILABLE, "no driver can make sandboxes now: %s",
+                       rules->no_driver ? rules->no_driver : "there is none");
+    const char *name = rules->driver->ops->name;
+    if (s->driver[0] != '\0' && strcmp(s->driver, name) != 0)
+        return err_unsupported(e, "spec.driver", "there is no driver \"%.60s\"", s->driver);
+    s->driver = (char *)name;
+    return 0;
+}
+
+static int fill_plain(Berm__V1__SandboxSpec *s, struct err *e) {
+    int r = check_labels("spec.labels", s->n_labels, s->labels,
+                         limit_table[LIMIT_LABELS_COUNT].value, e);
+    if (r == 0)
+        r = check_env("spec.env", s->n_env, s->env, LIMIT_ENV_SIZE, e);
+    if (r < 0)
+        return r;
+    if (s->profile == PROFILE(UNSPECIFIED))
+        s->profile = PROFILE(USER);
+    if ((unsigned)s->profile > PROFILE(ROOT))
+        return err_field(e, "spec.profile", "spec.profile: there is no profile %d",
+                         (int)s->profile);
+    if (s->workspace[0] == '\0')
+        s->workspace = DEFAULT_WORKSPACE;
+    return check_clean_path("spec.workspace", s->workspace, e);
+}
+
+int spec_check(const struct spec_rules *rules, const Berm__V1__SandboxSpec *asked,
+               struct arena *arena, Berm__V1__SandboxSpec **ret_spec, struct err *e) {
+    Berm__V1__SandboxSpec *s = arena_alloc(arena, sizeof *s);
+    if (!s)
+        return no_memory(e);
+    berm__v1__sandbox_spec__init(s);
+    if (asked)
+        *s = *asked;
+    int r = fill_plain(s, e);
+    if (r == 0)
+        r = fill_limits(rules, "spec.limits", s->limits, NULL, arena, &s->limits, e);
+    if (r == 0)
+        r = fill_lifetime(rules, "spec.lifetime", s->lifetime, arena, &s->lifetime, e);
+    if (r == 0)
+        r = fill_network(rules, "spec.network", s->network, arena, &s->network, e);
+    if (r == 0)
+        r = fill_root(s->root, arena, &s->root, e);
+    if (r == 0)
+        r = check_imports(s, e);
+    if (r == 0)
+        r = fill_driver(rules, s, e);
+    *ret_spec = s;
+    return r;
+}
+
+/* --- updates --- */
+
+static bool has_key(const Berm__V1__KeyValue *const *list, size_t n, const char *key) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(list[i]->key, key) == 0)
+            return true;
+    return false;
+}
+
+static bool has_name(char *const *list, size_t n, const char *name) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(list[i], name) == 0)
+            return true;
+    return false;
+}
+
+static int check_labels_update(const Berm__V1__LabelsUpdate *u, struct err *e) {
+    int64_t max = limit_table[LIMIT_LABELS_COUNT].value;
+    int r = check_labels("labels.set", u->n_set, u->set, max, e);
+    if (r < 0)
+        return r;
+    if (u->n_remove > (size_t)max) {
+        err_limit(e, ERR_INVALID_ARGUMENT, LIMIT_LABELS_COUNT, max,
+                  "labels.remove: more than %lld keys", (long long)max);
+        return err_at(e, "labels.remove");
+    }
+    for (size_t i = 0; i < u->n_remove; i++)
+        if (has_name(u->remove, i, u->remove[i]) ||
+            has_key((const Berm__V1__KeyValue *const *)u->set, u->n_set, u->remove[i])) {
+            err_field(e, "labels.remove", "labels.remove[%zu]: \"%.80s\" is given twice", i,
+                      u->remove[i]);
+            return err_at(e, "labels.remove[%zu]", i);
+        }
+    return 0;
+}
+
+/* Those that stay keep their place, new ones come behind them. */
+static int update_labels(const Berm__V1__SandboxSpec *old, const Berm__V1__LabelsUpdate *u,
+                         struct arena *arena, Berm__V1__SandboxSpec *s, struct err *e) {
+    int r = check_labels_update(u, e);
+    if (r < 0)
+        return r;
+    s->labels = arena_alloc(arena, (old->n_labels + u->n_set + 1) * sizeof *s->labels);
+    if (!s->labels)
+        return no_memory(e);
+    s->n_labels = 0;
+    for (size_t i = 0; i < old->n_labels; i++)
+        if (!has_name(u->remove, u->n_remove, old->labels[i]->key) &&
+            !has_key((const Berm__V1__KeyValue *const *)u->set, u->n_set, old->labels[i]->key))
+            s->labels[s->n_labels++] = old->labels[i];
+    for (size_t i = 0; i < u->n_set; i++)
+        s->labels[s->n_labels++] = u->set[i];
+    return check_labels("labels.set", s->n_labels, s->labels, limit_table[LIMIT_LABELS_COUNT].value,
+                        e);
+}
+
+static int update_network(const struct spec_rules *rules, const Berm__V1__SandboxSpec *old,
+                          const Berm__V1__Network *asked, struct arena *arena,
+                          Berm__V1__SandboxSpec *s, struct err *e) {
+    int r = fill_network(rules, "network", asked, arena, &s->network, e);
+    if (r == 0 && s->network->mode != old->network->mode)
+        r = err_field(e, "network.mode", "network.mode: the mode of a sandbox does not change");
+    return r;
+}
+
+int spec_check_update(const struct spec_rules *rules, const Berm__V1__SandboxSpec *old,
+                      const Berm__V1__UpdateSandboxRequest *asked, struct arena *arena,
+                      Berm__V1__SandboxSpec **ret_spec, const char *ret_parts[SPEC_PARTS],
+                      size_t *ret_n_parts, struct err *e) {
+    Berm__V1__SandboxSpec *s = arena_alloc(arena, sizeof *s);
+    int r = 0;
+    size_t n = 0;
+    if (!s)
+        return no_memory(e);
+    *s = *old;
+    if (asked->labels) {
+        ret_parts[n++] = "labels";
+        r = update_labels(old, asked->labels, arena, s, e);
+    }
+    if (r == 0 && asked->limits) {
+        ret_parts[n++] = "limits";
+        r = fill_limits(rules, "limits", asked->limits, old->limits, arena, &s->limits, e);
+    }
+    if (r == 0 && asked->lifetime) {
+        ret_parts[n++] = "lifetime";
+        r = fill_lifetime(rules, "lifetime", asked->lifetime, arena, &s->lifetime, e);
+    }
+    if (r == 0 && asked->network) {
+        ret_parts[n++] = "network";
+        r = update_network(rules, old, asked->network, arena, s, e);
+    }
+    *ret_spec = s;
+    *ret_n_parts = n;
+    return r;
+}

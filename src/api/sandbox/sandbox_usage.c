@@ -1,0 +1,174 @@
+/* WatchUsage: a measurement at each tick, until the client leaves or the sandbox no longer runs. */
+#include <time.h>
+
+#include "api/context.h"
+#include "api/exec/exec_call.h"
+#include "api/methods.h"
+#include "base/clock.h"
+
+#define INTERVAL_DEFAULT_MS 1000
+#define INTERVAL_MAX_MS 60000
+
+struct usage_watch {
+    struct call *call;
+    const Berm__V1__WatchUsageRequest *request;
+    struct sandbox_measure measure;
+    struct deadline tick;
+    struct deadline beat;
+    uint64_t incarnation; /* of the first sample: another one has other counters */
+    uint64_t sequence;
+    int64_t interval_ms;
+    bool full;
+};
+
+static struct deadlines *deadlines_of(const struct usage_watch *w) {
+    return registry_deadlines(context_of(w->call)->registry);
+}
+
+static struct call *let_go(struct usage_watch *w) {
+    struct call *c = w->call;
+    sandbox_measure_cancel(&w->measure);
+    deadline_clear(deadlines_of(w), &w->tick);
+    deadline_clear(deadlines_of(w), &w->beat);
+    c->state = NULL;
+    free(w);
+    return c;
+}
+
+static int64_t unix_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void tell(struct usage_watch *w, Berm__V1__WatchUsageResponse *m) {
+    m->sequence = ++w->sequence;
+    w->full = call_send(w->call, &m->base) != CALL_OK;
+    uint64_t beat_us = (uint64_t)context_of(w->call)->facts.limits->of[LIMIT_HEARTBEAT] * 1000;
+    deadline_set(deadlines_of(w), &w->beat, clock_us() + beat_us);
+}
+
+static void end(struct usage_watch *w, int reason) {
+    Berm__V1__WatchUsageResponse m = BERM__V1__WATCH_USAGE_RESPONSE__INIT;
+    Berm__V1__StreamEnd last = BERM__V1__STREAM_END__INIT;
+    last.reason = (Berm__V1__StreamEndReason)reason;
+    m.event_case = BERM__V1__WATCH_USAGE_RESPONSE__EVENT_END;
+    m.end = &last;
+    m.sequence = ++w->sequence;
+    call_send(w->call, &m.base);
+    call_finish(let_go(w), NULL);
+}
+
+/* The sandbox, while it is the one the watch began with and has something to measure. */
+static int find(struct usage_watch *w, struct sandbox **ret_sb, struct err *e) {
+    const char *id = w->request->sandbox_id;
+    if (exec_call_find_sandbox(w->call, id, "sandbox_id", ret_sb, e) < 0)
+        return -(int)e->code;
+    return sandbox_check_incarnation(*ret_sb,
+                                     w->incarnation ? w->incarnation : w->request->incarnation, e);
+}
+
+static void on_measured(struct sandbox_measure *measure, const struct instance_usage *u) {
+    struct usage_watch *w = container_of(measure, struct usage_watch, measure);
+    Berm__V1__WatchUsageResponse m = BERM__V1__WATCH_USAGE_RESPONSE__INIT;
+    Berm__V1__UsageSample sample = BERM__V1__USAGE_SAMPLE__INIT;
+    struct sandbox *sb;
+    struct err e;
+    if (!u || find(w, &sb, &e) < 0) {
+        end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SANDBOX_GONE);
+        return;
+    }
+    const Berm__V1__Sandbox *record = sandbox_record(sb);
+    w->incarnation = record->incarnation;
+    sample.time_unix_ms = unix_ms();
+    sample.cpu_us = u->cpu_us;
+    sample.memory_bytes = u->memory_bytes;
+    sample.memory_peak_bytes = u->memory_peak_bytes;
+    sample.pids = u->pids;
+    sample.oom_kills = u->oom_kills;
+    sample.output_bytes = sandbox_output_bytes(sb);
+    sample.running_execs = record->running_execs;
+    sample.limits = record->spec->limits;
+    m.event_case = BERM__V1__WATCH_USAGE_RESPONSE__EVENT_SAMPLE;
+    m.sample = &sample;
+    tell(w, &m);
+    deadline_set(deadlines_of(w), &w->tick, clock_us() + (uint64_t)w->interval_ms * 1000);
+}
+
+static void measure(struct usage_watch *w) {
+    struct sandbox *sb;
+    struct err e;
+    if (w->full) /* a reader that does not read gets no further sample until it does */
+        return;
+    if (find(w, &sb, &e) < 0 || sandbox_measure(sb, &w->measure, &e) < 0)
+        end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SANDBOX_GONE);
+}
+
+static void on_tick(struct deadline *d) {
+    measure(container_of(d, struct usage_watch, tick));
+}
+
+static void on_beat(struct deadline *d) {
+    struct usage_watch *w = container_of(d, struct usage_watch, beat);
+    Berm__V1__WatchUsageResponse m = BERM__V1__WATCH_USAGE_RESPONSE__INIT;
+    Berm__V1__Heartbeat beat = BERM__V1__HEARTBEAT__INIT;
+    beat.server_unix_ms = unix_ms();
+    beat.head_sequence = ledger_head(registry_ledger(context_of(w->call)->registry));
+    m.event_case = BERM__V1__WATCH_USAGE_RESPONSE__EVENT_HEARTBEAT;
+    m.heartbeat = &beat;
+    if (!w->full)
+        tell(w, &m);
+}
+
+static int begin(struct usage_watch *w, struct err *e) {
+    struct sandbox *sb;
+    int64_t least = context_of(w->call)->facts.limits->of[LIMIT_USAGE_INTERVAL];
+    w->interval_ms = w->request->interval_ms ? w->request->interval_ms : INTERVAL_DEFAULT_MS;
+    if (w->interval_ms < least || w->interval_ms > INTERVAL_MAX_MS)
+        return err_field(e, "interval_ms", "interval_ms: from %lld to %d", (long long)least,
+                         INTERVAL_MAX_MS);
+    int r = find(w, &sb, e);
+    return r < 0 ? r : sandbox_measure(sb, &w->measure, e);
+}
+
+static void on_watch(struct call *c, const ProtobufCMessage *m) {
+    struct err e;
+    struct usage_watch *w = calloc(1, sizeof *w);
+    if (!w) {
+        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        call_finish(c, &e);
+        return;
+    }
+    c->state = w;
+    w->call = c;
+    w->request = (const Berm__V1__WatchUsageRequest *)m;
+    sandbox_measure_init(&w->measure, on_measured);
+    deadline_init(&w->tick, on_tick);
+    deadline_init(&w->beat, on_beat);
+    if (begin(w, &e) < 0)
+        call_finish(let_go(w), &e);
+}
+
+static void on_writable(struct call *c) {
+    struct usage_watch *w = c->state;
+    if (!w)
+        return;
+    w->full = false;
+    if (!w->tick.is_set && list_is_empty(&w->measure.in_sandbox))
+        measure(w);
+}
+
+static void on_drain(struct call *c) {
+    if (c->state)
+        end(c->state, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_DRAINING);
+}
+
+static void on_cancel(struct call *c) {
+    if (c->state)
+        let_go(c->state);
+}
+
+const struct handler api_usage_watch = {.on_message = on_watch,
+                                        .on_writable = on_writable,
+                                        .on_drain = on_drain,
+                                        .on_cancel = on_cancel};

@@ -1,0 +1,55 @@
+/* health — grpc.health.v1: is the daemon, or one of its services, serving? */
+#include "api/methods.h"
+#include "api/system/reflection_data.h"
+#include "grpc/health/v1/health.pb-c.h"
+
+#define SERVING GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
+#define NOT_SERVING GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING
+#define SERVICE_UNKNOWN GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVICE_UNKNOWN
+
+typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
+
+/* "" is the daemon as a whole. */
+static serving_status status_of(const struct call *c, const char *service) {
+    bool known = service[0] == '\0';
+    for (size_t i = 0; i < reflection_n_services && !known; i++)
+        known = strcmp(reflection_services[i], service) == 0;
+    if (!known)
+        return SERVICE_UNKNOWN;
+    return c->api->draining ? NOT_SERVING : SERVING;
+}
+
+static void on_check(struct call *c, const ProtobufCMessage *m) {
+    const Grpc__Health__V1__HealthCheckRequest *request = (const void *)m;
+    Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    struct err e;
+    response.status = status_of(c, request->service);
+    if (response.status != SERVICE_UNKNOWN) {
+        call_reply(c, &response.base);
+        return;
+    }
+    err_set(&e, ERR_SERVICE_NOT_FOUND, "there is no service \"%.80s\"", request->service);
+    call_finish(c, &e);
+}
+
+const struct handler api_health_check = {.on_message = on_check};
+
+/* The status of a service changes once, when the daemon begins to stop; that ends the watch. */
+static void on_watch(struct call *c, const ProtobufCMessage *m) {
+    const Grpc__Health__V1__HealthCheckRequest *request = (const void *)m;
+    Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    response.status = status_of(c, request->service);
+    call_send(c, &response.base);
+}
+
+static void on_watch_drain(struct call *c) {
+    Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    struct err e;
+    response.status = NOT_SERVING;
+    if (call_send(c, &response.base) == CALL_GONE)
+        return;
+    err_set(&e, ERR_SHUTTING_DOWN, "the daemon is stopping");
+    call_finish(c, &e);
+}
+
+const struct handler api_health_watch = {.on_message = on_watch, .on_drain = on_watch_drain};

@@ -1,0 +1,135 @@
+#include "api/system/system.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "api/context.h"
+#include "api/methods.h"
+#include "base/clock.h"
+#include "berm/v1/berm.pb-c.h"
+#include "core/imports/tools.h"
+
+#define SPEC_VERSION "1.0"
+
+static void on_ping(struct call *c, const ProtobufCMessage *m) {
+    const Berm__V1__PingRequest *request = (const Berm__V1__PingRequest *)m;
+    Berm__V1__PingResponse response = BERM__V1__PING_RESPONSE__INIT;
+    response.payload = request->payload;
+    call_reply(c, &response.base);
+}
+
+const struct handler api_system_ping = {.on_message = on_ping};
+
+static int64_t unix_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* The limits as messages in the call's arena; NULL when it is full. */
+static Berm__V1__LimitInfo **limit_messages(struct call *c, const struct limits *limits) {
+    Berm__V1__LimitInfo **list = arena_alloc(&c->arena, LIMIT_COUNT * sizeof *list);
+    Berm__V1__LimitInfo *items = arena_alloc(&c->arena, LIMIT_COUNT * sizeof *items);
+    if (!list || !items)
+        return NULL;
+    for (size_t i = 0; i < LIMIT_COUNT; i++) {
+        berm__v1__limit_info__init(&items[i]);
+        items[i].name = (char *)limit_table[i].name;
+        items[i].value = limits->of[i];
+        items[i].unit = (char *)limit_unit_name(limit_table[i].unit);
+        list[i] = &items[i];
+    }
+    return list;
+}
+
+/* What a driver has whatever its host can do. */
+static const char *const every_driver[] = {"root.host",    "layer.disk",   "layer.memory",
+                                           "profile.user", "profile.root", "network.none"};
+
+static const struct feature {
+    unsigned feature;
+    const char *name;
+} features[] = {
+    {DRIVER_HAS_PAUSE, "sandbox.pause"},   {DRIVER_HAS_LIMIT_MEMORY, "limit.memory"},
+    {DRIVER_HAS_LIMIT_CPU, "limit.cpu"},   {DRIVER_HAS_LIMIT_PIDS, "limit.pids"},
+    {DRIVER_HAS_LIMIT_DISK, "limit.disk"}, {DRIVER_HAS_LIMIT_DISK, "limit.inodes"},
+    {DRIVER_HAS_EGRESS, "network.egress"}, {DRIVER_HAS_OPEN, "network.open"},
+};
+
+/* Where host paths may go in at all. */
+static const char *const imports[] = {"mounts", "copies"};
+
+struct driver_message {
+    Berm__V1__DriverInfo info;
+    Berm__V1__DriverInfo *list[1];
+    char *capabilities[COUNT_OF(every_driver) + COUNT_OF(features) + COUNT_OF(imports) + TOOLS_MAX];
+    char tools[TOOLS_MAX][32];
+};
+
+static void fill_driver(struct driver_message *m, struct registry *r) {
+    const struct driver *d = registry_driver(r);
+    berm__v1__driver_info__init(&m->info);
+    m->list[0] = &m->info;
+    m->info.name = (char *)(d ? d->ops->name : "native");
+    m->info.available = d != NULL;
+    m->info.capabilities = m->capabilities;
+    if (!d) {
+        m->info.unavailable_reason = (char *)registry_no_driver(r);
+        return;
+    }
+    for (size_t i = 0; i < COUNT_OF(every_driver); i++)
+        m->capabilities[m->info.n_capabilities++] = (char *)every_driver[i];
+    for (size_t i = 0; i < COUNT_OF(features); i++)
+        if (d->features & features[i].feature)
+            m->capabilities[m->info.n_capabilities++] = (char *)features[i].name;
+    for (size_t i = 0; tool_at(i); i++)
+        if (tool_is_on_host(tool_at(i))) {
+            snprintf(m->tools[i], sizeof m->tools[i], "tool.%s", tool_at(i)->name);
+            m->capabilities[m->info.n_capabilities++] = m->tools[i];
+        }
+    for (size_t i = 0; registry_has_opener(r) && i < COUNT_OF(imports); i++)
+        m->capabilities[m->info.n_capabilities++] = (char *)imports[i];
+}
+
+static void fill_sandboxes(struct registry *r, struct driver_message *driver,
+                           Berm__V1__GetInfoResponse *response) {
+    fill_driver(driver, r);
+    response->n_drivers = 1;
+    response->drivers = driver->list;
+    response->head_sequence = ledger_head(registry_ledger(r));
+    response->oldest_sequence = ledger_oldest(registry_ledger(r));
+}
+
+static void on_get_info(struct call *c, const ProtobufCMessage *m) {
+    (void)m;
+    const struct system_facts *facts = &context_of(c)->facts;
+    struct driver_message driver;
+    struct caller caller;
+    Berm__V1__GetInfoResponse response = BERM__V1__GET_INFO_RESPONSE__INIT;
+    struct err e;
+    context_caller(c, &caller);
+    response.limits = limit_messages(c, facts->limits);
+    if (!response.limits) {
+        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        call_finish(c, &e);
+        return;
+    }
+    response.n_limits = LIMIT_COUNT;
+    response.version = (char *)facts->version;
+    response.spec_version = SPEC_VERSION;
+    response.protocol = "berm.v1";
+    response.instance_id = (char *)facts->instance_id;
+    response.run_id = (char *)facts->run_id;
+    response.state = c->api->draining ? BERM__V1__DAEMON_STATE__DAEMON_STATE_DRAINING
+                                      : BERM__V1__DAEMON_STATE__DAEMON_STATE_SERVING;
+    response.server_unix_ms = unix_ms();
+    response.started_unix_ms = facts->started_unix_ms;
+    response.uptime_ms = (int64_t)((clock_us() - facts->started_us) / 1000);
+    response.identity = caller.identity;
+    response.admin = caller.is_admin;
+    if (context_of(c)->registry)
+        fill_sandboxes(context_of(c)->registry, &driver, &response);
+    call_reply(c, &response.base);
+}
+
+const struct handler api_system_get_info = {.on_message = on_get_info};

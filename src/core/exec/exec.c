@@ -1,0 +1,398 @@
+#include "core/exec/exec.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "core/exec/exec_impl.h"
+
+#define AGAIN_US 1000000
+#define ARGV_MAX 4096       /* exec.argv_count */
+#define EVENT_ARGV_MAX 4096 /* event.argv */
+
+/* --- what it says of itself --- */
+
+const Berm__V1__Exec *exec_record(struct exec *x) {
+    exec_fill_output(x);
+    if (!x->over && x->started_us != 0)
+        x->record->usage->wall_us = clock_us() - x->started_us;
+    else if (!x->over && x->record->started_unix_ms > 0)
+        x->record->usage->wall_us =
+            (uint64_t)MAX(0, registry_unix_ms() - x->record->started_unix_ms) * 1000;
+    return x->record;
+}
+
+const struct recorded *exec_recorded(const struct exec *x) {
+    return &x->recorded;
+}
+const char *exec_owner(const struct exec *x) {
+    return x->owner;
+}
+struct sandbox *exec_sandbox(const struct exec *x) {
+    return x->sandbox;
+}
+bool exec_is_running(const struct exec *x) {
+    return x->record->state == EXEC_STARTING || x->record->state == EXEC_RUNNING;
+}
+bool exec_is_started(const struct exec *x) {
+    return x->record->state != EXEC_STARTING;
+}
+bool exec_is_over(const struct exec *x) {
+    return x->over;
+}
+bool exec_has_terminal(const struct exec *x) {
+    return x->record->spec->terminal != NULL;
+}
+unsigned exec_n_streams(const struct exec *x) {
+    return x->record->spec->terminal || x->record->spec->merge_stderr ? 1 : 2;
+}
+
+/* --- watchers --- */
+
+void exec_watch(struct exec *x, struct exec_watch *w, void (*on_change)(struct exec_watch *w)) {
+    w->exec = x;
+    w->on_change = on_change;
+    list_push_back(&x->watches, &w->in_exec);
+    list_remove(&x->in_idle);
+}
+
+void exec_unwatch(struct exec_watch *w) {
+    struct exec *x = w->exec;
+    if (!x)
+        return;
+    list_remove(&w->in_exec);
+    w->exec = NULL;
+    exec_settle_idle(x);
+}
+
+/* A watcher may unwatch itself, start others, and end this exec's sandbox; so each is taken out of a
+ * list of its own before it is called. */
+void exec_wake(struct exec *x) {
+    struct list now;
+    list_init(&now);
+    for (struct list *node; (node = list_pop_front(&x->watches));)
+        list_push_back(&now, node);
+    for (struct list *node; (node = list_pop_front(&now));) {
+        struct exec_watch *w = container_of(node, struct exec_watch, in_exec);
+        list_push_back(&x->watches, &w->in_exec);
+        w->on_change(w);
+    }
+}
+
+/* --- life of the object --- */
+
+bool exec_is_settled(const struct exec *x) {
+    return x->over && x->recorded.on_way == 0 && !x->again.is_set;
+}
+
+void exec_settle_idle(struct exec *x) {
+    if (!list_is_empty(&x->watches))
+        return;
+    exec_close_logs(x);
+    if (exec_is_settled(x) && list_is_empty(&x->in_idle))
+        list_push_back(&x->registry->idle_execs, &x->in_idle);
+}
+
+static void on_durable(struct recorded *r) {
+    struct exec *x = container_of(r, struct exec, recorded);
+    if (!x->over) {
+        if (!x->is_known)
+            failpoint(FAIL_EXEC_COMMIT);
+        exec_go(x);
+        return;
+    }
+    failpoint(FAIL_EXIT_COMMIT);
+    if (x->sandbox && x->sandbox->linked) {
+        struct json_out *o = guest_link_ask(x->sandbox->link, "done");
+        json_put_str(o, "exec_id", str_of(x->record->exec_id));
+        guest_link_send(x->sandbox->link, NULL, 0, NULL);
+    }
+    if (x->sandbox)
+        exec_cgroup_make_ahead(x->sandbox);
+    exec_settle_idle(x);
+}
+
+/* The caller of one that is not durable hears that there is none, also when its sandbox ended
+ * meanwhile. An exit has been told and is in the guest's status file: it is recorded when the store
+ * works again. */
+static void on_reverted(struct recorded *r) {
+    struct exec *x = container_of(r, struct exec, recorded);
+    if (!r->durable) {
+        exec_cgroup_return(x);
+        exec_drop(x);
+    } else if (x->over)
+        deadline_set(x->registry->spec.deadlines, &x->again, clock_us() + AGAIN_US);
+}
+
+static void on_again(struct deadline *d) {
+    struct exec *x = container_of(d, struct exec, again);
+    if (x->sandbox->removing) /* an entry must not hold what goes with the sandbox */
+        exec_drop(x);
+    else
+        exec_record_exit(x);
+}
+
+static const struct recorded_ops recorded_ops = {on_durable, on_reverted};
+
+static struct exec *exec_new(struct registry *r, Berm__V1__Exec *record, const char *owner,
+                             uint64_t number) {
+    struct exec *x = calloc(1, sizeof *x);
+    if (!x || !(x->owner = strdup(owner))) {
+        free(x);
+        return NULL;
+    }
+    x->registry = r;
+    x->record = record;
+    x->number = number;
+    x->recorded.ops = &recorded_ops;
+    x->cgroup_fd = x->log_fds[0] = x->log_fds[1] = -1;
+    list_init(&x->in_sandbox);
+    list_init(&x->in_idle);
+    list_init(&x->watches);
+    list_init(&x->asks);
+    guest_wait_init(&x->start_wait, NULL);
+    guest_wait_init(&x->input_wait, NULL);
+    deadline_init(&x->again, on_again);
+    exec_readers_init(x);
+    map_add(&r->execs, &x->by_id, record->exec_id);
+    struct map_node *node = map_find(&r->sandboxes, record->sandbox_id);
+    if (node) {
+        x->sandbox = container_of(node, struct sandbox, by_id);
+        list_push_back(&x->sandbox->execs, &x->in_sandbox);
+    }
+    return x;
+}
+
+static void count(struct exec *x, int by) {
+    if (x->sandbox)
+        x->sandbox->n_running += (unsigned)by;
+}
+
+/* The parts every record has, so that nothing has to ask whether they are there. */
+static bool complete(Berm__V1__Exec *record) {
+    return record && record->spec && record->usage && record->input && record->n_output > 0;
+}
+
+struct exec *exec_restore(struct registry *r, const struct db_exec *row) {
+    char owner[CALLER_IDENTITY_MAX];
+    Berm__V1__Exec *record =
+        berm__v1__exec__unpack(NULL, row->record.n, (const uint8_t *)row->record.p);
+    snprintf(owner, sizeof owner, "%.*s", (int)row->owner.n, row->owner.p);
+    struct exec *x = complete(record) ? exec_new(r, record, owner, row->number) : NULL;
+    if (!x) {
+        if (record)
+            berm__v1__exec__free_unpacked(record, NULL);
+        return NULL;
+    }
+    x->cgroup = row->cgroup;
+    x->over = !exec_is_running(x);
+    x->recorded.durable = malloc(row->record.n ? row->record.n : 1);
+    if (x->recorded.durable) {
+        memcpy(x->recorded.durable, row->record.p, row->record.n);
+        x->recorded.n_durable = row->record.n;
+    }
+    for (size_t s = 0; s < record->n_output && s < EXEC_STREAMS; s++)
+        x->views[s].seen = record->output[s]->end_offset;
+    if (!x->over) {
+        count(x, 1);
+        exec_restore_input(x);
+        exec_readers_restore(x);
+    } else {
+        exec_settle_idle(x);
+    }
+    return x;
+}
+
+void exec_drop(struct exec *x) {
+    struct registry *r = x->registry;
+    if (!x->over)
+        count(x, -1);
+    guest_wait_cancel(&x->start_wait);
+    guest_wait_cancel(&x->input_wait);
+    exec_asks_cancel(x);
+    deadline_clear(r->spec.deadlines, &x->again);
+    map_remove(&r->execs, &x->by_id);
+    list_remove(&x->in_sandbox);
+    list_remove(&x->in_idle);
+    for (struct list *node; (node = list_pop_front(&x->watches));) {
+        struct exec_watch *w = container_of(node, struct exec_watch, in_exec);
+        w->exec = NULL;
+        w->on_change(w);
+    }
+    exec_readers_done(x);
+    exec_close_logs(x);
+    if (x->cgroup_fd >= 0)
+        close(x->cgroup_fd);
+    free(x->input);
+    if (x->exit)
+        berm__v1__exit_status__free_unpacked(x->exit, NULL);
+    free(x->owner);
+    free(x->recorded.durable);
+    berm__v1__exec__free_unpacked(x->record, NULL);
+    free(x);
+}
+
+void exec_drop_all(struct sandbox *sb) {
+    LIST_FOR_EACH(node, &sb->execs) {
+        struct exec *x = container_of(node, struct exec, in_sandbox);
+        if (x->recorded.on_way == 0)
+            exec_drop(x);
+    }
+}
+
+void exec_put_running(struct sandbox *sb, struct entry *t) {
+    LIST_FOR_EACH(node, &sb->execs) {
+        struct exec *x = container_of(node, struct exec, in_sandbox);
+        if (!x->over && x->record->state == EXEC_RUNNING)
+            entry_put_exec(t, &x->recorded, exec_record(x), x->owner, x->number, x->cgroup);
+    }
+}
+
+/* --- start --- */
+
+static bool found(void *user, const struct db_exec *row) {
+    (void)user;
+    (void)row;
+    return false;
+}
+
+static int check_id_free(struct registry *r, const char *id, struct err *e) {
+    int taken = map_find(&r->execs, id) != NULL;
+    if (!taken)
+        taken = db_find_exec(r->db, str_of(id), found, NULL, e);
+    if (taken <= 0)
+        return taken;
+    err_set(e, ERR_EXEC_EXISTS, "the id %s is, or was, in use", id);
+    return err_about(e, "exec_id", id);
+}
+
+static Berm__V1__Exec *record_new(const struct sandbox *sb, const char *id,
+                                  const Berm__V1__ExecSpec *spec) {
+    Berm__V1__Exec model = BERM__V1__EXEC__INIT;
+    Berm__V1__ExecSpec filled = *spec; /* with what the sandbox gives where nothing is asked for */
+    Berm__V1__ExecUsage usage = BERM__V1__EXEC_USAGE__INIT;
+    Berm__V1__StdinState input = BERM__V1__STDIN_STATE__INIT;
+    Berm__V1__OutputState streams[EXEC_STREAMS] = {BERM__V1__OUTPUT_STATE__INIT,
+                                                   BERM__V1__OUTPUT_STATE__INIT};
+    Berm__V1__OutputState *list[EXEC_STREAMS] = {&streams[0], &streams[1]};
+    streams[0].stream = BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDOUT;
+    streams[1].stream = BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDERR;
+    if (!filled.user[0])
+        filled.user = (char *)sandbox_user(sb);
+    if (!filled.cwd[0])
+        filled.cwd = sb->record->spec->workspace;
+    model.exec_id = (char *)id;
+    model.sandbox_id = sb->record->sandbox_id;
+    model.incarnation = sb->record->incarnation;
+    model.spec = &filled;
+    model.state = EXEC_STARTING;
+    model.usage = &usage;
+    model.input = &input;
+    model.n_output = spec->terminal || spec->merge_stderr ? 1 : 2;
+    model.output = list;
+    model.created_unix_ms = registry_unix_ms();
+    size_t n = berm__v1__exec__get_packed_size(&model);
+    AUTO_FREE uint8_t *packed = malloc(n);
+    if (!packed)
+        return NULL;
+    berm__v1__exec__pack(&model, packed);
+    return berm__v1__exec__unpack(NULL, n, packed);
+}
+
+/* argv as far as it fits into an event. Answers how many arguments; the last may be cut. */
+static size_t fit_argv(const Berm__V1__ExecSpec *spec, int64_t most, char **out, char *cut,
+                       bool *ret_cut) {
+    size_t n = 0;
+    int64_t left = most;
+    for (; n < spec->n_argv && n < ARGV_MAX && left > 0; n++) {
+        size_t size = strlen(spec->argv[n]);
+        out[n] = spec->argv[n];
+        if ((int64_t)size > left) {
+            memcpy(cut, spec->argv[n], (size_t)left);
+            while (left > 0 && ((uint8_t)cut[left - 1] & 0xc0) == 0x80) /* whole characters */
+                left--;
+            if (left > 0 && (uint8_t)cut[left - 1] >= 0xc0)
+                left--;
+            cut[left] = '\0';
+            out[n++] = cut;
+            *ret_cut = true;
+            return n;
+        }
+        left -= (int64_t)size + 1;
+    }
+    *ret_cut = n < spec->n_argv;
+    return n;
+}
+
+static void put_start_event(struct exec *x, struct entry *t, const struct change *c) {
+    Berm__V1__Event event;
+    Berm__V1__Actor actor;
+    Berm__V1__ExecStartEvent start = BERM__V1__EXEC_START_EVENT__INIT;
+    const Berm__V1__ExecSpec *spec = x->record->spec;
+    const Berm__V1__SandboxSpec *sandbox = x->sandbox->record->spec;
+    char *argv[ARGV_MAX];
+    char cut[EVENT_ARGV_MAX + 1];
+    bool was_cut = false;
+    sandbox_event_init(x->sandbox, &event, &actor, c->who, false,
+                       c->key ? c->key->request_id : NULL);
+    start.exec_id = x->record->exec_id;
+    start.n_argv = fit_argv(spec, EVENT_ARGV_MAX, argv, cut, &was_cut);
+    start.argv = argv;
+    start.argv_truncated = was_cut;
+    start.cwd = spec->cwd;
+    start.user = spec->user;
+    event.kind = BERM__V1__EVENT_KIND__EVENT_KIND_EXEC_START;
+    event.body_case = BERM__V1__EVENT__BODY_EXEC_START;
+    event.exec_start = &start;
+    x->record->changed_sequence = entry_event(t, &event, sandbox->n_labels, sandbox->labels);
+}
+
+static int check_capacity(const struct sandbox *sb, struct err *e) {
+    int64_t most = sb->record->spec->limits ? sb->record->spec->limits->execs : -1;
+    if (most <= 0 || (int64_t)sb->n_running < most)
+        return 0;
+    return err_limit(e, ERR_LIMIT_REACHED, LIMIT_EXECS, most, "%lld programs run in %s",
+                     (long long)most, sb->record->sandbox_id);
+}
+
+int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
+               const Berm__V1__ExecSpec *spec, struct str stdin_data, const struct change *c,
+               struct exec **ret_x, struct err *e) {
+    char made[64];
+    struct registry *r = sb->registry;
+    if (!id[0]) {
+        registry_make_id("ex-", made);
+        id = made;
+    }
+    if (sandbox_check_ready(sb, incarnation, e) < 0 || check_capacity(sb, e) < 0 ||
+        check_id_free(r, id, e) < 0)
+        return -(int)e->code;
+    Berm__V1__Exec *record = record_new(sb, id, spec);
+    struct exec *x = record ? exec_new(r, record, sb->record->owner, r->exec_number + 1) : NULL;
+    bool kept = x && exec_keep_input(x, stdin_data, e) == 0;
+    struct entry *t = kept ? ledger_begin(r->ledger) : NULL;
+    if (!t) {
+        if (x) {
+            count(x, 1); /* exec_drop takes it off */
+            exec_forget_input(x);
+            exec_drop(x);
+        } else if (record) {
+            berm__v1__exec__free_unpacked(record, NULL);
+        }
+        return x && !kept
+                   ? -(int)e->code
+                   : err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
+    }
+    r->exec_number++;
+    sb->n_started++;
+    count(x, 1);
+    sandbox_touch(sb);
+    exec_cgroup_take(x);
+    put_start_event(x, t, c);
+    entry_put_exec(t, &x->recorded, x->record, x->owner, x->number, x->cgroup);
+    entry_put_request(t, c->key, x->record->exec_id, (struct str){0});
+    failpoint(FAIL_EXEC_INTENT);
+    ledger_commit(t, c->wait);
+    *ret_x = x;
+    return 0;
+}

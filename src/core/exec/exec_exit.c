@@ -1,0 +1,374 @@
+/* exec_exit — how a program ended: from the guest's word, its status file, the memory controller; and
+ * where nobody saw it, that it is lost. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "base/fd.h"
+#include "core/exec/exec_impl.h"
+
+#define STATUS_MAX 4096
+#define AGAIN_US 1000000
+#define COUNT_MAX ((uint64_t)1 << 53) /* a guest that claims more is not believed */
+
+/* --- the exit as a message --- */
+
+static Berm__V1__ExitStatus *exit_new(void) {
+    Berm__V1__ExitStatus *s = malloc(sizeof *s);
+    if (s)
+        berm__v1__exit_status__init(s);
+    return s;
+}
+
+static char *copy_text(const char *text) {
+    char *copy = strdup(text);
+    return copy ? copy : (char *)protobuf_c_empty_string;
+}
+
+static bool set_signal(Berm__V1__ExitStatus *s, int number, int source) {
+    Berm__V1__ExitSignal *part = malloc(sizeof *part);
+    if (!part)
+        return false;
+    berm__v1__exit_signal__init(part);
+    part->signal_number = number;
+    part->source = (Berm__V1__SignalSource)source;
+    s->how_case = BERM__V1__EXIT_STATUS__HOW_SIGNAL;
+    s->signal = part;
+    return true;
+}
+
+static bool set_timed_out(Berm__V1__ExitStatus *s, int number, int64_t timeout_ms) {
+    Berm__V1__ExitTimedOut *part = malloc(sizeof *part);
+    if (!part)
+        return false;
+    berm__v1__exit_timed_out__init(part);
+    part->signal_number = number;
+    part->timeout_ms = timeout_ms;
+    s->how_case = BERM__V1__EXIT_STATUS__HOW_TIMED_OUT;
+    s->timed_out = part;
+    return true;
+}
+
+static bool set_out_of_memory(Berm__V1__ExitStatus *s, int64_t limit_bytes) {
+    Berm__V1__ExitOutOfMemory *part = malloc(sizeof *part);
+    if (!part)
+        return false;
+    berm__v1__exit_out_of_memory__init(part);
+    part->limit_bytes = limit_bytes;
+    s->how_case = BERM__V1__EXIT_STATUS__HOW_OUT_OF_MEMORY;
+    s->out_of_memory = part;
+    return true;
+}
+
+static bool set_output_limit(Berm__V1__ExitStatus *s, int64_t limit_bytes) {
+    Berm__V1__ExitOutputLimit *part = malloc(sizeof *part);
+    if (!part)
+        return false;
+    berm__v1__exit_output_limit__init(part);
+    part->limit_bytes = limit_bytes;
+    s->how_case = BERM__V1__EXIT_STATUS__HOW_OUTPUT_LIMIT;
+    s->output_limit = part;
+    return true;
+}
+
+static bool set_not_started(Berm__V1__ExitStatus *s, const char *code, const char *message) {
+    Berm__V1__ExitNotStarted *part = malloc(sizeof *part);
+    if (!part)
+        return false;
+    berm__v1__exit_not_started__init(part);
+    part->code = copy_text(code);
+    part->message = copy_text(message);
+    s->how_case = BERM__V1__EXIT_STATUS__HOW_NOT_STARTED;
+    s->not_started = part;
+    return true;
+}
+
+static bool set_lost(Berm__V1__ExitStatus *s, const char *code, const char *message) {
+    Berm__V1__ExitLost *part = malloc(sizeof *part);
+    if (!part)
+        return false;
+    berm__v1__exit_lost__init(part);
+    part->code = copy_text(code);
+    part->message = copy_text(message);
+    s->how_case = BERM__V1__EXIT_STATUS__HOW_LOST;
+    s->lost = part;
+    return true;
+}
+
+/* --- what the guest said --- */
+
+static bool number_in(const struct json *n, int64_t min, int64_t max, int *ret) {
+    if (!n || n->type != JSON_INT || n->integer < min || n->integer > max)
+        return false;
+    *ret = (int)n->integer;
+    return true;
+}
+
+static int source_of(const struct exec *x, int number) {
+    if (x->sandbox && x->sandbox->wanted >= WANTED_STOP)
+        return BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_STOP;
+    return x->caller_signal == number ? BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_CALLER
+                                      : BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_SANDBOX;
+}
+
+static bool read_not_started(Berm__V1__ExitStatus *s, const struct json *why) {
+    const struct json *code = json_get(why, "code"), *message = json_get(why, "message");
+    char text[256];
+    const struct err_face *face =
+        code && code->type == JSON_INT ? err_face((enum err_code)code->integer) : NULL;
+    snprintf(text, sizeof text, "%.*s",
+             message && message->type == JSON_STRING ? (int)MIN(message->text.n, 255) : 0,
+             message && message->type == JSON_STRING ? message->text.p : "");
+    return set_not_started(s, face ? face->name : "GUEST_PROTOCOL", text);
+}
+
+/* Anything that is no exit of ours is lost, for nobody who can be believed saw one. */
+static bool read_exit(const struct exec *x, Berm__V1__ExitStatus *s, const struct json *exit) {
+    const Berm__V1__ExecSpec *spec = x->record->spec;
+    const struct json *timed_out = json_get(exit, "timed_out");
+    int number;
+    if (number_in(json_get(exit, "code"), 0, 255, &number)) {
+        s->how_case = BERM__V1__EXIT_STATUS__HOW_CODE;
+        s->code = number;
+        return true;
+    }
+    if (number_in(json_get(exit, "signal"), 1, 64, &number) && x->hit_limit && number == SIGKILL)
+        return set_output_limit(s, x->sandbox->record->spec->limits->output_bytes);
+    if (number_in(json_get(exit, "signal"), 1, 64, &number))
+        return set_signal(s, number, source_of(x, number));
+    if (timed_out && number_in(json_get(timed_out, "signal"), 1, 64, &number))
+        return set_timed_out(s, number, spec->timeout_ms);
+    if (json_get(exit, "out_of_memory"))
+        return set_out_of_memory(s,
+                                 x->sandbox ? x->sandbox->record->spec->limits->memory_bytes : 0);
+    if (json_get(exit, "output_limit"))
+        return set_output_limit(s, spec->output_limit_bytes);
+    if (json_get(exit, "not_started"))
+        return read_not_started(s, json_get(exit, "not_started"));
+    return set_lost(s, "GUEST_PROTOCOL", "the guest told no exit that could be understood");
+}
+
+/* --- usage --- */
+
+static uint64_t stat_value(const char *text, const char *name) {
+    const char *at = strstr(text, name);
+    return at ? strtoull(at + strlen(name), NULL, 10) : 0;
+}
+
+static uint64_t file_value(int dir, const char *name) {
+    char text[64];
+    return fd_read_text(dir, name, text, sizeof text) > 0 ? strtoull(text, NULL, 10) : 0;
+}
+
+void exec_read_usage(struct exec *x) {
+    char text[4096];
+    Berm__V1__ExecUsage *u = x->record->usage;
+    if (x->cgroup_fd < 0 || !x->cgroup_is_dir || x->record->started_unix_ms == 0)
+        return; /* what the exec cgroup counts before the start is the attempt, not the program */
+    if (fd_read_text(x->cgroup_fd, "cpu.stat", text, sizeof text) > 0) {
+        u->cpu_user_us = stat_value(text, "user_usec ");
+        u->cpu_system_us = stat_value(text, "system_usec ");
+    }
+    uint64_t memory = file_value(x->cgroup_fd, "memory.peak"); /* MAX would read it twice */
+    uint64_t pids = file_value(x->cgroup_fd, "pids.peak");
+    u->memory_peak_bytes = MAX(u->memory_peak_bytes, memory);
+    u->pids_peak = MAX(u->pids_peak, pids);
+}
+
+/* --- the end --- */
+
+static void put_exit_event(struct exec *x, struct entry *t) {
+    Berm__V1__Event event;
+    Berm__V1__Actor actor;
+    Berm__V1__ExecExitEvent exited = BERM__V1__EXEC_EXIT_EVENT__INIT;
+    const Berm__V1__SandboxSpec *spec = x->sandbox->record->spec;
+    sandbox_event_init(x->sandbox, &event, &actor, NULL, true, NULL);
+    event.incarnation = x->record->incarnation;
+    exited.exec_id = x->record->exec_id;
+    exited.exit = x->record->exit;
+    exited.usage = x->record->usage;
+    event.kind = BERM__V1__EVENT_KIND__EVENT_KIND_EXEC_EXIT;
+    event.body_case = BERM__V1__EVENT__BODY_EXEC_EXIT;
+    event.exec_exit = &exited;
+    x->record->changed_sequence = entry_event(t, &event, spec->n_labels, spec->labels);
+}
+
+void exec_record_exit(struct exec *x) {
+    struct entry *t = ledger_begin(x->registry->ledger);
+    if (!t) {
+        deadline_set(x->registry->spec.deadlines, &x->again, clock_us() + AGAIN_US);
+        return;
+    }
+    put_exit_event(x, t);
+    entry_put_exec(t, &x->recorded, x->record, x->owner, x->number, x->cgroup);
+    failpoint(FAIL_EXIT_INTENT);
+    ledger_commit(t, NULL);
+}
+
+/* Kills that the memory controller counted up to now belong to programs that have ended. */
+static void on_leaf_killed(struct instance *p, const struct instance_answer *a, void *user) {
+    (void)user;
+    struct sandbox *sb = p->user;
+    if (!a->e)
+        sb->oom_kills_seen = MAX(sb->oom_kills_seen, a->usage.oom_kills);
+}
+
+/* The exit may be told from here on: it is in the guest's status file, or there will be none. */
+static void finish(struct exec *x) {
+    Berm__V1__Exec *record = x->record;
+    struct sandbox *sb = x->sandbox;
+    bool is_lost = x->exit->how_case == BERM__V1__EXIT_STATUS__HOW_LOST;
+    exec_record(x);
+    record->exit = TAKE(x->exit);
+    exec_count_output(x);
+    exec_read_usage(x);
+    if (record->usage->memory_peak_bytes == 0) /* no cgroup has counted it */
+        record->usage->memory_peak_bytes = x->max_rss_bytes;
+    if (x->cgroup && sb->instance && !record->spec->keep_descendants)
+        instance_kill_exec_cgroup(sb->instance, x->cgroup, on_leaf_killed, NULL);
+    record->state = is_lost ? EXEC_LOST : EXEC_EXITED;
+    if (record->exited_unix_ms == 0)
+        record->exited_unix_ms = registry_unix_ms();
+    record->input->closed = true;
+    x->registry->n_lost_execs += is_lost && !x->registry->is_recovered;
+    x->over = true;
+    sb->n_running--;
+    sandbox_touch(sb);
+    exec_forget_input(x);
+    exec_record_exit(x);
+    exec_wake(x);
+}
+
+/* A program that SIGKILL ended may have met the memory limit: the controller counted a kill then. */
+static void on_usage(struct instance *p, const struct instance_answer *a, void *user) {
+    struct sandbox *sb = p->user;
+    LIST_FOR_EACH(node, &sb->execs) {
+        struct exec *x = container_of(node, struct exec, in_sandbox);
+        if (x->number != (uint64_t)(uintptr_t)user || x->over)
+            continue;
+        Berm__V1__ExitStatus *s = x->exit;
+        if (!a->e && a->usage.oom_kills > sb->oom_kills_seen) {
+            free(s->signal);
+            s->signal = NULL;
+            if (!set_out_of_memory(s, sb->record->spec->limits->memory_bytes))
+                s->how_case = BERM__V1__EXIT_STATUS__HOW__NOT_SET;
+        }
+        sb->oom_kills_seen = MAX(sb->oom_kills_seen, a->e ? 0 : a->usage.oom_kills);
+        finish(x);
+        return;
+    }
+}
+
+static bool may_be_out_of_memory(const struct exec *x) {
+    const Berm__V1__ExitStatus *s = x->exit;
+    return s->how_case == BERM__V1__EXIT_STATUS__HOW_SIGNAL &&
+           s->signal->signal_number == SIGKILL &&
+           s->signal->source == BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_SANDBOX &&
+           x->sandbox->instance;
+}
+
+static void ended(struct exec *x, Berm__V1__ExitStatus *s) {
+    x->ending = true;
+    guest_wait_cancel(&x->start_wait);
+    x->exit = s;
+    if (may_be_out_of_memory(x))
+        instance_measure(x->sandbox->instance, on_usage, (void *)(uintptr_t)x->number);
+    else
+        finish(x);
+}
+
+static uint64_t max_rss_of(const struct json *state) {
+    uint64_t bytes = json_count(state, "max_rss_bytes");
+    return bytes < COUNT_MAX ? bytes : 0;
+}
+
+void exec_on_exited(struct exec *x, const struct json *state) {
+    const struct json *at = json_get(state, "exited_unix_ms");
+    const struct json *began = json_get(state, "started_unix_ms");
+    if (x->over || x->ending || !x->sandbox)
+        return;
+    failpoint(FAIL_EXIT_ACK);
+    Berm__V1__ExitStatus *s = exit_new();
+    if (!s || !read_exit(x, s, json_get(state, "exit"))) {
+        free(s); /* out of memory: the guest tells it again on the next link */
+        return;
+    }
+    bool has_run = s->how_case != BERM__V1__EXIT_STATUS__HOW_NOT_STARTED;
+    if (has_run && began && began->type == JSON_INT && x->record->started_unix_ms == 0)
+        x->record->started_unix_ms = began->integer;
+    if (at && at->type == JSON_INT)
+        x->record->exited_unix_ms = at->integer;
+    if (has_run)
+        x->max_rss_bytes = max_rss_of(state);
+    ended(x, s);
+}
+
+void exec_not_started(struct exec *x, const struct err *e) {
+    Berm__V1__ExitStatus *s = exit_new();
+    if (s && set_not_started(s, err_face(e->code)->name, e->text))
+        ended(x, s);
+    else
+        free(s);
+}
+
+/* --- without the guest --- */
+
+/* The status file: one line, or nothing that counts. */
+static bool read_status(struct exec *x, char *text, size_t cap) {
+    char name[80];
+    int dir = sandbox_dir(x->sandbox);
+    exec_log_name(x, EXEC_FILE_STATUS, name, sizeof name);
+    ssize_t n = dir < 0 ? -1 : fd_read_text(dir, name, text, cap);
+    return n > 0 && text[n - 1] == '\n';
+}
+
+static void settle_from_file(struct exec *x) {
+    static const struct json_bounds bounds = {8, 128, 64};
+    char text[STATUS_MAX + 2];
+    struct arena a;
+    struct json *state;
+    if (arena_init(&a, 8192, 65536) < 0)
+        return;
+    if (read_status(x, text, sizeof text) &&
+        json_parse(&a, text, strlen(text), &bounds, &state) == 0)
+        exec_on_exited(x, state);
+    arena_done(&a);
+}
+
+static void gone(struct exec *x) {
+    x->sent = x->is_known = x->cgroup_waits = false;
+    if (!x->over && !x->ending)
+        settle_from_file(x);
+    if (x->over)
+        return;
+    if (x->ending) { /* it waited for the memory controller, which is gone */
+        finish(x);
+        return;
+    }
+    Berm__V1__ExitStatus *s = exit_new();
+    if (s && set_lost(s, "GUEST_LOST", "the guest ended and nobody saw this program's end"))
+        ended(x, s);
+    else
+        free(s);
+}
+
+void exec_take_reported(struct sandbox *sb) {
+    LIST_FOR_EACH(node, &sb->execs) {
+        struct exec *x = container_of(node, struct exec, in_sandbox);
+        if (!x->over && !x->ending)
+            settle_from_file(x);
+    }
+}
+
+void exec_all_gone(struct sandbox *sb) {
+    sb->oom_kills_seen = 0;
+    exec_cgroup_ahead_done(sb);
+    LIST_FOR_EACH(node, &sb->execs) {
+        struct exec *x = container_of(node, struct exec, in_sandbox);
+        if (!x->over)
+            gone(x);
+    }
+}

@@ -1,0 +1,142 @@
+/* The exec's insides, for core alone. */
+#pragma once
+
+#include "base/outlog.h"
+#include "core/exec/exec.h"
+#include "core/sandbox/sandbox_impl.h"
+
+/* A reader under the BLOCK policy. */
+struct exec_reader {
+    char name[68];            /* empty: known by its watch */
+    struct exec_watch *watch; /* NULL: it went away */
+    uint64_t acked[EXEC_STREAMS];
+    uint64_t held_until_us; /* 0 = attached */
+};
+
+struct exec {
+    struct map_node by_id;
+    struct list in_sandbox;
+    struct list in_idle;
+    struct registry *registry;
+    struct sandbox *sandbox;
+    struct recorded recorded;
+    Berm__V1__Exec *record;
+    char *owner;
+    uint64_t number;
+    uint32_t cgroup; /* 0 = none */
+    int cgroup_fd;   /* its cgroup, -1 = not at hand */
+    bool cgroup_is_dir;
+    bool cgroup_waits;          /* the driver makes it */
+    bool sent;                  /* the guest was asked to start it, on this link */
+    bool is_known;              /* the guest knows it */
+    Berm__V1__ExitStatus *exit; /* until it may be told */
+    bool ending;                /* its exit has come and is being completed */
+    bool over;                  /* its exit may be told */
+    uint64_t max_rss_bytes;     /* as its guest told with the exit; 0 = did not */
+    uint64_t started_us;        /* clock_us(); 0 = before this run */
+    int caller_signal;          /* the last one a caller sent */
+    struct guest_wait start_wait;
+    struct list watches;
+    struct list asks;
+    struct deadline again; /* the store failed */
+    /* output */
+    int log_fds[EXEC_STREAMS]; /* for reading; -1 = not open */
+    struct outlog_view views[EXEC_STREAMS];
+    struct exec_reader *readers;
+    size_t n_readers;
+    uint64_t granted_bytes;
+    struct deadline reader_hold;
+    bool cap_is_reported;
+    bool hit_limit; /* killed because the sandbox is at its limit */
+    uint64_t kept;  /* bytes, when last counted */
+    /* input that came with the start */
+    uint8_t *input;
+    size_t n_input;
+    struct guest_wait input_wait;
+};
+
+#define EXEC_STARTING BERM__V1__EXEC_STATE__EXEC_STATE_STARTING
+#define EXEC_RUNNING BERM__V1__EXEC_STATE__EXEC_STATE_RUNNING
+#define EXEC_EXITED BERM__V1__EXEC_STATE__EXEC_STATE_EXITED
+#define EXEC_LOST BERM__V1__EXEC_STATE__EXEC_STATE_LOST
+
+/* exec.c */
+struct exec *exec_restore(struct registry *r, const struct db_exec *row);
+/* Out of memory and every list; watchers hear that nothing more can come. */
+void exec_drop(struct exec *x);
+void exec_drop_all(struct sandbox *sb);
+/* Ends its time in memory when it has ended and nobody looks. */
+void exec_settle_idle(struct exec *x);
+void exec_wake(struct exec *x);
+bool exec_is_running(const struct exec *x);
+/* It has ended, and that is durable. */
+bool exec_is_settled(const struct exec *x);
+/* Puts every running program as it stands into the entry. */
+void exec_put_running(struct sandbox *sb, struct entry *t);
+void exec_put_env(struct json_out *o, size_t n, Berm__V1__KeyValue *const *env);
+
+/* exec_start.c: asks the guest, when intent, exec cgroup and link are there. */
+void exec_go(struct exec *x);
+/* After the link is up: every program that the guest does not know is started. */
+void exec_resume_all(struct sandbox *sb);
+/* The guest knows this program. */
+void exec_on_known(struct exec *x, const struct json *state);
+/* The guest speaks of one that has ended in our books, or that never was: it may forget it. */
+void exec_tell_done(struct sandbox *sb, const struct json *state);
+
+/* exec_cgroup.c: the one made ahead, or one that is asked for by exec_cgroup_request */
+void exec_cgroup_take(struct exec *x);
+void exec_cgroup_request(struct exec *x);
+/* Of one that will never run. */
+void exec_cgroup_return(struct exec *x);
+/* For the sandbox's next program, unless there is one. */
+void exec_cgroup_make_ahead(struct sandbox *sb);
+/* Removes what the last daemon left: of each of the sandbox's programs of that time, the newest first. */
+void exec_cgroup_sweep(struct sandbox *sb, const struct db_exec *row);
+
+/* exec_exit.c */
+void exec_on_exited(struct exec *x, const struct json *state);
+/* It never ran. */
+void exec_not_started(struct exec *x, const struct err *e);
+/* The guest does not answer: exits from status files, which callers of the last daemon may have been told. */
+void exec_take_reported(struct sandbox *sb);
+/* The instance is gone: exits from status files, else lost. */
+void exec_all_gone(struct sandbox *sb);
+/* Usage from its cgroup, while that is there. */
+void exec_read_usage(struct exec *x);
+void exec_record_exit(struct exec *x);
+
+/* output.c */
+void exec_on_grew(struct exec *x, const struct json *params);
+void exec_close_logs(struct exec *x);
+enum exec_file {
+    EXEC_FILE_STDOUT,
+    EXEC_FILE_STDERR,
+    EXEC_FILE_STATUS,
+    EXEC_FILE_INPUT,
+    EXEC_FILE_READERS
+};
+void exec_log_name(const struct exec *x, enum exec_file which, char *out, size_t cap);
+void exec_fill_output(struct exec *x);
+/* Everything on disk of a program that is forgotten. */
+void exec_remove_files(struct sandbox *sb, const char *id);
+
+/* output_cap.c */
+int64_t exec_cap(const struct exec *x); /* its own, or less where the sandbox has less left */
+void exec_count_output(struct exec *x);
+void sandbox_count_output(struct sandbox *sb);
+
+/* readers.c */
+void exec_readers_init(struct exec *x);
+void exec_readers_done(struct exec *x);
+/* Named readers keep their place across a restart. */
+void exec_readers_restore(struct exec *x);
+
+/* exec_input.c */
+void exec_on_stdin_writable(struct exec *x, const struct json *params);
+void exec_give_input(struct exec *x);
+/* Input that came with the start outlives the daemon in a file. */
+MUST_USE int exec_keep_input(struct exec *x, struct str data, struct err *e);
+void exec_restore_input(struct exec *x);
+void exec_forget_input(struct exec *x);
+void exec_asks_cancel(struct exec *x);

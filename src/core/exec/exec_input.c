@@ -1,0 +1,373 @@
+/* exec_input — what callers send to a running program: bytes, their end, signals, a terminal's size. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/failpoint.h"
+#include "base/fd.h"
+#include "core/exec/exec_impl.h"
+
+#define STEP_BYTES 49152 /* raw bytes of one base64 chunk */
+
+/* What is under way for a caller; freed when it is answered, with or without the caller. */
+struct guest_ask {
+    struct list in_exec;
+    struct exec *exec;
+    struct exec_ask *asker; /* NULL: gave up */
+    struct guest_wait wait;
+    struct ledger_wait durable;
+    int signal;
+    bool leader_only;
+    uint64_t number; /* of the signal: its event's sequence */
+};
+
+static struct guest_ask *ask_new(struct exec *x, struct exec_ask *a,
+                                 void (*on_answer)(struct guest_wait *w,
+                                                   const struct guest_answer *answer)) {
+    struct guest_ask *ask = calloc(1, sizeof *ask);
+    if (!ask)
+        return NULL;
+    ask->exec = x;
+    ask->asker = a;
+    guest_wait_init(&ask->wait, on_answer);
+    list_push_back(&x->asks, &ask->in_exec);
+    a->inner = ask;
+    a->exec = x;
+    a->next_offset = a->window_bytes = 0;
+    return ask;
+}
+
+static void ask_end(struct guest_ask *ask, const struct err *e) {
+    struct exec_ask *a = ask->asker;
+    list_remove(&ask->in_exec);
+    guest_wait_cancel(&ask->wait);
+    ledger_wait_cancel(&ask->durable);
+    free(ask);
+    if (!a)
+        return;
+    a->inner = NULL;
+    a->on_done(a, e);
+}
+
+void exec_ask_cancel(struct exec_ask *a) {
+    if (a->inner)
+        a->inner->asker = NULL;
+    a->inner = NULL;
+}
+
+/* The program goes out of memory: nobody is left to answer. */
+void exec_asks_cancel(struct exec *x) {
+    struct err e;
+    while (!list_is_empty(&x->asks)) {
+        err_set(&e, ERR_GUEST_LOST, "the sandbox is gone");
+        ask_end(container_of(x->asks.next, struct guest_ask, in_exec), &e);
+    }
+}
+
+/* 0 when the program runs and its guest can be asked now. */
+static int check_alive(struct exec *x, struct err *e) {
+    if (x->over || x->ending) {
+        err_set(e, ERR_EXEC_ENDED, "%s has ended", x->record->exec_id);
+        return err_about(e, "exec_id", x->record->exec_id);
+    }
+    if (!x->sandbox)
+        return err_set(e, ERR_GUEST_LOST, "the sandbox is gone");
+    int r = sandbox_check_ready(x->sandbox, 0, e);
+    if (r == 0 && (!x->sandbox->linked || !x->is_known))
+        return err_set(e, ERR_GUEST_LOST, "the guest cannot be reached at this moment");
+    return r;
+}
+
+static int no_memory(struct err *e) {
+    return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+}
+
+/* --- input --- */
+
+static void took_input(struct exec *x, const struct guest_answer *a) {
+    uint64_t next = a->e ? 0 : json_count(a->result, "next_offset");
+    x->record->input->next_offset = MAX(x->record->input->next_offset, next);
+}
+
+static void on_written(struct guest_wait *w, const struct guest_answer *a) {
+    struct guest_ask *ask = container_of(w, struct guest_ask, wait);
+    took_input(ask->exec, a);
+    if (ask->asker) {
+        ask->asker->next_offset =
+            a->e ? (uint64_t)MAX(a->next_offset, 0) : json_count(a->result, "next_offset");
+        ask->asker->window_bytes = a->e ? 0 : json_count(a->result, "window_bytes");
+    }
+    ask_end(ask, a->e);
+}
+
+static void send_input(struct exec *x, uint64_t offset, struct str data, struct guest_wait *w) {
+    struct json_out *o = guest_link_ask(x->sandbox->link, "stdin");
+    json_put_str(o, "exec_id", str_of(x->record->exec_id));
+    json_put_u64(o, "offset", offset);
+    json_key(o, "data_b64");
+    json_base64(o, data.p, MIN(data.n, (size_t)STEP_BYTES));
+    guest_link_send(x->sandbox->link, NULL, 0, w);
+}
+
+int exec_write(struct exec *x, uint64_t offset, struct str data, struct exec_ask *a,
+               struct err *e) {
+    int r = check_alive(x, e);
+    if (r < 0)
+        return r;
+    if (x->record->input->closed) {
+        err_set(e, ERR_STDIN_CLOSED, "the input of %s has ended", x->record->exec_id);
+        return err_about(e, "exec_id", x->record->exec_id);
+    }
+    struct guest_ask *ask = ask_new(x, a, on_written);
+    if (!ask)
+        return no_memory(e);
+    ledger_wait_init(&ask->durable, NULL);
+    send_input(x, offset, data, &ask->wait);
+    return 0;
+}
+
+static void on_asked(struct guest_wait *w, const struct guest_answer *a) {
+    struct guest_ask *ask = container_of(w, struct guest_ask, wait);
+    if (ask->asker && a->e)
+        ask->asker->next_offset = (uint64_t)MAX(a->next_offset, 0);
+    ask_end(ask, a->e);
+}
+
+static void on_closed(struct guest_wait *w, const struct guest_answer *a) {
+    struct guest_ask *ask = container_of(w, struct guest_ask, wait);
+    if (!a->e)
+        ask->exec->record->input->closed = true;
+    on_asked(w, a);
+}
+
+static void send_close(struct exec *x, uint64_t offset, struct guest_wait *w) {
+    struct json_out *o = guest_link_ask(x->sandbox->link, "close_stdin");
+    json_put_str(o, "exec_id", str_of(x->record->exec_id));
+    json_put_u64(o, "offset", offset);
+    guest_link_send(x->sandbox->link, NULL, 0, w);
+}
+
+int exec_close_input(struct exec *x, uint64_t offset, struct exec_ask *a, struct err *e) {
+    int r = check_alive(x, e);
+    if (r < 0)
+        return r;
+    struct guest_ask *ask = ask_new(x, a, on_closed);
+    if (!ask)
+        return no_memory(e);
+    ledger_wait_init(&ask->durable, NULL);
+    send_close(x, offset, &ask->wait);
+    return 0;
+}
+
+/* Whole and in its file before the intent is: the program must not run with a part of it. A power loss
+ * takes the program too, so that nothing is synced. */
+int exec_keep_input(struct exec *x, struct str data, struct err *e) {
+    char name[80];
+    if (data.n == 0)
+        return 0;
+    int dir = sandbox_dir(x->sandbox);
+    exec_log_name(x, EXEC_FILE_INPUT, name, sizeof name);
+    AUTO_CLOSE int fd =
+        dir < 0 ? dir : openat(dir, name, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, data.p, data.n) != (ssize_t)data.n)
+        return err_sys(e, errno == ENOSPC ? ERR_STORE_FULL : ERR_STORE_FAILED, errno,
+                       "keep the input of a program");
+    if (!(x->input = malloc(data.n)))
+        return no_memory(e);
+    memcpy(x->input, data.p, data.n);
+    x->n_input = data.n;
+    return 0;
+}
+
+void exec_restore_input(struct exec *x) {
+    char name[80];
+    struct stat st;
+    int dir = x->sandbox ? sandbox_dir(x->sandbox) : -1;
+    exec_log_name(x, EXEC_FILE_INPUT, name, sizeof name);
+    AUTO_CLOSE int fd = dir < 0 ? -1 : fd_open_beneath(dir, name, O_RDONLY, 0);
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_size == 0 || !(x->input = malloc((size_t)st.st_size)))
+        return;
+    ssize_t n = read(fd, x->input, (size_t)st.st_size);
+    x->n_input = n > 0 ? (size_t)n : 0;
+}
+
+void exec_forget_input(struct exec *x) {
+    char name[80];
+    if (!x->input)
+        return;
+    free(TAKE(x->input));
+    exec_log_name(x, EXEC_FILE_INPUT, name, sizeof name);
+    if (x->sandbox && x->sandbox->dir_fd >= 0)
+        unlinkat(x->sandbox->dir_fd, name, 0);
+}
+
+/* Input that came with the start: given as the program takes it, then ended. It is kept until the guest
+ * knows of its end, so that a link or a daemon that breaks off anywhere leaves nothing open. True: it
+ * will be said again, by the next link or now. */
+static bool is_put_off(struct exec *x, const struct err *e) {
+    if (e && e->code == ERR_LIMIT_REACHED) /* too much is asked of the guest in this turn */
+        exec_give_input(x);
+    return e && (e->code == ERR_LIMIT_REACHED || e->code == ERR_GUEST_LOST ||
+                 e->code == ERR_GUEST_PROTOCOL);
+}
+
+static void on_given(struct guest_wait *w, const struct guest_answer *a) {
+    struct exec *x = container_of(w, struct exec, input_wait);
+    took_input(x, a);
+    if (is_put_off(x, a->e))
+        return;
+    if (a->e) /* it closed its end, or has ended */
+        exec_forget_input(x);
+    else if (json_count(a->result, "window_bytes") > 0 ||
+             x->record->input->next_offset >= x->n_input)
+        exec_give_input(x);
+}
+
+static void on_input_ended(struct guest_wait *w, const struct guest_answer *a) {
+    struct exec *x = container_of(w, struct exec, input_wait);
+    if (is_put_off(x, a->e))
+        return;
+    x->record->input->closed = true;
+    exec_forget_input(x);
+}
+
+void exec_give_input(struct exec *x) {
+    if (!x->input || x->over || x->ending || !x->sandbox->linked ||
+        guest_wait_is_on(&x->input_wait))
+        return;
+    uint64_t next = x->record->input->next_offset;
+    if (next < x->n_input) {
+        struct str left = {(const char *)x->input + next, x->n_input - next};
+        guest_wait_init(&x->input_wait, on_given);
+        send_input(x, next, left, &x->input_wait);
+    } else {
+        guest_wait_init(&x->input_wait, on_input_ended);
+        send_close(x, next, &x->input_wait);
+    }
+}
+
+void exec_on_stdin_writable(struct exec *x, const struct json *params) {
+    x->record->input->next_offset =
+        MAX(x->record->input->next_offset, json_count(params, "next_offset"));
+    exec_give_input(x);
+    exec_wake(x);
+}
+
+/* --- signals --- */
+
+static void on_signalled(struct guest_wait *w, const struct guest_answer *a) {
+    failpoint(FAIL_SIGNAL_ACK);
+    on_asked(w, a);
+}
+
+static void send_signal(struct guest_ask *ask) {
+    struct exec *x = ask->exec;
+    x->caller_signal = ask->signal;
+    struct json_out *o = guest_link_ask(x->sandbox->link, "signal");
+    json_put_str(o, "exec_id", str_of(x->record->exec_id));
+    json_put_i64(o, "signal", ask->signal);
+    json_put_bool(o, "leader_only", ask->leader_only);
+    json_put_u64(o, "number", ask->number);
+    guest_link_send(x->sandbox->link, NULL, 0, &ask->wait);
+    failpoint(FAIL_SIGNAL_SEND);
+}
+
+static void on_signal_durable(struct ledger_wait *w, const struct err *e) {
+    struct guest_ask *ask = container_of(w, struct guest_ask, durable);
+    struct exec *x = ask->exec;
+    struct err late;
+    if (!e && check_alive(x, &late) < 0)
+        e = &late;
+    if (e) {
+        ask_end(ask, e);
+        return;
+    }
+    failpoint(FAIL_SIGNAL_COMMIT);
+    send_signal(ask);
+}
+
+static uint64_t put_signal_event(struct exec *x, struct entry *t, int number,
+                                 const struct change *c) {
+    Berm__V1__Event event;
+    Berm__V1__Actor actor;
+    Berm__V1__ExecSignalEvent signal = BERM__V1__EXEC_SIGNAL_EVENT__INIT;
+    const Berm__V1__SandboxSpec *spec = x->sandbox->record->spec;
+    sandbox_event_init(x->sandbox, &event, &actor, c->who, false,
+                       c->key ? c->key->request_id : NULL);
+    signal.exec_id = x->record->exec_id;
+    signal.signal_number = number;
+    event.kind = BERM__V1__EVENT_KIND__EVENT_KIND_EXEC_SIGNAL;
+    event.body_case = BERM__V1__EVENT__BODY_EXEC_SIGNAL;
+    event.exec_signal = &signal;
+    return entry_event(t, &event, spec->n_labels, spec->labels);
+}
+
+int exec_signal(struct exec *x, int number, bool leader_only, const struct change *c,
+                struct exec_ask *a, struct err *e) {
+    int r = check_alive(x, e);
+    if (r < 0)
+        return r;
+    struct guest_ask *ask = ask_new(x, a, on_signalled);
+    if (!ask)
+        return no_memory(e);
+    struct entry *t = ledger_begin(x->registry->ledger);
+    if (!t) {
+        ask->asker = NULL;
+        a->inner = NULL;
+        ledger_wait_init(&ask->durable, NULL);
+        ask_end(ask, NULL);
+        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
+    }
+    ask->signal = number;
+    ask->leader_only = leader_only;
+    ledger_wait_init(&ask->durable, on_signal_durable);
+    ask->number = put_signal_event(x, t, number, c);
+    entry_put_request(t, c->key, x->record->exec_id,
+                      (struct str){(const char *)&ask->number, sizeof ask->number});
+    failpoint(FAIL_SIGNAL_INTENT);
+    ledger_commit(t, &ask->durable);
+    return 0;
+}
+
+int exec_signal_again(struct exec *x, int number, bool leader_only, struct str answer,
+                      struct exec_ask *a, struct err *e) {
+    int r = answer.n == sizeof(uint64_t) ? check_alive(x, e)
+                                         : err_set(e, ERR_INTERNAL, "a signal without its number");
+    if (r < 0)
+        return r;
+    struct guest_ask *ask = ask_new(x, a, on_signalled);
+    if (!ask)
+        return no_memory(e);
+    ask->signal = number;
+    ask->leader_only = leader_only;
+    memcpy(&ask->number, answer.p, sizeof ask->number);
+    ledger_wait_init(&ask->durable, NULL);
+    send_signal(ask);
+    return 0;
+}
+
+int exec_resize(struct exec *x, uint32_t cols, uint32_t rows, struct exec_ask *a, struct err *e) {
+    int r = check_alive(x, e);
+    if (r < 0)
+        return r;
+    if (!exec_has_terminal(x)) {
+        err_set(e, ERR_EXEC_NO_TERMINAL, "%s has no terminal", x->record->exec_id);
+        return err_about(e, "exec_id", x->record->exec_id);
+    }
+    struct guest_ask *ask = ask_new(x, a, on_asked);
+    if (!ask)
+        return no_memory(e);
+    ledger_wait_init(&ask->durable, NULL);
+    struct json_out *o = guest_link_ask(x->sandbox->link, "resize");
+    json_put_str(o, "exec_id", str_of(x->record->exec_id));
+    json_put_u64(o, "cols", cols);
+    json_put_u64(o, "rows", rows);
+    guest_link_send(x->sandbox->link, NULL, 0, &ask->wait);
+    return 0;
+}
+
+void exec_measure(struct exec *x) {
+    if (!x->over)
+        exec_read_usage(x);
+}

@@ -1,0 +1,97 @@
+/* output_cap — what all programs of a sandbox may keep of their output together (OUT-6).
+ *
+ * Each program's own cap is the guest's work. The sandbox's is ours: a program that grows while the
+ * sandbox is at its limit meets its own policy. */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "core/exec/exec_impl.h"
+#include "core/sandbox/sandbox_dir.h"
+
+#define BLOCK_BYTES UINT64_C(4096)
+#define LEAST_BYTES INT64_C(65536) /* the smallest cap a program can have */
+
+static int64_t limit_of(const struct sandbox *sb) {
+    return sb->record->spec->limits ? sb->record->spec->limits->output_bytes : -1;
+}
+
+uint64_t sandbox_output_bytes(struct sandbox *sb) {
+    if (!sb->output_counted)
+        sandbox_count_output(sb);
+    return sb->output_kept;
+}
+
+int64_t exec_cap(const struct exec *x) {
+    int64_t asked = x->record->spec->output_limit_bytes, limit = limit_of(x->sandbox);
+    if (limit <= 0)
+        return asked;
+    return MIN(asked, MAX(limit - (int64_t)sandbox_output_bytes(x->sandbox), LEAST_BYTES));
+}
+
+static uint64_t kept_of(struct exec *x) {
+    uint64_t kept = 0;
+    for (unsigned s = 0; s < exec_n_streams(x); s++) {
+        uint64_t first, end;
+        exec_extent(x, (enum exec_stream)s, &first, &end);
+        kept += end - first;
+    }
+    return kept;
+}
+
+/* Drops the oldest of the stream that holds more, in whole blocks. */
+static void drop_oldest(struct exec *x, uint64_t excess) {
+    char name[80];
+    uint64_t first[EXEC_STREAMS] = {0}, end[EXEC_STREAMS] = {0};
+    for (unsigned s = 0; s < exec_n_streams(x); s++)
+        exec_extent(x, (enum exec_stream)s, &first[s], &end[s]);
+    unsigned s = end[1] - first[1] > end[0] - first[0] ? 1 : 0;
+    uint64_t upto = MIN(first[s] + excess + BLOCK_BYTES, end[s]) / BLOCK_BYTES * BLOCK_BYTES;
+    int dir = sandbox_dir(x->sandbox);
+    exec_log_name(x, (enum exec_file)s, name, sizeof name);
+    AUTO_CLOSE int fd = dir < 0 ? -1 : fd_open_beneath(dir, name, O_WRONLY, 0);
+    if (fd >= 0 && upto > 0)
+        (void)!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)upto);
+}
+
+static void kill_it(struct exec *x) {
+    struct sandbox *sb = x->sandbox;
+    if (x->hit_limit || !sb->linked)
+        return;
+    x->hit_limit = true;
+    struct json_out *o = guest_link_ask(sb->link, "signal");
+    json_put_str(o, "exec_id", str_of(x->record->exec_id));
+    json_put_i64(o, "signal", SIGKILL);
+    guest_link_send(sb->link, NULL, 0, NULL);
+}
+
+void exec_count_output(struct exec *x) {
+    struct sandbox *sb = x->sandbox;
+    int64_t limit = limit_of(sb);
+    uint64_t all = sandbox_output_bytes(sb); /* which may count x->kept as well */
+    uint64_t kept = kept_of(x);
+    sb->output_kept = all - x->kept + kept;
+    x->kept = kept;
+    if (limit <= 0 || sb->output_kept <= (uint64_t)limit)
+        return;
+    if (x->record->spec->output_policy == BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_KILL)
+        kill_it(x);
+    else if (x->record->spec->output_policy != BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_BLOCK)
+        drop_oldest(x, sb->output_kept - (uint64_t)limit);
+    kept = kept_of(x);
+    sb->output_kept += kept - x->kept;
+    x->kept = kept;
+}
+
+/* What lies in the folder is what is kept. */
+void sandbox_count_output(struct sandbox *sb) {
+    LIST_FOR_EACH(node, &sb->execs) {
+        struct exec *x = container_of(node, struct exec, in_sandbox);
+        x->kept = kept_of(x);
+        exec_close_logs(x);
+    }
+    int dir = sandbox_dir(sb);
+    sb->output_kept = dir < 0 ? 0 : folder_output_bytes(dir);
+    sb->output_counted = true;
+}

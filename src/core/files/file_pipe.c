@@ -1,0 +1,267 @@
+#include "core/files/file_pipe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#include "base/fd.h"
+#include "core/registry_impl.h"
+
+#define CHUNK_BYTES ((size_t)49152)
+#define OWN_BYTES ((size_t)65536) /* what a pipe has room for, unless its user has too many */
+
+/* A pipe that stays in the guest. */
+struct chunks {
+    struct file_call *file; /* NULL: ours is a descriptor */
+    uint64_t offset;        /* of the first byte in `bytes` */
+    uint8_t *bytes;         /* read and not taken, or written and not known to have arrived */
+    size_t n;
+    size_t at;
+    bool is_asked; /* an answer is to come */
+    bool is_waited_for;
+    bool is_over;   /* read: the guest has no more. write: ended by us */
+    bool is_broken; /* write: nobody reads */
+};
+
+struct file_pipe {
+    uv_poll_t poll;
+    int fd;
+    int events;
+    int own[2]; /* between the guest's and us, where that knows no RWF_NOWAIT; -1: not needed yet */
+    struct chunks chunks;
+    void (*on_ready)(void *user);
+    void *user;
+};
+
+static bool open_chunks(struct file_pipe *p, struct file_call *f) {
+    p->chunks.bytes = malloc(CHUNK_BYTES + 3); /* base64_decode asks for these */
+    p->chunks.file = f;
+    return p->chunks.bytes != NULL;
+}
+
+static bool open_fd(struct file_pipe *p, struct file_call *f, const struct guest_answer *a,
+                    int access) {
+    struct stat st;
+    int fd = a->n_fds == 1 ? a->fds[0] : -1;
+    int flags = fd < 0 ? -1 : fcntl(fd, F_GETFL);
+    if (flags < 0 || (flags & O_ACCMODE) != access || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode) ||
+        uv_poll_init(file_call_registry(f)->spec.loop, &p->poll, fd) < 0)
+        return false;
+    p->fd = TAKE_FD(a->fds[0]);
+    p->poll.data = p;
+    return true;
+}
+
+struct file_pipe *file_pipe_open(struct file_call *f, const struct guest_answer *a, int access,
+                                 void (*on_ready)(void *user), void *user) {
+    struct file_pipe *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->events = access == O_RDONLY ? UV_READABLE : UV_WRITABLE;
+    p->own[0] = p->own[1] = -1;
+    p->on_ready = on_ready;
+    p->user = user;
+    if (a->n_fds == 0 ? open_chunks(p, f) : open_fd(p, f, a, access))
+        return p;
+    free(p);
+    return NULL;
+}
+
+static void on_closed(uv_handle_t *handle) {
+    struct file_pipe *p = handle->data;
+    close(p->fd);
+    fd_close_all(p->own, 2);
+    free(p);
+}
+
+void file_pipe_close(struct file_pipe *p) {
+    if (p && p->chunks.file) {
+        free(p->chunks.bytes);
+        free(p);
+    } else if (p && !uv_is_closing((uv_handle_t *)&p->poll)) {
+        uv_close((uv_handle_t *)&p->poll, on_closed);
+    }
+}
+
+/* --- chunks --- */
+
+static struct json_out *ask_chunk(struct chunks *c, const char *method) {
+    struct json_out *o = file_call_ask(c->file, method);
+    json_put_u64(o, "handle", file_call_handle(c->file));
+    json_put_u64(o, "offset", c->offset);
+    c->is_asked = true;
+    return o;
+}
+
+static void ask_read(struct chunks *c) {
+    json_put_u64(ask_chunk(c, "read_chunk"), "max_bytes", CHUNK_BYTES);
+    file_call_send(c->file);
+}
+
+/* Of nothing: the end. */
+static void ask_write(struct chunks *c) {
+    struct json_out *o = ask_chunk(c, "write_chunk");
+    json_key(o, "data_b64");
+    json_base64(o, c->bytes + c->at, c->n - c->at);
+    file_call_send(c->file);
+}
+
+static ssize_t chunks_read(struct chunks *c, void *out, size_t n) {
+    n = MIN(n, c->n - c->at);
+    if (n == 0)
+        return c->is_over ? 0 : -EAGAIN;
+    memcpy(out, c->bytes + c->at, n);
+    c->at += n;
+    return (ssize_t)n;
+}
+
+static ssize_t chunks_write(struct chunks *c, const void *bytes, size_t n) {
+    if (c->is_broken)
+        return -EPIPE;
+    if (c->is_asked)
+        return -EAGAIN;
+    c->n = MIN(n, CHUNK_BYTES);
+    c->at = 0;
+    memcpy(c->bytes, bytes, c->n);
+    ask_write(c);
+    return (ssize_t)c->n;
+}
+
+static int took_read(struct chunks *c, const struct json *result, struct err *e) {
+    const struct json *data = json_get(result, "data_b64"), *end = json_get(result, "end");
+    ssize_t n = -1;
+    if (data && data->type == JSON_STRING && data->text.n <= CHUNK_BYTES / 3 * 4 && end &&
+        end->type == JSON_BOOL)
+        n = base64_decode(data->text.p, data->text.n, c->bytes);
+    if (n < 0 || (n == 0 && !end->boolean))
+        return err_set(e, ERR_GUEST_PROTOCOL, "the guest sent a chunk that is none");
+    c->offset += (uint64_t)n;
+    c->n = (size_t)n;
+    c->at = 0;
+    c->is_over = end->boolean;
+    return 0;
+}
+
+static int took_write(struct chunks *c, const struct json *result, struct err *e) {
+    const struct json *next = json_get(result, "next_offset");
+    uint64_t taken =
+        next && next->type == JSON_INT ? (uint64_t)next->integer - c->offset : UINT64_MAX;
+    size_t left = c->n - c->at;
+    if (taken > left || (taken == 0 && left > 0))
+        return err_set(e, ERR_GUEST_PROTOCOL, "the guest took a chunk that was not sent");
+    c->offset += taken;
+    c->at += (size_t)taken;
+    if (taken < left)
+        ask_write(c);
+    return 0;
+}
+
+int file_pipe_answer(struct file_pipe *p, const struct guest_answer *a, struct err *e) {
+    struct chunks *c = &p->chunks;
+    bool was_end = c->at == c->n;
+    c->is_asked = false;
+    if (a->e && p->events == UV_READABLE) {
+        *e = *a->e;
+        return -(int)e->code;
+    }
+    if (a->e)
+        c->is_broken = true;
+    else if ((p->events == UV_READABLE ? took_read : took_write)(c, a->result, e) < 0)
+        return -(int)e->code;
+    if (p->events == UV_WRITABLE && c->is_over && !c->is_asked && !was_end && !c->is_broken)
+        ask_write(c);
+    if (!c->is_asked && c->is_waited_for) {
+        c->is_waited_for = false;
+        p->on_ready(p->user);
+    }
+    return 0;
+}
+
+struct file_pipe *file_pipe_end(struct file_pipe *p) {
+    if (!p || !p->chunks.file) {
+        file_pipe_close(p);
+        return NULL;
+    }
+    struct chunks *c = &p->chunks;
+    c->is_over = true;
+    if (!c->is_asked && !c->is_broken)
+        ask_write(c); /* else the answer comes first */
+    return p;
+}
+
+/* --- either --- */
+
+/* Kernels before 6.4, and FIFOs with a name. O_NONBLOCK is no way out: the flags are as much the guest's as ours.
+ * splice says by itself that it does not wait, and the pipe that it needs on the other side is nobody else's. */
+static bool lacks_nowait(struct file_pipe *p, ssize_t r) {
+    if (r >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL))
+        return false;
+    return pipe2(p->own, O_CLOEXEC | O_NONBLOCK) == 0;
+}
+
+/* Whatever its packets are: one read ends with a packet. */
+static ssize_t read_through(struct file_pipe *p, uint8_t *out, size_t n) {
+    ssize_t all = splice(p->fd, NULL, p->own[1], NULL, n, SPLICE_F_NONBLOCK);
+    for (ssize_t at = 0, got; at < all; at += got) {
+        got = read(p->own[0], out + at, (size_t)(all - at));
+        if (got <= 0)
+            return -1;
+    }
+    return all;
+}
+
+/* What the guest's pipe has no room for is taken back. */
+static ssize_t write_through(struct file_pipe *p, const void *bytes, size_t n) {
+    uint8_t rest[4096];
+    ssize_t all = write(p->own[1], bytes, MIN(n, OWN_BYTES));
+    ssize_t taken =
+        all < 0 ? all : splice(p->own[0], NULL, p->fd, NULL, (size_t)all, SPLICE_F_NONBLOCK);
+    int why = errno;
+    for (ssize_t left = all - MAX(taken, 0); left > 0;) {
+        ssize_t got = read(p->own[0], rest, MIN((size_t)left, sizeof rest));
+        if (got <= 0)
+            return -1;
+        left -= got;
+    }
+    errno = why;
+    return taken;
+}
+
+ssize_t file_pipe_read(struct file_pipe *p, void *out, size_t n) {
+    if (p->chunks.file)
+        return chunks_read(&p->chunks, out, n);
+    struct iovec to = {out, n};
+    ssize_t r = p->own[0] >= 0 ? 0 : preadv2(p->fd, &to, 1, -1, RWF_NOWAIT);
+    if (p->own[0] >= 0 || lacks_nowait(p, r))
+        r = read_through(p, out, n);
+    return r >= 0 ? r : errno == EINTR ? -EAGAIN : -errno;
+}
+
+ssize_t file_pipe_write(struct file_pipe *p, const void *bytes, size_t n) {
+    if (p->chunks.file)
+        return chunks_write(&p->chunks, bytes, n);
+    struct iovec from = {(void *)bytes, n};
+    ssize_t r = p->own[0] >= 0 ? 0 : pwritev2(p->fd, &from, 1, -1, RWF_NOWAIT);
+    if (p->own[0] >= 0 || lacks_nowait(p, r))
+        r = write_through(p, bytes, n);
+    return r >= 0 ? r : errno == EINTR ? -EAGAIN : -errno;
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events) {
+    struct file_pipe *p = poll->data;
+    (void)status; /* the next read or write says it too */
+    (void)events;
+    uv_poll_stop(poll);
+    p->on_ready(p->user);
+}
+
+void file_pipe_wait(struct file_pipe *p) {
+    if (p->chunks.file) {
+        p->chunks.is_waited_for = true;
+        if (p->events == UV_READABLE && !p->chunks.is_asked)
+            ask_read(&p->chunks);
+        return;
+    }
+    uv_poll_start(&p->poll, p->events, on_poll);
+}

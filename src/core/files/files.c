@@ -1,0 +1,260 @@
+#include "core/files/files.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "core/sandbox/sandbox_impl.h"
+
+#define XFS_MAGIC 0x58465342
+#define ZFS_MAGIC 0x2fc12fc1
+
+struct file_call {
+    struct list in_sandbox;
+    struct sandbox *sandbox;
+    const struct file_events *events;
+    void *user;
+    struct guest_wait wait;
+    const char *method; /* asked last */
+    uint64_t handle;
+    uint64_t watch_id;
+    bool with_handle;
+    bool is_closed; /* it stays for the answer it waits for */
+    bool is_gone;   /* the guest has closed its side, or will */
+};
+
+/* --- its end --- */
+
+static void tell_guest(struct file_call *f, const char *method, const char *key, uint64_t id) {
+    struct guest_link *l = f->sandbox->link;
+    if (id == 0 || f->is_gone || !l || !f->sandbox->linked)
+        return;
+    json_put_u64(guest_link_ask(l, method), key, id);
+    guest_link_send(l, NULL, 0, NULL);
+}
+
+static void let_go(struct file_call *f) {
+    tell_guest(f, "close", "handle", f->handle);
+    tell_guest(f, "unwatch", "watch_id", f->watch_id);
+    list_remove(&f->in_sandbox);
+    f->sandbox->n_files--;
+    f->sandbox->n_file_handles -= f->with_handle;
+    if (!f->is_gone)
+        sandbox_touch(f->sandbox);
+    free(f);
+}
+
+void file_call_close(struct file_call *f) {
+    if (!f)
+        return;
+    f->is_closed = true;
+    if (!guest_wait_is_on(&f->wait))
+        let_go(f);
+}
+
+void file_call_cut(struct file_call *f, const struct err *why) {
+    struct sandbox *sb = f->sandbox;
+    struct guest_link *l = f->is_gone ? NULL : sb->link;
+    file_call_close(f);
+    if (l)
+        sandbox_lose_link(sb, why);
+}
+
+/* Callbacks may close any call, and open new ones: only those of now are told. */
+void files_gone(struct sandbox *sb, bool is_final) {
+    struct list told;
+    struct err e;
+    if (sandbox_check_ready(sb, 0, &e) == 0) {
+        err_set(&e, ERR_GUEST_LOST, "the link to the guest broke");
+        err_about(&e, "sandbox_id", sb->record->sandbox_id);
+    }
+    list_init(&told);
+    for (struct list *node; (node = list_pop_front(&sb->files));)
+        list_push_back(&told, node);
+    for (struct list *node; (node = list_pop_front(&told));) {
+        struct file_call *f = container_of(node, struct file_call, in_sandbox);
+        list_push_back(&sb->files, node);
+        if (is_final) {
+            guest_wait_cancel(&f->wait);
+            f->is_gone = true;
+        }
+        if (!f->is_closed)
+            f->events->on_gone(f->user, &e, is_final);
+        else if (is_final)
+            let_go(f);
+    }
+}
+
+/* --- asking --- */
+
+static uint64_t number_of(const struct json *object, const char *key) {
+    const struct json *n = json_get(object, key);
+    return n && n->type == JSON_INT && n->integer > 0 ? (uint64_t)n->integer : 0;
+}
+
+static void on_answer(struct guest_wait *w, const struct guest_answer *a) {
+    struct file_call *f = container_of(w, struct file_call, wait);
+    if (!a->e && strcmp(f->method, "commit") == 0)
+        f->handle = 0; /* what is in place is let go of */
+    if (!a->e && f->handle == 0)
+        f->handle = number_of(a->result, "handle");
+    if (!a->e && f->watch_id == 0)
+        f->watch_id = number_of(a->result, "watch_id");
+    if (f->is_closed)
+        let_go(f);
+    else
+        f->events->on_answer(f->user, a);
+}
+
+void files_notice(struct sandbox *sb, struct str method, const struct json *params) {
+    uint64_t handle = number_of(params, "handle"), watch_id = number_of(params, "watch_id");
+    LIST_FOR_EACH(node, &sb->files) {
+        struct file_call *f = container_of(node, struct file_call, in_sandbox);
+        bool is_its = (handle > 0 && f->handle == handle) ||
+                      (watch_id > 0 && f->watch_id == watch_id && handle == 0);
+        if (!is_its || f->is_closed || !f->events->on_notice)
+            continue;
+        f->events->on_notice(f->user, method, params);
+        return; /* the list may be another by now */
+    }
+}
+
+int file_call_open(struct sandbox *sb, uint64_t incarnation, bool with_handle,
+                   const struct file_events *events, void *user, struct file_call **ret,
+                   struct err *e) {
+    int r = sandbox_check_ready(sb, incarnation, e);
+    if (r == 0)
+        sandbox_wake(sb);
+    if (r == 0 && !sb->link) /* while that is greeted, what is asked waits in line */
+        r = err_set(e, ERR_GUEST_LOST, "the guest cannot be reached at this moment");
+    if (r == 0 && sb->n_files >= FILE_CALLS_MAX)
+        r = err_set(e, ERR_LIMIT_REACHED, "%d file calls are under way", FILE_CALLS_MAX);
+    if (r == 0 && with_handle && sb->n_file_handles >= FILE_HANDLES_MAX)
+        r = err_set(e, ERR_LIMIT_REACHED, "%d files are open", FILE_HANDLES_MAX);
+    struct file_call *f = r == 0 ? calloc(1, sizeof *f) : NULL;
+    if (r == 0 && !f)
+        r = err_set(e, ERR_LIMIT_REACHED, "out of memory");
+    if (r < 0)
+        return err_about(e, "sandbox_id", sb->record->sandbox_id);
+    f->sandbox = sb;
+    f->events = events;
+    f->user = user;
+    f->with_handle = with_handle;
+    guest_wait_init(&f->wait, on_answer);
+    list_push_back(&sb->files, &f->in_sandbox);
+    sb->n_files++;
+    sb->n_file_handles += with_handle;
+    sandbox_touch(sb);
+    *ret = f;
+    return 0;
+}
+
+struct json_out *file_call_ask(struct file_call *f, const char *method) {
+    f->method = method;
+    return guest_link_ask(f->sandbox->link, method);
+}
+
+void file_call_send(struct file_call *f) {
+    guest_link_send(f->sandbox->link, NULL, 0, &f->wait);
+}
+
+bool file_call_is_waiting(const struct file_call *f) {
+    return guest_wait_is_on(&f->wait);
+}
+
+uint64_t file_call_handle(const struct file_call *f) {
+    return f->handle;
+}
+
+struct registry *file_call_registry(const struct file_call *f) {
+    return f->sandbox->registry;
+}
+
+/* --- bytes --- */
+
+/* Filesystems of a local disk or of memory, where moving bytes waits for neither a program nor a network
+ * and does nothing else. */
+static bool is_plain(const struct statfs *fs) {
+    switch ((unsigned long)fs->f_type) {
+    case OVERLAYFS_SUPER_MAGIC:
+    case EXT4_SUPER_MAGIC:
+    case XFS_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case TMPFS_MAGIC:
+    case F2FS_SUPER_MAGIC:
+    case EROFS_SUPER_MAGIC_V1:
+    case SQUASHFS_MAGIC:
+    case ZFS_MAGIC:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* A file in memory that is nobody's (memfd) has no size to be full at, and what we write there counts as ours. */
+static bool is_endless(const struct statfs *fs) {
+    return fs->f_type == TMPFS_MAGIC && fs->f_blocks == 0;
+}
+
+int file_take(const struct guest_answer *a, int access) {
+    struct stat st;
+    struct statfs fs;
+    int fd = a->n_fds == 1 ? a->fds[0] : -1;
+    int flags = fd < 0 ? -1 : fcntl(fd, F_GETFL);
+    bool has_access = (flags & O_ACCMODE) == access || (flags & O_ACCMODE) == O_RDWR;
+    if (flags < 0 || !has_access || (flags & (O_DIRECT | O_APPEND)) || fstat(fd, &st) < 0 ||
+        !S_ISREG(st.st_mode) || fstatfs(fd, &fs) < 0 || !is_plain(&fs) ||
+        (access == O_WRONLY && is_endless(&fs)))
+        return -1;
+    return TAKE_FD(a->fds[0]);
+}
+
+/* --- the record --- */
+
+int file_call_intend(struct file_call *f, const struct request_key *key, bool is_over,
+                     struct ledger_wait *w, struct err *e) {
+    struct entry *t = ledger_begin(f->sandbox->registry->ledger);
+    struct request_key kept = *key;
+    if (!t)
+        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
+    if (is_over)
+        kept.keep_ms = 0;
+    entry_put_request(t, &kept, "", (struct str){0});
+    ledger_commit(t, w);
+    return 0;
+}
+
+static void set_path(struct str path, char **text, ProtobufCBinaryData *raw) {
+    if (str_is_utf8(path.p, path.n))
+        *text = (char *)path.p;
+    else
+        *raw = (ProtobufCBinaryData){path.n, (uint8_t *)path.p};
+}
+
+int file_call_record(struct file_call *f, const struct file_audit *audit, const struct change *c,
+                     struct str answer, struct err *e) {
+    struct sandbox *sb = f->sandbox;
+    const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    Berm__V1__Event event;
+    Berm__V1__Actor actor;
+    Berm__V1__FileEvent file = BERM__V1__FILE_EVENT__INIT;
+    struct entry *t = ledger_begin(sb->registry->ledger);
+    if (!t)
+        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
+    sandbox_event_init(sb, &event, &actor, c->who, false, c->key ? c->key->request_id : NULL);
+    file.operation = (Berm__V1__FileOperation)audit->operation;
+    file.bytes_moved = audit->bytes_moved;
+    set_path(audit->path, &file.path, &file.raw_path);
+    if (audit->new_path.n > 0)
+        set_path(audit->new_path, &file.new_path, &file.raw_new_path);
+    event.kind = BERM__V1__EVENT_KIND__EVENT_KIND_FILE;
+    event.body_case = BERM__V1__EVENT__BODY_FILE;
+    event.file = &file;
+    entry_event(t, &event, spec->n_labels, spec->labels);
+    if (c->key)
+        entry_put_request(t, c->key, sb->record->sandbox_id, answer);
+    ledger_commit(t, c->wait);
+    return 0;
+}

@@ -1,0 +1,152 @@
+#include "core/guest/guest_hello.h"
+
+#include <string.h>
+
+#include "base/failpoint.h"
+
+#define VERSION_SPOKEN 1
+#define PAGES_MAX 16
+#define EXECS_MAX 4096
+#define EXEC_ID_MAX 48
+#define CAPABILITIES_MAX 64
+#define CAPABILITY_MAX 64
+
+static int broken(struct err *e, const char *what) {
+    return err_set(e, ERR_GUEST_PROTOCOL, "the guest sent %s", what);
+}
+
+static bool is_exec_id(const struct json *id) {
+    if (!id || id->type != JSON_STRING || id->text.n < 1 || id->text.n > EXEC_ID_MAX)
+        return false;
+    for (size_t i = 0; i < id->text.n; i++) {
+        char c = id->text.p[i];
+        bool is_edge = i == 0 || i + 1 == id->text.n;
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c == '-' && !is_edge)))
+            return false;
+    }
+    return true;
+}
+
+static void ask_page(struct guest_hello *h, struct str after) {
+    struct json_out *o = guest_link_ask(h->link, "status");
+    json_put_str(o, "after", after);
+    guest_link_send(h->link, NULL, 0, &h->page);
+}
+
+/* A list of programs: of hello's answer, or of a page after it. */
+static int take_execs(struct guest_hello *h, const struct json *result, struct err *e) {
+    const struct json *execs = json_get(result, "execs");
+    const struct json *more = json_get(result, "more");
+    if (!execs || execs->type != JSON_ARRAY || (more && more->type != JSON_BOOL))
+        return broken(e, "no list of programs");
+    bool goes_on = more && more->boolean;
+    h->n_execs += execs->items.count;
+    if (h->n_execs > EXECS_MAX ||
+        (goes_on && (execs->items.count == 0 || ++h->n_pages > PAGES_MAX)))
+        return broken(e, "more programs than there can be");
+    struct str last = {0};
+    JSON_FOR_EACH(it, execs) {
+        const struct json *id = json_get(it, "exec_id");
+        if (!is_exec_id(id))
+            return broken(e, "a program without an id");
+        last = id->text;
+        h->on_exec(h->link, it);
+        if (h->ended)
+            return 0;
+    }
+    if (goes_on)
+        ask_page(h, last);
+    else
+        h->on_done(h->link, NULL);
+    return 0;
+}
+
+static int take_capabilities(struct guest_hello *h, const struct json *list, struct err *e) {
+    if (!list)
+        return 0;
+    if (list->type != JSON_ARRAY || list->items.count > CAPABILITIES_MAX)
+        return broken(e, "capabilities that are none");
+    size_t room = 1;
+    JSON_FOR_EACH(it, list) {
+        if (it->type != JSON_STRING || it->has_nul || it->text.n < 1 || it->text.n > CAPABILITY_MAX)
+            return broken(e, "capabilities that are none");
+        room += it->text.n + 1;
+    }
+    char *at = h->capabilities = calloc(room, 1);
+    if (!at)
+        return err_set(e, ERR_GUEST_LOST, "no memory for the guest's capabilities");
+    JSON_FOR_EACH(it, list) {
+        memcpy(at, it->text.p, it->text.n);
+        at += it->text.n + 1;
+    }
+    return 0;
+}
+
+static int take_hello(struct guest_hello *h, const struct json *result, struct err *e) {
+    const struct json *version = json_get(result, "version");
+    const struct json *fds = json_get(result, "fd_passing");
+    if (!version || version->type != JSON_INT || version->integer != VERSION_SPOKEN)
+        return broken(e, "a version that it was not offered");
+    if (!fds || fds->type != JSON_BOOL)
+        return broken(e, "a hello without fd_passing");
+    h->passes_fds = fds->boolean;
+    h->greeted = true;
+    return take_capabilities(h, json_get(result, "capabilities"), e);
+}
+
+static void on_page(struct guest_wait *w, const struct guest_answer *a) {
+    struct guest_hello *h = container_of(w, struct guest_hello, page);
+    struct err e;
+    int r = 0;
+    if (a->e) { /* refused by the guest, or never sent */
+        e = *a->e;
+        if (e.code != ERR_GUEST_VERSION && e.code != ERR_GUEST_LOST)
+            e.code = w->id < 0 ? ERR_GUEST_LOST : ERR_GUEST_PROTOCOL;
+        r = err_wrap(&e, "hello");
+    }
+    if (r == 0 && !h->greeted)
+        r = take_hello(h, a->result, &e);
+    if (r == 0)
+        r = take_execs(h, a->result, &e);
+    if (r < 0)
+        h->on_done(h->link, &e);
+}
+
+void guest_hello_begin(struct guest_hello *h, struct guest_link *l,
+                       const struct guest_link_spec *spec,
+                       void (*on_done)(struct guest_link *l, const struct err *e)) {
+    *h = (struct guest_hello){.link = l, .on_exec = spec->events->on_exec, .on_done = on_done};
+    guest_wait_init(&h->page, on_page);
+    struct json_out *o = guest_link_ask(l, "hello");
+    json_key(o, "versions");
+    json_open(o, '[');
+    json_i64(o, VERSION_SPOKEN);
+    json_close(o, ']');
+    json_put_str(o, "daemon", STR(BERM_VERSION));
+    if (spec->run_id)
+        json_put_str(o, "run_id", str_of(spec->run_id));
+    json_put_i64(o, "lease_ms", spec->lease_ms);
+    if (failpoint_file_chunks())
+        json_put_bool(o, "file_chunks", true);
+    if (spec->sandbox_id)
+        json_put_str(o, "sandbox_id", str_of(spec->sandbox_id));
+    if (spec->incarnation > 0)
+        json_put_u64(o, "incarnation", spec->incarnation);
+    guest_link_send(l, NULL, 0, &h->page);
+}
+
+void guest_hello_end(struct guest_hello *h) {
+    h->ended = true;
+    guest_wait_cancel(&h->page);
+}
+
+void guest_hello_done(struct guest_hello *h) {
+    free(h->capabilities);
+}
+
+bool guest_hello_has(const struct guest_hello *h, const char *capability) {
+    for (const char *it = h->capabilities; it && *it; it += strlen(it) + 1)
+        if (strcmp(it, capability) == 0)
+            return true;
+    return false;
+}

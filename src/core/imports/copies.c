@@ -1,0 +1,346 @@
+#include "core/imports/copies.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "core/imports/copy_feed.h"
+#include "core/imports/imports.h"
+#include "core/imports/tools.h"
+
+#define MARK "copied"
+#define TREE_DONE_WITHIN_US UINT64_C(60000000) /* after everything was in the pipe */
+
+/* One of the spec's copies, or a file of a tool's credentials. */
+struct copy_item {
+    char source[128]; /* of credentials; else empty */
+    char target[128];
+    size_t index; /* in its list of the spec */
+};
+
+struct copying {
+    struct sandbox *sandbox;
+    size_t at;    /* which one, the spec's copies first */
+    size_t found; /* files of the present tool */
+    struct copy_item secrets[TOOLS_MAX * TOOL_FILES_MAX];
+    size_t n_secrets;
+    uint32_t uid;
+    bool is_file;
+    struct open_ask ask; /* the source, then its packing */
+    struct guest_wait wait;
+    struct deadline late;
+    uint64_t handle;        /* the guest's; 0 = none */
+    struct copy_feed *feed; /* where the guest passes no pipe; or NULL */
+    bool packed;
+    bool unpacked;
+    struct err pack_failure;
+    struct err unpack_failure;
+};
+
+/* --- the list --- */
+
+static const Berm__V1__Copy *copy_of(const struct copying *c) {
+    const Berm__V1__SandboxSpec *spec = c->sandbox->record->spec;
+    return c->at < spec->n_copies ? spec->copies[c->at] : NULL;
+}
+
+static const struct copy_item *secret_of(const struct copying *c) {
+    return &c->secrets[c->at - c->sandbox->record->spec->n_copies];
+}
+
+static const char *source_of(const struct copying *c) {
+    return copy_of(c) ? copy_of(c)->source : secret_of(c)->source;
+}
+
+static const char *target_of(const struct copying *c) {
+    return copy_of(c) ? copy_of(c)->target : secret_of(c)->target;
+}
+
+static void list_secrets(struct copying *c) {
+    const Berm__V1__SandboxSpec *spec = c->sandbox->record->spec;
+    bool is_root = spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT;
+    for (size_t i = 0; i < spec->n_tools; i++) {
+        const struct tool *t =
+            spec->tools[i]->credentials ? tool_named(spec->tools[i]->name) : NULL;
+        for (size_t k = 0; t && k < TOOL_FILES_MAX && t->files[k]; k++) {
+            struct copy_item *item = &c->secrets[c->n_secrets++];
+            item->index = i;
+            snprintf(item->source, sizeof item->source, "~/%s", t->files[k]);
+            snprintf(item->target, sizeof item->target, "%s/%s", is_root ? "/root" : "/home/user",
+                     t->files[k]);
+        }
+    }
+}
+
+/* --- what was done --- */
+
+static bool is_kept(const struct sandbox *sb) {
+    const Berm__V1__RootFilesystem *root = sb->record->spec->root;
+    return !root || root->layer != BERM__V1__WRITABLE_LAYER__WRITABLE_LAYER_MEMORY;
+}
+
+bool copies_are_done(struct sandbox *sb) {
+    struct stat st;
+    const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    bool is_needed = spec->n_copies > 0;
+    for (size_t i = 0; i < spec->n_tools; i++)
+        is_needed = is_needed || spec->tools[i]->credentials;
+    if (!is_needed || sb->copied)
+        return true;
+    int dir = is_kept(sb) ? sandbox_dir(sb) : -1;
+    sb->copied = dir >= 0 && fstatat(dir, MARK, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    return sb->copied;
+}
+
+bool sandbox_needs_copies(struct sandbox *sb) {
+    return !copies_are_done(sb);
+}
+
+static int keep_mark(struct sandbox *sb, struct err *e) {
+    int dir = sandbox_dir(sb);
+    AUTO_CLOSE int fd =
+        dir < 0 ? -1 : openat(dir, MARK, O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return err_set(e, ERR_STORE_FAILED, "that the copies are in cannot be written down");
+    return 0;
+}
+
+void copies_forget(struct sandbox *sb) {
+    int dir = sandbox_dir(sb);
+    sb->copied = false;
+    if (dir >= 0)
+        unlinkat(dir, MARK, 0);
+}
+
+/* --- its end --- */
+
+static void close_handle(struct copying *c) {
+    struct sandbox *sb = c->sandbox;
+    if (c->handle == 0 || !sb->link || !sb->linked)
+        return;
+    json_put_u64(guest_link_ask(sb->link, "close"), "handle", c->handle);
+    guest_link_send(sb->link, NULL, 0, NULL);
+    c->handle = 0;
+}
+
+void copies_drop(struct sandbox *sb) {
+    struct copying *c = TAKE(sb->copying);
+    if (!c)
+        return;
+    open_ask_cancel(&c->ask);
+    guest_wait_cancel(&c->wait);
+    copy_feed_close(c->feed);
+    deadline_clear(sb->registry->spec.deadlines, &c->late);
+    free(c);
+}
+
+static void fail(struct copying *c, const struct err *e) {
+    struct sandbox *sb = c->sandbox;
+    sb->failure = *e;
+    if (copy_of(c))
+        (void)err_wrap(&sb->failure, "spec.copies[%zu]", c->at);
+    else
+        (void)err_wrap(&sb->failure, "spec.tools[%zu].credentials", secret_of(c)->index);
+    close_handle(c);
+    copies_drop(sb);
+    sandbox_converge(sb);
+}
+
+/* --- one copy --- */
+
+static void look_at_source(struct copying *c);
+
+static void copied_all(struct copying *c) {
+    struct sandbox *sb = c->sandbox;
+    struct err e;
+    if (is_kept(sb) && keep_mark(sb, &e) < 0) {
+        c->at--;
+        fail(c, &e);
+        return;
+    }
+    sb->copied = true;
+    copies_drop(sb);
+    sandbox_converge(sb);
+}
+
+/* Of a tool's files those that are there go in, and one must be. */
+static void copy_next(struct copying *c, bool was_there) {
+    size_t n = c->sandbox->record->spec->n_copies + c->n_secrets;
+    struct err e;
+    bool was_secret = !copy_of(c);
+    size_t index = was_secret ? secret_of(c)->index : 0;
+    close_handle(c);
+    copy_feed_close(TAKE(c->feed));
+    c->found += was_secret && was_there;
+    c->at++;
+    if (was_secret && (c->at == n || secret_of(c)->index != index)) {
+        if (c->found == 0) {
+            c->at--;
+            err_set(&e, ERR_FILE_NOT_FOUND, "the caller's home has no credentials of this tool");
+            fail(c, &e);
+            return;
+        }
+        c->found = 0;
+    }
+    if (c->at < n)
+        look_at_source(c);
+    else
+        copied_all(c);
+}
+
+/* Each side sees the other's failure as an early end, so the one that says more is told. */
+static void look(struct copying *c) {
+    enum err_code pack = c->pack_failure.code, unpack = c->unpack_failure.code;
+    struct deadlines *deadlines = c->sandbox->registry->spec.deadlines;
+    if (c->packed && pack != ERR_NONE && pack != ERR_GUEST_LOST)
+        fail(c, &c->pack_failure);
+    else if (c->packed && c->unpacked && unpack != ERR_NONE)
+        fail(c, &c->unpack_failure);
+    else if (c->packed && c->unpacked && pack == ERR_NONE)
+        copy_next(c, true);
+    else if (c->packed && !c->unpacked)
+        deadline_set(deadlines, &c->late, clock_us() + TREE_DONE_WITHIN_US);
+    else if (c->packed)
+        fail(c, &c->pack_failure);
+}
+
+static void on_late(struct deadline *d) {
+    struct copying *c = container_of(d, struct copying, late);
+    struct err e;
+    err_set(&e, ERR_GUEST_LOST, "the guest does not say that it has unpacked");
+    fail(c, &e);
+}
+
+static void on_packed(struct open_ask *a, const struct open_result *result) {
+    struct copying *c = container_of(a, struct copying, ask);
+    c->packed = true;
+    if (result->e)
+        c->pack_failure = *result->e;
+    look(c);
+}
+
+void copies_notice(struct sandbox *sb, const struct json *params) {
+    struct copying *c = sb->copying;
+    const struct json *handle = json_get(params, "handle"), *error = json_get(params, "error");
+    const struct json *code = json_get(error, "code"), *message = json_get(error, "message");
+    if (!c || c->handle == 0 || !handle || handle->type != JSON_INT ||
+        (uint64_t)handle->integer != c->handle || c->unpacked)
+        return;
+    c->unpacked = true;
+    deadline_clear(sb->registry->spec.deadlines, &c->late);
+    if (error) {
+        bool is_ours = code && code->type == JSON_INT && code->integer > 0 &&
+                       code->integer < 1000 && err_face((enum err_code)code->integer);
+        bool has_text = message && message->type == JSON_STRING;
+        err_set(&c->unpack_failure, is_ours ? (enum err_code)code->integer : ERR_GUEST_PROTOCOL,
+                "%.*s", has_text ? (int)MIN(message->text.n, (size_t)200) : 0,
+                has_text ? message->text.p : "");
+    }
+    look(c);
+}
+
+/* berm-open writes to nothing but a pipe. */
+static bool is_pipe(int fd) {
+    struct stat st;
+    int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY && fstat(fd, &st) == 0 &&
+           S_ISFIFO(st.st_mode);
+}
+
+static void on_feed_broken(void *user, const struct err *e) {
+    fail(user, e);
+}
+
+/* The guest's pipe, or one of ours where it has passed none. */
+static int pipe_of(struct copying *c, const struct guest_answer *a, struct err *e) {
+    struct sandbox *sb = c->sandbox;
+    int fd = -1;
+    if (a->n_fds == 0)
+        return copy_feed_new(sb->registry->spec.loop, sb->link, c->handle, on_feed_broken, c,
+                             &c->feed, &fd, e) < 0
+                   ? -(int)e->code
+                   : fd;
+    if (a->n_fds != 1 || !is_pipe(a->fds[0]))
+        return err_set(e, ERR_GUEST_PROTOCOL, "the guest unpacks from no pipe");
+    return TAKE_FD(a->fds[0]);
+}
+
+static void on_unpacking(struct guest_wait *w, const struct guest_answer *a) {
+    struct copying *c = container_of(w, struct copying, wait);
+    const struct json *handle = a->e ? NULL : json_get(a->result, "handle");
+    struct err e;
+    if (a->e && (a->e->code == ERR_GUEST_LOST || a->e->code == ERR_GUEST_PROTOCOL))
+        return; /* the link's loss drops us */
+    if (a->e) {
+        fail(c, a->e);
+        return;
+    }
+    c->handle =
+        handle && handle->type == JSON_INT && handle->integer > 0 ? (uint64_t)handle->integer : 0;
+    AUTO_CLOSE int pipe_fd =
+        c->handle > 0 ? pipe_of(c, a, &e) : err_set(&e, ERR_GUEST_PROTOCOL, "no handle");
+    if (pipe_fd < 0) {
+        fail(c, &e);
+        return;
+    }
+    const Berm__V1__Copy *copy = copy_of(c);
+    open_ask_init(&c->ask, on_packed);
+    opener_pack(c->sandbox->registry->spec.opener, &c->ask, c->uid,
+                &(struct open_pack_spec){.path = source_of(c),
+                                         .name = strrchr(target_of(c), '/') + 1,
+                                         .n_excludes = copy ? copy->n_excludes : 0,
+                                         .excludes = copy ? copy->excludes : NULL,
+                                         .is_private = !copy},
+                pipe_fd);
+}
+
+static void on_source(struct open_ask *a, const struct open_result *result) {
+    struct copying *c = container_of(a, struct copying, ask);
+    struct sandbox *sb = c->sandbox;
+    const char *target = target_of(c);
+    size_t n = strlen(target);
+    if (result->e && result->e->code == ERR_FILE_NOT_FOUND && !copy_of(c)) {
+        copy_next(c, false);
+        return;
+    }
+    if (result->e) {
+        fail(c, result->e);
+        return;
+    }
+    if (result->is_file) /* its one member has the target's last name */
+        n = MAX((size_t)(strrchr(target, '/') - target), (size_t)1);
+    json_put_str(guest_link_ask(sb->link, "unpack"), "path", (struct str){target, n});
+    guest_wait_init(&c->wait, on_unpacking);
+    guest_link_send(sb->link, NULL, 0, &c->wait);
+}
+
+static void look_at_source(struct copying *c) {
+    c->packed = c->unpacked = false;
+    c->pack_failure = c->unpack_failure = (struct err){0};
+    open_ask_init(&c->ask, on_source);
+    opener_source(c->sandbox->registry->spec.opener, &c->ask, c->uid, source_of(c));
+}
+
+void copies_begin(struct sandbox *sb) {
+    struct copying *c = sb->copying ? NULL : calloc(1, sizeof *c);
+    if (sb->copying)
+        return;
+    if (!c) {
+        err_set(&sb->failure, ERR_LIMIT_REACHED, "out of memory");
+        sandbox_converge(sb);
+        return;
+    }
+    c->sandbox = sb;
+    open_ask_init(&c->ask, on_source);
+    guest_wait_init(&c->wait, on_unpacking);
+    deadline_init(&c->late, on_late);
+    sb->copying = c;
+    list_secrets(c);
+    struct err e;
+    if (imports_uid(sb->registry, sb->record->owner, &c->uid, &e) < 0)
+        fail(c, &e);
+    else
+        look_at_source(c);
+}

@@ -1,0 +1,111 @@
+#include "core/imports/copy_feed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+#define CHUNK_BYTES ((size_t)49152)
+
+struct copy_feed {
+    uv_poll_t poll;
+    int fd; /* -1: nothing more is read */
+    struct guest_link *link;
+    struct guest_wait wait;
+    uint64_t handle;
+    uint64_t offset; /* of the first byte that the guest has not taken */
+    size_t n, at;    /* of `bytes` */
+    uint8_t bytes[CHUNK_BYTES];
+    void (*on_broken)(void *user, const struct err *e);
+    void *user;
+};
+
+static void stop_reading(struct copy_feed *f) {
+    uv_poll_stop(&f->poll);
+    if (f->fd >= 0)
+        close(TAKE_FD(f->fd));
+}
+
+/* Of nothing: the end. */
+static void send_chunk(struct copy_feed *f) {
+    struct json_out *o = guest_link_ask(f->link, "write_chunk");
+    json_put_u64(o, "handle", f->handle);
+    json_put_u64(o, "offset", f->offset);
+    json_key(o, "data_b64");
+    json_base64(o, f->bytes + f->at, f->n - f->at);
+    guest_link_send(f->link, NULL, 0, &f->wait);
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events) {
+    struct copy_feed *f = poll->data;
+    (void)events;
+    ssize_t n = status < 0 ? 0 : read(f->fd, f->bytes, sizeof f->bytes);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    f->at = 0;
+    f->n = n > 0 ? (size_t)n : 0;
+    if (n > 0)
+        uv_poll_stop(poll);
+    else
+        stop_reading(f); /* half an archive is told by its missing end */
+    send_chunk(f);
+}
+
+static void on_taken(struct guest_wait *w, const struct guest_answer *a) {
+    struct copy_feed *f = container_of(w, struct copy_feed, wait);
+    const struct json *next = a->e ? NULL : json_get(a->result, "next_offset");
+    uint64_t taken =
+        next && next->type == JSON_INT ? (uint64_t)next->integer - f->offset : UINT64_MAX;
+    size_t left = f->n - f->at;
+    struct err e;
+    if (a->e) {
+        stop_reading(f);
+    } else if (taken > left || (taken == 0 && left > 0)) {
+        err_set(&e, ERR_GUEST_PROTOCOL, "the guest took a chunk that was not sent");
+        f->on_broken(f->user, &e);
+    } else {
+        f->offset += taken;
+        f->at += (size_t)taken;
+        if (taken < left)
+            send_chunk(f);
+        else if (f->fd >= 0)
+            uv_poll_start(&f->poll, UV_READABLE, on_readable);
+    }
+}
+
+int copy_feed_new(uv_loop_t *loop, struct guest_link *link, uint64_t handle,
+                  void (*on_broken)(void *user, const struct err *e), void *user,
+                  struct copy_feed **ret_feed, int *ret_write_fd, struct err *e) {
+    int fds[2] = {-1, -1};
+    struct copy_feed *f = calloc(1, sizeof *f);
+    if (!f || pipe2(fds, O_CLOEXEC) < 0 || fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0 ||
+        uv_poll_init(loop, &f->poll, fds[0]) < 0) {
+        fd_close_all(fds, fds[0] < 0 ? 0 : 2);
+        free(f);
+        return err_set(e, ERR_LIMIT_REACHED, "there is no room for a pipe");
+    }
+    f->poll.data = f;
+    f->fd = fds[0];
+    f->link = link;
+    f->handle = handle;
+    f->on_broken = on_broken;
+    f->user = user;
+    guest_wait_init(&f->wait, on_taken);
+    uv_poll_start(&f->poll, UV_READABLE, on_readable);
+    *ret_feed = f;
+    *ret_write_fd = fds[1];
+    return 0;
+}
+
+static void on_closed(uv_handle_t *handle) {
+    free(handle->data);
+}
+
+void copy_feed_close(struct copy_feed *f) {
+    if (!f)
+        return;
+    guest_wait_cancel(&f->wait);
+    stop_reading(f);
+    uv_close((uv_handle_t *)&f->poll, on_closed);
+}

@@ -1,0 +1,97 @@
+/* sandbox — one sandbox from its acceptance to its removal.
+ *
+ * Owner:   the registry.
+ * States:  SandboxState of the contract; SBX-1 lists the changes. `wanted` is where it is on its way to.
+ *          Everything that happens (an intent is durable, an instance is ready, a guest answers or is
+ *          gone, a second passed after the store failed) ends in one function, sandbox_converge, which
+ *          compares the record, `wanted` and what is there, and takes the next step. A restart is the
+ *          same: the record is read, the instance adopted, and sandbox_converge called.
+ * Bounds:  limits.execs programs at once.
+ * Errors:  SANDBOX_EXISTS, SANDBOX_STALE, SANDBOX_PAUSED, SANDBOX_STOPPED, SANDBOX_NOT_READY,
+ *          SANDBOX_FAILED, SANDBOX_DELETED, STORE_FULL.          Spec: spec/behavior.md, SBX
+ * Changes answer 0 once the entry is on its way: on_done of `w` follows from the loop. */
+#pragma once
+
+#include "core/registry.h"
+
+enum sandbox_wanted {
+    WANTED_RUN = 1,
+    WANTED_PAUSE = 2,
+    WANTED_STOP = 3,
+    WANTED_DELETE = 4,
+};
+
+/* Who makes a change, and under which request id; borrowed for the call. */
+struct change {
+    const struct caller *who;
+    const struct request_key *key; /* NULL or with an empty request_id: nothing is remembered */
+    struct ledger_wait *wait;
+    int cause; /* StateCause; 0 = REQUESTED. Without `who` the daemon does it by itself. */
+    const struct err *e; /* what made it; NULL = nothing */
+};
+
+/* `spec` is checked and has every default filled in; it is copied. An empty id gets a generated one.
+ * *ret_sb lives on; it may be reverted and freed when `wait` hears an error. */
+MUST_USE int sandbox_create(struct registry *r, const char *id, const Berm__V1__SandboxSpec *spec,
+                            const struct change *c, struct sandbox **ret_sb, struct err *e);
+/* incarnation 0 = any. grace_ms as in the contract. */
+MUST_USE int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms,
+                          const struct change *c, struct err *e);
+MUST_USE int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change *c,
+                           struct err *e);
+MUST_USE int sandbox_pause(struct sandbox *sb, uint64_t incarnation, const struct change *c,
+                           struct err *e);
+MUST_USE int sandbox_resume(struct sandbox *sb, uint64_t incarnation, const struct change *c,
+                            struct err *e);
+MUST_USE int sandbox_delete(struct sandbox *sb, uint64_t incarnation, const struct change *c,
+                            struct err *e);
+/* The whole new spec, checked, and which parts the caller gave ("labels", …) for the event. The driver
+ * is asked to put limits in force first; its refusal fails the update. */
+MUST_USE int sandbox_update(struct sandbox *sb, uint64_t incarnation,
+                            const Berm__V1__SandboxSpec *spec, const char *const *parts,
+                            size_t n_parts, const struct change *c, struct err *e);
+
+/* As it stands, borrowed until the loop's next turn. Show it only when ledger_wait(sandbox_recorded)
+ * has nothing to wait for. */
+const Berm__V1__Sandbox *sandbox_record(const struct sandbox *sb);
+/* What changes without being recorded, put into a copy of its record that was read from the store. */
+void sandbox_put_live(const struct sandbox *sb, Berm__V1__Sandbox *copy);
+const struct recorded *sandbox_recorded(const struct sandbox *sb);
+uint64_t sandbox_number(const struct sandbox *sb);
+/* Whether its copies go in at the next start. */
+bool sandbox_needs_copies(struct sandbox *sb);
+struct registry *sandbox_registry(const struct sandbox *sb);
+/* 0 when a program or file call may go to its guest now, else the error of SBX-8. */
+MUST_USE int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct err *e);
+
+/* Waits until the sandbox stands where a call wants it: durable and no longer on its way. Zeroed at
+ * first. */
+struct sandbox_wait {
+    struct list in_sandbox;
+    struct deadline deadline;
+    struct deadlines *deadlines;
+    struct sandbox *sandbox;
+    bool until_deleted; /* else: until its state is final for what is wanted */
+    /* `record` as it stands then, also when the time is over; borrowed. */
+    void (*on_done)(struct sandbox_wait *w, const Berm__V1__Sandbox *record);
+};
+/* on_done comes from the loop, never from inside. */
+void sandbox_wait(struct sandbox *sb, struct sandbox_wait *w, int64_t wait_ms,
+                  void (*on_done)(struct sandbox_wait *w, const Berm__V1__Sandbox *record));
+void sandbox_wait_cancel(struct sandbox_wait *w);
+
+/* Asks the driver what the sandbox uses now; a node inside the object that asks. NULL: it is gone. The
+ * answer comes from the loop, unless the driver is lost. */
+struct sandbox_measure {
+    struct list in_sandbox;
+    void (*on_done)(struct sandbox_measure *m, const struct instance_usage *u);
+};
+void sandbox_measure_init(struct sandbox_measure *m,
+                          void (*on_done)(struct sandbox_measure *m,
+                                          const struct instance_usage *u));
+void sandbox_measure_cancel(struct sandbox_measure *m);
+/* SANDBOX_STOPPED and the like when nothing of it runs. */
+MUST_USE int sandbox_measure(struct sandbox *sb, struct sandbox_measure *m, struct err *e);
+uint64_t sandbox_output_bytes(struct sandbox *sb);
+/* SANDBOX_STALE unless it is the present one; 0 = any. */
+MUST_USE int sandbox_check_incarnation(const struct sandbox *sb, uint64_t asked, struct err *e);

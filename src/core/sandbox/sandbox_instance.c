@@ -1,0 +1,268 @@
+/* sandbox_instance — a sandbox and its instance: made for it, claimed from the pool, or found again. */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "core/imports/copies.h"
+#include "core/exec/exec_impl.h"
+#include "core/pool.h"
+#include "core/sandbox/sandbox_impl.h"
+
+#define FILE_MAX_BYTES \
+    (UINT64_C(1) << 40) /* a log's offsets grow for ever; what is kept of it does not */
+
+static void on_ready(struct instance *p) {
+    struct sandbox *sb = p->user;
+    sandbox_failpoint(sb, OP_ACK);
+    sb->presence = PRESENCE_UP;
+    sandbox_converge(sb);
+}
+
+static void on_failed(struct instance *p, const struct err *e) {
+    struct sandbox *sb = p->user;
+    sb->instance = NULL;
+    sb->presence = PRESENCE_NONE;
+    sb->failure = *e;
+    sandbox_converge(sb);
+}
+
+/* Everything in it has ended: programs whose end nobody told are settled from what they left. */
+static void on_gone(struct instance *p) {
+    struct sandbox *sb = p->user;
+    sb->instance = NULL;
+    sb->presence = PRESENCE_NONE;
+    sb->frozen = sb->freezing = sb->configured = false;
+    sb->asked_to_end = 0;
+    sb->copied = false;          /* a layer in memory has gone */
+    sb->connecting_since_us = 0; /* the next guest has its own time, and its own losses */
+    sb->n_relinks = 0;
+    deadline_clear(sb->registry->spec.deadlines, &sb->guest_deadline);
+    if (sandbox_is(sb, SB_PENDING) && sb->failure.code == ERR_NONE)
+        err_set(&sb->failure, ERR_GUEST_LOST, "the guest ended before it was ready");
+    sandbox_disconnect(sb);
+    sandbox_failpoint(sb, OP_ACK);
+    sandbox_update_without_instance(sb);
+    sandbox_measures_end(sb);
+    exec_all_gone(sb);
+    sandbox_converge(sb);
+}
+
+static const struct instance_events instance_events = {on_ready, on_failed, on_gone};
+
+static uint64_t bound(int64_t limit) {
+    return limit > 0 ? (uint64_t)limit : 0;
+}
+
+void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct instance_limits *ret_limits) {
+    const Berm__V1__Limits *l = spec->limits;
+    *ret_limits = (struct instance_limits){.file_bytes = FILE_MAX_BYTES};
+    if (!l)
+        return;
+    ret_limits->memory_bytes = bound(l->memory_bytes);
+    ret_limits->cpu_milli = bound(l->cpu_millis);
+    ret_limits->pids = bound(l->pids);
+    ret_limits->disk_bytes = bound(l->disk_bytes);
+    ret_limits->disk_inodes = bound(l->disk_inodes);
+}
+
+/* --- making --- */
+
+/* The mounts' descriptors and targets are the imports's. */
+static struct instance_spec spec_of(const struct sandbox *sb,
+                                    struct instance_mount mounts[INSTANCE_MOUNTS_MAX]) {
+    const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    struct instance_spec instance = {
+        .id = sb->instance_id,
+        .hostname = sb->record->sandbox_id,
+        .slot = (uint32_t)sb->slot,
+        .profile = spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT ? INSTANCE_ROOT
+                                                                                    : INSTANCE_USER,
+        .layer = spec->root && spec->root->layer == BERM__V1__WRITABLE_LAYER__WRITABLE_LAYER_MEMORY
+                     ? INSTANCE_MEMORY
+                     : INSTANCE_DISK,
+        .network = INSTANCE_NETWORK_NONE,
+        .image_fd = -1,
+        .mounts = mounts,
+    };
+    instance.n_mounts = imports_mounts(&sb->imports, mounts);
+    sandbox_limits(spec, &instance.limits);
+    return instance;
+}
+
+static void create_instance(struct sandbox *sb, const struct instance_spec *spec) {
+    struct driver *d = sb->registry->spec.driver;
+    if (d)
+        sb->instance = instance_create(d, spec, &instance_events, sb, &sb->failure);
+    else
+        err_set(&sb->failure, ERR_DRIVER_UNAVAILABLE, "%s", sb->registry->spec.no_driver);
+    if (sb->instance)
+        sb->presence = PRESENCE_MAKING;
+}
+
+/* --- claiming --- */
+
+static void on_claimed(struct instance *p, const struct instance_answer *a, void *user) {
+    (void)user;
+    struct sandbox *sb = p->user;
+    sandbox_failpoint(sb, OP_ACK);
+    sb->presence = PRESENCE_UP;
+    if (a->e)
+        sb->failure = *a->e;
+    else
+        sandbox_configure(sb);
+    sandbox_converge(sb);
+}
+
+/* Then nobody but its guest need be told. */
+static bool is_as_wanted(const struct instance_spec *spec) {
+    const struct instance_limits *l = &spec->limits;
+    return !spec->hostname && l->memory_bytes == 0 && l->cpu_milli == 0 && l->pids == 0 &&
+           spec->n_mounts == 0;
+}
+
+/* The guest is told its settings first, to be at them meanwhile, unless it would have to make a workspace
+ * where a mount goes: the one that every root has needs no making. */
+static void claim_instance(struct sandbox *sb, struct instance_spec *spec) {
+    const char *workspace = sb->record->spec->workspace;
+    spec->hostname = sb->has_name ? NULL : spec->hostname;
+    pool_keep_limits(sb->registry, &spec->limits);
+    bool is_bare = is_as_wanted(spec);
+    sb->presence = is_bare ? PRESENCE_UP : PRESENCE_MAKING;
+    if (spec->n_mounts == 0 || strcmp(workspace, POOL_WORKSPACE) == 0)
+        sandbox_configure(sb);
+    if (!is_bare)
+        instance_claim(sb->instance, spec, on_claimed, NULL);
+}
+
+void sandbox_claims(struct sandbox *sb, const struct parked *p) {
+    sb->instance = p->instance;
+    sb->instance->events = &instance_events;
+    sb->instance->user = sb;
+    sb->presence = PRESENCE_PARKED;
+    sb->claiming = true;
+    sb->has_name = strcmp(p->name, sb->record->sandbox_id) == 0;
+    sb->op = OP_CLAIM;
+    sandbox_take_link(sb, p->link, p->transcript);
+}
+
+/* --- what both have in common --- */
+
+static void have_instance(struct sandbox *sb) {
+    struct instance_mount mounts[INSTANCE_MOUNTS_MAX];
+    struct instance_spec spec = spec_of(sb, mounts);
+    free(sb->tool_path);
+    sb->tool_path = imports_path(&sb->imports);
+    if (sb->presence == PRESENCE_PARKED)
+        claim_instance(sb, &spec);
+    else
+        create_instance(sb, &spec);
+    imports_end(&sb->imports);
+    if (sb->presence == PRESENCE_MAKING || guest_wait_is_on(&sb->configure_wait))
+        sandbox_failpoint(sb, OP_SEND);
+    else
+        sandbox_converge(sb);
+}
+
+static void on_opened(struct imports *in, const struct err *e) {
+    struct sandbox *sb = container_of(in, struct sandbox, imports);
+    sb->presence = sb->instance ? PRESENCE_PARKED : PRESENCE_NONE;
+    if (!e && sb->wanted <= WANTED_PAUSE) {
+        have_instance(sb);
+        return;
+    }
+    if (e)
+        sb->failure = *e;
+    imports_end(&sb->imports);
+    sandbox_converge(sb);
+}
+
+void sandbox_make_instance(struct sandbox *sb) {
+    sandbox_failpoint(sb, OP_COMMIT);
+    int r = imports_begin(&sb->imports, sb->registry, sb->record->owner, sb->record->spec, false,
+                          on_opened, &sb->failure);
+    if (r == 1)
+        sb->presence = PRESENCE_MAKING;
+    else if (r == 0)
+        have_instance(sb);
+    else
+        sandbox_converge(sb);
+}
+
+static void on_kills(struct instance *p, const struct instance_answer *a, void *user) {
+    (void)user;
+    if (!a->e)
+        ((struct sandbox *)p->user)->oom_kills_seen = a->usage.oom_kills;
+}
+
+void sandbox_learn_kills(struct sandbox *sb) {
+    if (sb->instance)
+        instance_measure(sb->instance, on_kills, NULL);
+}
+
+/* --- clearing away, and finding again --- */
+
+/* What was left of an instance that has ended is gone: the books can be closed on it. */
+static void on_cleared(void *user, const struct err *e) {
+    struct sandbox *sb = user;
+    if (registry_job_over(sb->registry))
+        return;
+    if (e)
+        log_text(LOG_WARN, "clear", "%s: %s", sb->record->sandbox_id, e->text);
+    sb->presence = PRESENCE_NONE;
+    exec_all_gone(sb);
+    sandbox_converge(sb);
+}
+
+static void clear(struct sandbox *sb, bool with_files) {
+    sb->presence = PRESENCE_ENDING;
+    registry_job(sb->registry);
+    driver_discard(sb->registry->spec.driver, sb->instance_id, with_files, on_cleared, sb);
+}
+
+void sandbox_unclaim(struct sandbox *sb) {
+    if (sb->failure.code != ERR_NONE)
+        log_text(LOG_INFO, "unclaim", "%s: %s", sb->record->sandbox_id, sb->failure.text);
+    sb->failure = (struct err){0};
+    sb->claiming = sb->configured = false;
+    deadline_clear(sb->registry->spec.deadlines,
+                   &sb->guest_deadline); /* the next guest has its own */
+    sandbox_disconnect(sb);
+    imports_end(&sb->imports);
+    copies_forget(sb);
+    if (sb->instance)
+        instance_close(TAKE(sb->instance));
+    clear(sb, true);
+}
+
+/* One whose claim was under way has what that daemon came to give it, and nobody knows what that was. */
+static bool is_half_claimed(const struct sandbox *sb) {
+    return sandbox_is(sb, SB_PENDING) && sb->record->incarnation == 1 &&
+           strcmp(sb->instance_id, sb->record->sandbox_id) != 0;
+}
+
+void sandbox_adopt(struct sandbox *sb) {
+    struct err e;
+    struct driver *d = sb->registry->spec.driver;
+    if (!d) {
+        exec_all_gone(sb);
+        return;
+    }
+    if (is_half_claimed(sb)) {
+        sandbox_unclaim(sb);
+        return;
+    }
+    /* Nobody knows any more where the tools of one were that has not been told. */
+    bool lacks_path = sandbox_is(sb, SB_PENDING) && sb->record->spec->n_tools > 0;
+    if (!lacks_path)
+        sb->instance = instance_adopt(d, sb->instance_id, &instance_events, sb, &e);
+    if (!sb->instance) {
+        clear(sb, false);
+        return;
+    }
+    sb->presence = PRESENCE_UP;
+    sb->frozen = sandbox_is(sb, SB_PAUSED);
+    sb->configured = !sandbox_is(sb, SB_PENDING);
+    if (sb->n_running > 0) /* the guest may tell an end at once */
+        sandbox_learn_kills(sb);
+    else
+        list_push_back(&sb->registry->dormant, &sb->in_dormant);
+}

@@ -1,0 +1,76 @@
+/* lifetime — a sandbox that ends by itself: after its whole time, or after nobody used it for long. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/sandbox/sandbox_impl.h"
+
+#define LATER_US UINT64_C(1000000)
+#define FAR_MS (INT64_C(1) << 40) /* beyond this a timer is as good as none */
+
+#define ACTION(name) BERM__V1__LIFETIME_ACTION__LIFETIME_ACTION_##name
+
+/* Idle time runs while nothing runs and no file moves (a watch alone is no use), and not for one that is stopped or frozen already. */
+static int64_t idle_due(const struct sandbox *sb) {
+    const Berm__V1__Lifetime *l = sb->record->spec->lifetime;
+    if (!l || l->idle_ttl_ms <= 0 || sb->n_running > 0 || sb->n_file_handles > 0 ||
+        !sandbox_is(sb, SB_READY) || sb->wanted != WANTED_RUN)
+        return 0;
+    return sb->record->last_activity_unix_ms + l->idle_ttl_ms;
+}
+
+void sandbox_lifetime_begins(struct sandbox *sb) {
+    const Berm__V1__Lifetime *l = sb->record->spec->lifetime;
+    sb->record->expires_unix_ms = l && l->ttl_ms > 0 ? registry_unix_ms() + l->ttl_ms : 0;
+}
+
+void sandbox_lifetime_look(struct sandbox *sb) {
+    int64_t idle = idle_due(sb), whole = sb->record->expires_unix_ms, now = registry_unix_ms();
+    bool is_over = sb->wanted == WANTED_DELETE || sandbox_is(sb, SB_FAILED);
+    int64_t due = whole > 0 && (idle == 0 || whole < idle) ? whole : idle;
+    sb->record->idle_due_unix_ms = idle;
+    if (due == 0 || is_over || due - now > FAR_MS)
+        deadline_clear(sb->registry->spec.deadlines, &sb->due);
+    else
+        deadline_set(sb->registry->spec.deadlines, &sb->due,
+                     clock_us() + (uint64_t)MAX(due - now, 0) * 1000);
+}
+
+void sandbox_touch(struct sandbox *sb) {
+    sb->record->last_activity_unix_ms = registry_unix_ms();
+    sandbox_wake(sb);
+    sandbox_lifetime_look(sb);
+}
+
+/* A change nobody asked for but the clock. */
+static int act(struct sandbox *sb, int action, int cause, struct err *e) {
+    struct change c = {.cause = cause};
+    if (action == ACTION(DELETE))
+        return sandbox_delete(sb, 0, &c, e);
+    if (sandbox_is(sb, SB_STOPPED) || sandbox_is(sb, SB_STOPPING))
+        return 0;
+    return action == ACTION(PAUSE) ? sandbox_pause(sb, 0, &c, e) : sandbox_stop(sb, 0, 0, &c, e);
+}
+
+static void on_due(struct deadline *d) {
+    struct sandbox *sb = container_of(d, struct sandbox, due);
+    const Berm__V1__Lifetime *l = sb->record->spec->lifetime;
+    int64_t idle = idle_due(sb), whole = sb->record->expires_unix_ms, now = registry_unix_ms();
+    struct err e;
+    int r = 0;
+    if (whole > 0 && whole <= now) {
+        r = act(sb, (int)l->ttl_action, BERM__V1__STATE_CAUSE__STATE_CAUSE_TTL, &e);
+        if (r == 0)
+            sb->record->expires_unix_ms = 0; /* done, once; recorded with the change */
+    } else if (idle > 0 && idle <= now) {
+        r = act(sb, (int)l->idle_action, BERM__V1__STATE_CAUSE__STATE_CAUSE_IDLE_TTL, &e);
+    }
+    if (r < 0) {
+        log_text(LOG_WARN, "lifetime", "%s: %s", sb->record->sandbox_id, e.text);
+        deadline_set(sb->registry->spec.deadlines, &sb->due, clock_us() + LATER_US);
+        return;
+    }
+    sandbox_lifetime_look(sb);
+}
+
+void sandbox_lifetime_init(struct sandbox *sb) {
+    deadline_init(&sb->due, on_due);
+}

@@ -1,0 +1,225 @@
+/* sandbox_link — a sandbox and its guest: connecting, again after a loss, and what the guest says. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/imports/copies.h"
+#include "core/exec/exec_impl.h"
+#include "core/sandbox/sandbox_impl.h"
+
+#define RELINKS_MAX 3
+#define RELINKS_WITHIN_US 10000000
+#define RELINK_PAUSE_US 50000
+#define CONNECT_WITHIN_US 10000000
+#define CONNECT_PAUSE_US 500
+#define CONFIGURE_WITHIN_US 10000000
+#define WATCH_EXIT_RETRY_US 1000000
+
+static struct sandbox *of_link(const struct guest_link *l) {
+    return guest_link_user(l);
+}
+
+/* Whoever asks after a program by a name the guest made up finds nothing of another sandbox's. */
+static struct exec *exec_named(struct sandbox *sb, const struct json *params) {
+    const struct json *id = json_get(params, "exec_id");
+    if (!id || id->type != JSON_STRING || id->text.n >= 64)
+        return NULL;
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)id->text.n, id->text.p);
+    struct map_node *node = map_find(&sb->registry->execs, name);
+    struct exec *x = node ? container_of(node, struct exec, by_id) : NULL;
+    return x && x->sandbox == sb ? x : NULL;
+}
+
+static void on_exec(struct guest_link *l, const struct json *state) {
+    struct exec *x = exec_named(of_link(l), state);
+    if (x && !exec_is_settled(x))
+        exec_on_known(x, state);
+    else
+        exec_tell_done(of_link(l), state);
+}
+
+static void configured(struct sandbox *sb) {
+    sb->configured = true;
+    if (sb->wanted < WANTED_STOP) /* else nothing more begins in it */
+        exec_resume_all(sb);
+    sandbox_converge(sb);
+}
+
+/* After a restart in the middle the guest may have its settings already, and says so. A setting that it does not
+ * take has a name. */
+static bool has_settings(const struct err *e) {
+    return !e || (e->code == ERR_INVALID_ARGUMENT && !e->field[0]);
+}
+
+static void on_configured(struct guest_wait *w, const struct guest_answer *a) {
+    struct sandbox *sb = container_of(w, struct sandbox, configure_wait);
+    deadline_clear(sb->registry->spec.deadlines, &sb->guest_deadline);
+    if (sb->claiming)
+        sandbox_failpoint(sb, OP_ACK);
+    if (has_settings(a->e)) {
+        configured(sb);
+        return;
+    }
+    if (a->e->code != ERR_GUEST_LOST && a->e->code != ERR_GUEST_PROTOCOL) {
+        sb->failure = *a->e;
+        sandbox_converge(sb);
+    }
+}
+
+static struct transcript *transcript_of(struct sandbox *sb) {
+    int dir = sandbox_dir(sb);
+    if (sb->transcript)
+        transcript_set_dir(sb->transcript, dir);
+    else if (dir >= 0)
+        sb->transcript =
+            transcript_open(dir, "guest.log", sb->registry->spec.limits->of[LIMIT_GUEST_LOG]);
+    return sb->transcript;
+}
+
+void sandbox_configure(struct sandbox *sb) {
+    const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    if (!sb->linked || sb->configured)
+        return;
+    deadline_set(sb->registry->spec.deadlines, &sb->guest_deadline,
+                 clock_us() + CONFIGURE_WITHIN_US);
+    if (guest_wait_is_on(&sb->configure_wait))
+        return;
+    struct json_out *o = guest_link_ask(sb->link, "configure");
+    json_put_str(o, "sandbox_id", str_of(sb->record->sandbox_id));
+    json_put_u64(o, "incarnation", sb->record->incarnation);
+    if (spec->workspace[0])
+        json_put_str(o, "workspace", str_of(spec->workspace));
+    json_put_str(o, "user", str_of(sandbox_user(sb)));
+    json_put_i64(o, "lease_ms", sb->registry->spec.limits->of[LIMIT_GUEST_LEASE]);
+    if (sb->tool_path)
+        json_put_str(o, "path", str_of(sb->tool_path));
+    exec_put_env(o, spec->n_env, spec->env);
+    guest_wait_init(&sb->configure_wait, on_configured);
+    guest_link_send(sb->link, NULL, 0, &sb->configure_wait);
+    (void)transcript_of(sb); /* of a link that was there before its sandbox: now it has a folder */
+}
+
+static void on_link_ready(struct guest_link *l) {
+    struct sandbox *sb = of_link(l);
+    sb->linked = true;
+    if (!sb->configured)
+        sandbox_configure(sb);
+    else
+        configured(sb);
+}
+
+static void on_notice(struct guest_link *l, struct str method, const struct json *params) {
+    if (str_is(method, STR("changed")) || str_is(method, STR("tree_done"))) {
+        copies_notice(of_link(l), params);
+        files_notice(of_link(l), method, params);
+        return;
+    }
+    struct exec *x = exec_named(of_link(l), params);
+    if (!x)
+        return;
+    if (str_is(method, STR("grew")))
+        exec_on_grew(x, params);
+    else if (str_is(method, STR("exited")))
+        exec_on_exited(x, params);
+    else if (str_is(method, STR("stdin_room")))
+        exec_on_stdin_writable(x, params);
+}
+
+/* What passes, and is no fault of the guest's. */
+static bool is_shortage(const struct err *e) {
+    return e->sys == EMFILE || e->sys == ENFILE;
+}
+
+/* Too many losses in a short time: whoever is there is no guest of ours any more. */
+void sandbox_lose_link(struct sandbox *sb, const struct err *e) {
+    uint64_t now = clock_us();
+    sandbox_disconnect(sb);
+    if (now - sb->relinks_began_us > RELINKS_WITHIN_US) {
+        sb->relinks_began_us = now;
+        sb->n_relinks = 0;
+    }
+    sb->n_relinks += !is_shortage(e);
+    if (sb->n_relinks > RELINKS_MAX || e->code == ERR_GUEST_VERSION) {
+        log_text(LOG_WARN, "guest_lost", "%s: %s", sb->record->sandbox_id, e->text);
+        sb->failure = *e;
+        sandbox_converge(sb);
+        return;
+    }
+    deadline_set(sb->registry->spec.deadlines, &sb->again, now + RELINK_PAUSE_US);
+}
+
+static void on_lost(struct guest_link *l, const struct err *e) {
+    sandbox_lose_link(of_link(l), e);
+}
+
+static const struct guest_events guest_events = {on_exec, on_link_ready, on_notice, on_lost};
+
+void sandbox_take_link(struct sandbox *sb, struct guest_link *link, struct transcript *said) {
+    sb->transcript = said;
+    sb->link = link;
+    sb->linked = true;
+    guest_link_give(link, &guest_events, sb);
+}
+
+void sandbox_connect(struct sandbox *sb) {
+    struct err e;
+    int fd = instance_link(sb->instance, &e);
+    if (fd >= 0)
+        sb->link = guest_link_open(&(struct guest_link_spec){
+            .loop = sb->registry->spec.loop,
+            .deadlines = sb->registry->spec.deadlines,
+            .fd = fd,
+            .transcript = transcript_of(sb),
+            .run_id = sb->registry->spec.run_id,
+            .sandbox_id = sb->record->sandbox_id,
+            .incarnation = sb->record->incarnation,
+            .lease_ms = sb->registry->spec.limits->of[LIMIT_GUEST_LEASE],
+            .events = &guest_events,
+            .user = sb,
+        });
+    uint64_t now = clock_us();
+    if (sb->link) {
+        sb->connecting_since_us = 0;
+        return;
+    }
+    /* The guest may not listen yet; its end, if that is it, is told by the instance. */
+    if (sb->connecting_since_us == 0)
+        sb->connecting_since_us = now;
+    bool is_short = fd < 0 && is_shortage(&e);
+    if (is_short || now - sb->connecting_since_us < CONNECT_WITHIN_US) {
+        deadline_set(sb->registry->spec.deadlines, &sb->again,
+                     now + (is_short ? RELINK_PAUSE_US : CONNECT_PAUSE_US));
+        return;
+    }
+    if (fd >= 0)
+        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+    sb->failure = e;
+    sandbox_converge(sb);
+}
+
+void sandbox_wake(struct sandbox *sb) {
+    if (!sandbox_is_dormant(sb))
+        return;
+    list_remove(&sb->in_dormant);
+    sandbox_learn_kills(sb); /* before any program can end */
+    if (sb->presence == PRESENCE_UP && !sb->link && !sb->frozen && !sb->freezing)
+        sandbox_connect(sb);
+    else if (sb->instance)
+        sandbox_watch_exit(sb);
+}
+
+void sandbox_watch_exit(struct sandbox *sb) {
+    if (instance_watch_exit(sb->instance) < 0)
+        deadline_set(sb->registry->spec.deadlines, &sb->again, clock_us() + WATCH_EXIT_RETRY_US);
+}
+
+void sandbox_disconnect(struct sandbox *sb) {
+    guest_wait_cancel(&sb->configure_wait);
+    copies_drop(sb);
+    if (sb->link)
+        guest_link_close(TAKE(sb->link));
+    sb->linked = false;
+    files_gone(sb, true);
+}

@@ -1,0 +1,56 @@
+/* sandbox_wait — calls that hold their answer back until the sandbox stands where they want it. */
+#include "base/clock.h"
+#include "core/sandbox/sandbox_impl.h"
+
+bool sandbox_settled(const struct sandbox *sb) {
+    if (sb->recorded.on_way > 0)
+        return false;
+    if (sb->wanted == WANTED_DELETE)
+        return sandbox_is(sb, SB_DELETED);
+    if (sandbox_is(sb, SB_STOPPED) || sandbox_is(sb, SB_FAILED))
+        return true;
+    return sandbox_is(sb, sb->wanted == WANTED_STOP    ? SB_STOPPED
+                          : sb->wanted == WANTED_PAUSE ? SB_PAUSED
+                                                       : SB_READY);
+}
+
+static bool is_met(const struct sandbox *sb, const struct sandbox_wait *w) {
+    return w->until_deleted ? sandbox_is(sb, SB_DELETED) && sb->recorded.on_way == 0
+                            : sandbox_settled(sb);
+}
+
+void sandbox_look_at_waits(struct sandbox *sb) {
+    LIST_FOR_EACH(node, &sb->waits) {
+        struct sandbox_wait *w = container_of(node, struct sandbox_wait, in_sandbox);
+        if (!is_met(sb, w))
+            continue;
+        list_remove(&w->in_sandbox);
+        deadline_clear(w->deadlines, &w->deadline);
+        w->on_done(w, sandbox_record(sb));
+    }
+}
+
+static void on_due(struct deadline *d) {
+    struct sandbox_wait *w = container_of(d, struct sandbox_wait, deadline);
+    struct sandbox *sb = w->sandbox;
+    list_remove(&w->in_sandbox);
+    w->on_done(w, sandbox_record(sb));
+}
+
+void sandbox_wait(struct sandbox *sb, struct sandbox_wait *w, int64_t wait_ms,
+                  void (*on_done)(struct sandbox_wait *w, const Berm__V1__Sandbox *record)) {
+    w->sandbox = sb;
+    w->on_done = on_done;
+    w->deadlines = sb->registry->spec.deadlines;
+    deadline_init(&w->deadline, on_due);
+    list_push_back(&sb->waits, &w->in_sandbox);
+    uint64_t for_us = is_met(sb, w) ? 0 : (uint64_t)wait_ms * 1000;
+    deadline_set(w->deadlines, &w->deadline, clock_us() + for_us);
+}
+
+void sandbox_wait_cancel(struct sandbox_wait *w) {
+    if (!w->deadlines)
+        return;
+    list_remove(&w->in_sandbox);
+    deadline_clear(w->deadlines, &w->deadline);
+}

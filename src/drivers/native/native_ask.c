@@ -1,0 +1,124 @@
+/* native_ask — what is asked of a living instance; berm-spawn answers each once. */
+#include <stdio.h>
+#include <string.h>
+
+#include "drivers/native/native_impl.h"
+
+static void on_answered(struct spawn_ask *a, const struct spawn_reply *reply, int *fds,
+                        size_t n_fds) {
+    struct native_instance *p = a->subject;
+    const struct spawn_usage *u = &reply->usage;
+    struct err e;
+    struct instance_answer answer = {
+        .usage = {u->memory_bytes, u->memory_peak_bytes, u->cpu_us, u->pids, u->oom_kills},
+        .fds = fds,
+        .n_fds = n_fds,
+        .per_cgroup = reply->fds_per_cgroup,
+    };
+    if (reply->error != 0) {
+        native_explain(p->native, &e, reply);
+        answer.e = &e;
+    }
+    ((instance_done *)a->done)(&p->instance, &answer, a->user);
+    for (size_t i = 0; !answer.e && i < n_fds; i++)
+        fds[i] = -1; /* the asker's now */
+}
+
+/* The kinds whose first content is the id have it at the same offset. */
+static struct spawn_ask *ask_new(struct native_instance *p, uint32_t kind, size_t size,
+                                 instance_done *done, void *user) {
+    struct spawn_ask *a = spawn_ask_new(kind, size, done ? on_answered : NULL, p);
+    if (!a)
+        return NULL;
+    a->done = (void (*)(void))done;
+    a->user = user;
+    snprintf(a->message->by_id.id, SPAWN_ID_MAX, "%s", p->instance.id);
+    return a;
+}
+
+/* Sends it, or says at once that there is no memory for it or nobody to send it to. */
+static void ask(struct native_instance *p, struct spawn_ask *a, instance_done *done, void *user) {
+    struct err e;
+    if (a && !p->native->link.lost) {
+        spawn_link_send(&p->native->link, a);
+        return;
+    }
+    if (a)
+        err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
+    else
+        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+    if (a)
+        spawn_ask_free(a);
+    struct instance_answer answer = {.e = &e};
+    if (done)
+        done(&p->instance, &answer, user);
+}
+
+void native_pause(struct instance *instance, instance_done *done, void *user) {
+    struct native_instance *p = native_instance_of(instance);
+    ask(p, ask_new(p, SPAWN_FREEZE, sizeof(struct spawn_by_id), done, user), done, user);
+}
+
+void native_resume(struct instance *instance, instance_done *done, void *user) {
+    struct native_instance *p = native_instance_of(instance);
+    ask(p, ask_new(p, SPAWN_THAW, sizeof(struct spawn_by_id), done, user), done, user);
+}
+
+void native_usage(struct instance *instance, instance_done *done, void *user) {
+    struct native_instance *p = native_instance_of(instance);
+    ask(p, ask_new(p, SPAWN_USAGE, sizeof(struct spawn_by_id), done, user), done, user);
+}
+
+void native_set_limits(struct instance *instance, const struct instance_limits *l,
+                       instance_done *done, void *user) {
+    struct native_instance *p = native_instance_of(instance);
+    struct spawn_ask *a = ask_new(p, SPAWN_LIMITS, sizeof(struct spawn_set_limits), done, user);
+    if (a)
+        a->message->set_limits.limits = (struct spawn_limits){
+            .memory_bytes = l->memory_bytes, .cpu_milli = l->cpu_milli, .pids = l->pids};
+    ask(p, a, done, user);
+}
+
+void native_make_exec_cgroups(struct instance *instance, uint32_t first, uint32_t count,
+                              instance_done *done, void *user) {
+    struct native_instance *p = native_instance_of(instance);
+    struct spawn_ask *a =
+        ask_new(p, SPAWN_EXEC_CGROUP, sizeof(struct spawn_exec_cgroup), done, user);
+    if (a) {
+        a->message->exec_cgroup.first = first;
+        a->message->exec_cgroup.count = count;
+    }
+    ask(p, a, done, user);
+}
+
+void native_kill_exec_cgroup(struct instance *instance, uint32_t cgroup, instance_done *done,
+                             void *user) {
+    struct native_instance *p = native_instance_of(instance);
+    struct spawn_ask *a =
+        ask_new(p, SPAWN_KILL_CGROUP, sizeof(struct spawn_kill_cgroup), done, user);
+    if (a)
+        a->message->kill_exec_cgroup.cgroup = cgroup;
+    ask(p, a, done, user);
+}
+
+/* 0, and no name, is as it was made, for berm-spawn. */
+void native_claim(struct instance *instance, const struct instance_spec *spec, instance_done *done,
+                  void *user) {
+    struct native_instance *p = native_instance_of(instance);
+    struct spawn_ask *a = ask_new(p, SPAWN_CLAIM, sizeof(struct spawn_claim), done, user);
+    struct err e;
+    if (a) {
+        struct spawn_claim *c = &a->message->claim;
+        snprintf(c->hostname, sizeof c->hostname, "%s", spec->hostname ? spec->hostname : "");
+        c->limits = (struct spawn_limits){.memory_bytes = spec->limits.memory_bytes,
+                                          .cpu_milli = spec->limits.cpu_milli,
+                                          .pids = spec->limits.pids};
+        c->n_mounts = (uint32_t)spec->n_mounts;
+        if (native_fill_mounts(a, c->mounts, COUNT_OF(c->mounts), spec, &e) < 0) {
+            spawn_ask_free(a);
+            done(instance, &(struct instance_answer){.e = &e}, user);
+            return;
+        }
+    }
+    ask(p, a, done, user);
+}

@@ -1,0 +1,74 @@
+/* The native driver's insides: native.c is the driver, native_instance.c an instance's life, native_ask.c what is
+ * asked of a living one. */
+#pragma once
+
+#include "drivers/native/listeners.h"
+#include "drivers/native/native.h"
+#include "drivers/native/spawn_link.h"
+
+struct native {
+    struct driver driver;
+    struct spawn_link link;
+    int run_dir_fd;
+    struct list instances;
+    int ends_fd; /* an epoll of all guests' pidfds: libuv asks the kernel four times for each handle */
+    uv_poll_t ends;
+    struct listeners *listeners; /* of the guests that a new daemon adopts; or NULL */
+    bool has_listed; /* once: a kernel that does not tell looks for a module each time */
+};
+
+struct native_instance {
+    struct instance instance;
+    struct native *native;
+    struct list in_native;
+    int pid_fd;     /* the guest's, or -1 */
+    int found_link; /* the connection it was adopted by, for the first instance_link; or -1 */
+    bool is_unmet;  /* adopted by the list of listeners alone: nobody watches it yet */
+    bool closing;
+    bool ended;    /* the guest has */
+    bool clearing; /* berm-spawn was asked to end it and clear it away */
+    bool is_clear;
+};
+
+static inline struct native *native_of(struct driver *d) {
+    return container_of(d, struct native, driver);
+}
+static inline struct native_instance *native_instance_of(struct instance *p) {
+    return container_of(p, struct native_instance, instance);
+}
+
+/* What berm-spawn refused, or that it is gone, as one of our errors. */
+void native_explain(const struct native *n, struct err *e, const struct spawn_reply *reply);
+/* NULL: berm-spawn is gone, and the sweep at the next start finds what is left. */
+struct spawn_ask *native_destroy(struct native *n, const char *id, uint32_t flags,
+                                 spawn_on_reply *on_reply, void *about);
+
+/* native_instance.c */
+/* Some guests have ended. */
+void native_on_ends(uv_poll_t *ends, int status, int events);
+struct instance *native_create(struct driver *d, const struct instance_spec *spec,
+                               const struct instance_events *events, void *user, struct err *e);
+struct instance *native_adopt(struct driver *d, const char *id,
+                              const struct instance_events *events, void *user, struct err *e);
+int native_watch_exit(struct instance *instance);
+int native_link(struct instance *instance, struct err *e);
+void native_stop(struct instance *instance);
+void native_close_instance(struct instance *instance);
+/* Nobody hears of it again. Requests that name it go on without it. */
+void native_instance_end(struct native_instance *p);
+/* The mounts of a request, and their descriptors; -number when they are not as they must be. */
+MUST_USE int native_fill_mounts(struct spawn_ask *a, struct spawn_mount *to, size_t max,
+                                const struct instance_spec *spec, struct err *e);
+
+/* native_ask.c */
+void native_claim(struct instance *instance, const struct instance_spec *spec, instance_done *done,
+                  void *user);
+void native_pause(struct instance *instance, instance_done *done, void *user);
+void native_resume(struct instance *instance, instance_done *done, void *user);
+void native_set_limits(struct instance *instance, const struct instance_limits *l,
+                       instance_done *done, void *user);
+void native_usage(struct instance *instance, instance_done *done, void *user);
+void native_make_exec_cgroups(struct instance *instance, uint32_t first, uint32_t count,
+                              instance_done *done, void *user);
+void native_kill_exec_cgroup(struct instance *instance, uint32_t cgroup, instance_done *done,
+                             void *user);
