@@ -468,15 +468,15 @@ class Daemon:
         return f"s-{status.st_dev:x}-{status.st_ino:x}"
 
     def instances(self):
-        """Sandboxes that live in a place made ahead, as {name of the place: id}."""
+        """Sandboxes that live in an instance made ahead, as {name of the instance: id}."""
         try:
             with contextlib.closing(sqlite3.connect(f"file:{self.state}/berm.db?mode=ro", uri=True)) as db:
-                return dict(db.execute("SELECT place, id FROM sandboxes WHERE place <> ''"))
+                return dict(db.execute("SELECT instance, id FROM sandboxes WHERE instance <> ''"))
         except sqlite3.OperationalError:    # there is none, or it is of an older version
             return {}
 
     def all_cgroups(self):
-        """Everything that has a cgroup anywhere, as {name of the place: [directories]}."""
+        """Everything that has a cgroup anywhere, as {name of the instance: [directories]}."""
         found = {}
         for root in cgroup_roots():
             for path in children(root / "berm" / self.cgroup_name, "[!.]*/"):      # not those kept for the next one
@@ -485,13 +485,13 @@ class Daemon:
 
     def cgroups(self):
         """Sandboxes that have a cgroup anywhere, as {id: [directories]}; parked ones are nobody's."""
-        found, places = self.all_cgroups(), self.instances()
-        return {places.get(name, name): paths for name, paths in found.items() if name in places or not is_parked(name)}
+        found, instances = self.all_cgroups(), self.instances()
+        return {instances.get(name, name): paths for name, paths in found.items() if name in instances or not is_parked(name)}
 
     def parked(self):
-        """Names of the places that are nobody's yet."""
-        found, places = self.all_cgroups(), self.instances()
-        return {name for name in found if is_parked(name) and name not in places}
+        """Names of the instances that are nobody's yet."""
+        found, instances = self.all_cgroups(), self.instances()
+        return {name for name in found if is_parked(name) and name not in instances}
 
     def wait_parked(self, size):
         """Until so many can be claimed, and no other is being made. Needs log_level=debug."""
@@ -504,10 +504,10 @@ class Daemon:
         """Host pids of a sandbox; cgroup "guest" is PID 1 alone, "x-*" all programs."""
         found = set()
         for path in self.cgroups().get(sandbox_id, []):
-            for place in [path, *children(path, "*/")]:
+            for instance in [path, *children(path, "*/")]:
                 with contextlib.suppress(OSError):
-                    if cgroup == "*" or (place != path and fnmatch.fnmatch(place.name, cgroup)):
-                        found |= {int(pid) for pid in (place / "cgroup.procs").read_text().split()}
+                    if cgroup == "*" or (instance != path and fnmatch.fnmatch(instance.name, cgroup)):
+                        found |= {int(pid) for pid in (instance / "cgroup.procs").read_text().split()}
         return found
 
     def guest_pid(self, sandbox_id):
@@ -673,7 +673,7 @@ def pids_with(variable):
 
 
 def is_parked(name):
-    """Whether a place's name is one that no sandbox can have."""
+    """Whether an instance's name is one that no sandbox can have."""
     return name.endswith("-")
 
 

@@ -24,7 +24,7 @@ EINVAL, EEXIST, EACCES = 22, 17, 13
 def the_layout_is_the_headers():
     names = {HELLO: "hello", CREATE: "create", client.DESTROY: "destroy", client.FREEZE: "by_id",
              client.LIMITS: "set_limits", client.EXEC_CGROUP: "exec_cgroup",
-             client.KILL_CGROUP: "kill_exec_cgroup", client.SWEEP: "sweep", client.CLAIM: "claim"}
+             client.KILL_CGROUP: "kill_cgroup", client.SWEEP: "sweep", client.CLAIM: "claim"}
     if not shutil.which("gcc"):
         raise Skip("the host has no gcc")
     with tempfile.TemporaryDirectory() as folder:
