@@ -9,6 +9,7 @@ import io
 import json
 import pathlib
 import random
+import re
 import struct
 import sys
 import tarfile
@@ -117,7 +118,8 @@ def pb(_):
     sys.path.insert(0, str(HERE.parent.parent / "clients/python"))
     from berm._gen.berm.v1 import berm_pb2
 
-    rows = (HERE.parent.parent / "src/api/methods.def").read_text().split("METHOD(\"")[1:]
+    rows = (HERE.parent.parent / "src/api/methods.def").read_text()
+    rows = re.split(r"(?:METHOD|UNBUILT)\(\"", rows)[1:]
     index = {tuple(row.split('"')[:3:2]): i for i, row in enumerate(rows)}
 
     def filled(descriptor, depth=0):
