@@ -5,7 +5,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/rpc.h"
-#include "guest/exec.h"
+#include "guest/exec/exec.h"
 #include "guest/jobs.h"
 #include "guest/link.h"
 #include "guest/loop.h"

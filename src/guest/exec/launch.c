@@ -1,4 +1,4 @@
-#include "guest/launch.h"
+#include "guest/exec/launch.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -10,10 +10,10 @@
 #include "base/fd.h"
 #include "base/programs.h"
 #include "guest/guest.h"
-#include "guest/launch.h"
+#include "guest/exec/launch.h"
 #include "guest/params.h"
 #include "guest/path.h"
-#include "guest/pty.h"
+#include "guest/exec/pty.h"
 
 #define ARGS_MAX_BYTES 131072
 #define ARGV_MAX 4096

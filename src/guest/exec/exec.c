@@ -1,4 +1,4 @@
-#include "guest/exec.h"
+#include "guest/exec/exec.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -8,9 +8,9 @@
 #include <time.h>
 
 #include "guest/guest.h"
-#include "guest/launch.h"
+#include "guest/exec/launch.h"
 #include "guest/params.h"
-#include "guest/pty.h"
+#include "guest/exec/pty.h"
 
 #define DRAIN_MS 500     /* for pipes that outlive the leader */
 #define DRAINS_MAX 3     /* for what was killed to be gone: on a busy machine that takes its time */

@@ -1,4 +1,4 @@
-#include "guest/tree.h"
+#include "guest/exec/tree.h"
 
 #include <dirent.h>
 #include <errno.h>

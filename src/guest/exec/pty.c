@@ -1,4 +1,4 @@
-#include "guest/pty.h"
+#include "guest/exec/pty.h"
 
 #include <errno.h>
 #include <fcntl.h>

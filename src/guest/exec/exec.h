@@ -17,7 +17,7 @@
 #include "base/list.h"
 #include "base/outlog.h"
 #include "guest/loop.h"
-#include "guest/tree.h"
+#include "guest/exec/tree.h"
 
 #define EXECS_MAX 4096
 #define EXECS_RUNNING_MAX 1024
