@@ -69,9 +69,9 @@ static pid_t find_ended(void) {
     return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ? -errno : info.si_pid;
 }
 
-static bool reap(pid_t pid, struct child_end *end) {
+static bool reap(pid_t pid, struct exec_child *end) {
     struct rusage used;
-    *end = (struct child_end){.pid = pid, .session = getsid(pid)};
+    *end = (struct exec_child){.pid = pid, .session = getsid(pid)};
     if (wait4(end->pid, &end->wait_status, 0, &used) < 0)
         return false;
     end->max_rss_bytes = (uint64_t)used.ru_maxrss * 1024;
@@ -79,15 +79,15 @@ static bool reap(pid_t pid, struct child_end *end) {
 }
 
 static void reap_all(struct guest *g) {
-    struct child_end end;
+    struct exec_child end;
     pid_t next = find_ended();
     while (next > 0 && reap(next, &end)) {
         next = find_ended();
         end.is_last = next == -ECHILD;
-        execs_on_child(&g->execs, &end);
+        exec_end_on_child(&g->execs, &end);
         children_on_end(&g->jobs.children, end.pid);
     }
-    execs_check_ends(&g->execs, next == -ECHILD);
+    exec_end_check_all(&g->execs, next == -ECHILD);
 }
 
 static void on_signal(struct source *s, uint32_t events) {
@@ -110,7 +110,7 @@ static void on_end(struct timer *t) {
 }
 
 void guest_end(struct guest *g, uint64_t grace_ms) {
-    execs_end_all(&g->execs, grace_ms);
+    exec_end_all(&g->execs, grace_ms);
     g->ending = true;
     timer_start(&g->loop, &g->end, grace_ms + END_SLACK_MS);
 }
@@ -118,7 +118,7 @@ void guest_end(struct guest *g, uint64_t grace_ms) {
 static void on_turn(void *arg) {
     struct guest *g = arg;
     guest_serve_waiting(g);
-    execs_tell(&g->execs);
+    exec_report_send_all(&g->execs);
     link_flush(&g->link);
     if (watches_turn(&g->watches))
         link_flush(&g->link);
@@ -205,7 +205,7 @@ static int guest_start(struct guest *g, const struct options *o) {
 /* What was allowed to outlive its program does not outlive the guest. The kernel sees to that where the
  * guest is the first process. */
 static void end_all_below(void) {
-    struct tree all = {.leaf = -1, .shepherd = getpid()};
+    struct tree all = {.cgroup = -1, .shepherd = getpid()};
     for (int i = 0; i < SWEEPS && tree_signal(&all, SIGKILL) > 0; i++) {
         while (waitpid(-1, NULL, WNOHANG) > 0)
             continue;

@@ -50,7 +50,7 @@ static int method_hello(struct request *r, struct err *e) {
     for (size_t i = 0; i < COUNT_OF(capabilities); i++)
         json_str(r->out, str_of(capabilities[i]));
     json_close(r->out, ']');
-    execs_write(&g->execs, r->out, NULL, NULL);
+    exec_report_write_list(&g->execs, r->out, NULL, NULL);
     return 0;
 }
 
@@ -163,15 +163,15 @@ static const struct {
     {"ping", method_ping},
     {"sync", files_method_sync},
     {"shutdown", method_shutdown},
-    {"exec", exec_method_exec},
-    {"status", exec_method_status},
+    {"exec", exec_start_method},
+    {"status", exec_report_method_status},
     {"done", exec_method_done},
-    {"grant", exec_method_grant},
-    {"signal", exec_method_signal},
-    {"resize", exec_method_resize},
-    {"stdin", exec_method_stdin},
-    {"close_stdin", exec_method_close_stdin},
-    {"read_output", exec_method_read_output},
+    {"grant", exec_output_method_grant},
+    {"signal", exec_control_method_signal},
+    {"resize", exec_control_method_resize},
+    {"stdin", exec_input_method_stdin},
+    {"close_stdin", exec_input_method_close},
+    {"read_output", exec_output_method_read},
     {"read", files_method_read},
     {"write", files_method_write},
     {"commit", files_method_commit},

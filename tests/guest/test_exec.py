@@ -7,11 +7,12 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import time
 
 import pytest
 
-from conftest import GuestError, b64, descendants, freeze, until
+from conftest import Exec, GuestError, b64, descendants, freeze, until
 
 
 def names_below(pid):
@@ -113,6 +114,29 @@ def test_what_cannot_start_is_told_as_such(run, argv, params, code):
     assert x.state["exit"]["not_started"]["data"]["code"] == code
     assert json.loads(x.paths["status"].read_text()) == x.state
     assert x.status() == x.state
+
+
+def test_unstarted_program_is_reported_once_a_full_disk_has_its_status(link, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount")
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", small], check=True)
+    try:
+        for role in ("stdout", "stderr", "status"):
+            (small / f"ex-full.{role}").touch()
+        with open(small / "filler", "wb", buffering=0) as filler, pytest.raises(OSError):
+            while True:
+                filler.write(bytes(4096))
+        x = Exec(link, small, "ex-full", ["no-such-program"])
+        assert x.state["state"] == "running"
+        assert x.status()["state"] == "running" and not x.has_ended()
+        (small / "filler").unlink()
+        assert x.wait()["exit"]["not_started"]["data"]["code"] == "PROGRAM_NOT_FOUND"
+        x.link.call("done", exec_id=x.id)
+        assert not x.has_ended()
+    finally:
+        subprocess.run(["umount", "--lazy", small], check=True)
 
 
 def test_a_script_without_its_interpreter_is_not_executable(run, tmp_path):

@@ -1,141 +1,168 @@
-/* exec_stdin — input by offset: what the program has not taken is held here, at most a window of it. */
+#include "guest/exec/exec_input.h"
+
 #include <errno.h>
-#include <sys/ioctl.h>
 #include <termios.h>
 
+#include "guest/exec/exec.h"
 #include "guest/guest.h"
 #include "guest/params.h"
 
 #define CHUNK_MAX 49152
 
-static void on_input(struct source *s, uint32_t events);
+static void exec_input_on_ready(struct source *s, uint32_t events);
 
-int exec_in_open(struct exec *x, int fd) {
-    x->in = (struct source){.fd = -1, .on_ready = on_input};
-    return loop_add(&x->guest->loop, &x->in, fd, 0);
+void exec_input_init(struct exec_input *in) {
+    in->pipe = (struct source){.fd = -1, .on_ready = exec_input_on_ready};
+    buf_init(&in->bytes, EXEC_INPUT_WINDOW + 2); /* 2: the end-of-file characters of a terminal */
 }
 
-/* Nobody reads any more, or nothing is left to write. */
-void exec_in_close(struct exec *x) {
-    int fd = loop_remove(&x->guest->loop, &x->in);
+int exec_input_open(struct exec *x, int fd) {
+    return loop_add(&x->guest->loop, &x->input.pipe, fd, 0);
+}
+
+static void exec_input_close_pipe(struct exec *x) {
+    int fd = loop_remove(&x->guest->loop, &x->input.pipe);
     if (fd >= 0)
         close(fd);
 }
 
-static size_t window(const struct exec *x) {
-    return x->in_closed || x->in_gone ? 0 : STDIN_WINDOW - buf_len(&x->in_bytes);
+void exec_input_close(struct exec *x) {
+    exec_input_close_pipe(x);
+    if (x->input.state != STDIN_CLOSED)
+        exec_state_set_stdin(&x->input.state, STDIN_CLOSED);
+    buf_done(&x->input.bytes);
 }
 
-/* Where a terminal's input goes on when it is full: its one descriptor also brings the output. */
-static void wait_for_room(struct exec *x, bool wait) {
+static size_t exec_input_window(const struct exec_input *in) {
+    return in->state == STDIN_OPEN ? EXEC_INPUT_WINDOW - buf_len(&in->bytes) : 0;
+}
+
+/* The terminal has one descriptor for both directions, so its EPOLLOUT belongs to the stdout stream. */
+static void exec_input_wait_writable(struct exec *x, bool wait) {
+    struct exec_output_stream *out = &x->output.streams[EXEC_STDOUT];
     if (x->terminal < 0)
-        loop_set(&x->guest->loop, &x->in, wait ? EPOLLOUT : 0);
-    else if (x->out[STREAM_STDOUT].is_open)
-        loop_set(&x->guest->loop, &x->out[STREAM_STDOUT].source,
-                 (exec_out_is_blocked(x) ? 0 : EPOLLIN) | (wait ? EPOLLOUT : 0));
+        loop_set(&x->guest->loop, &x->input.pipe, wait ? EPOLLOUT : 0);
+    else if (out->state != STREAM_CLOSED)
+        loop_set(&x->guest->loop, &out->source,
+                 (exec_output_is_blocked(x) ? 0 : EPOLLIN) | (wait ? EPOLLOUT : 0));
 }
 
-void exec_in_push(struct exec *x, bool tell) {
-    int fd = x->terminal >= 0 ? x->terminal : x->in.fd;
-    while (fd >= 0 && buf_len(&x->in_bytes) > 0) {
-        ssize_t n = write(fd, buf_data(&x->in_bytes), buf_len(&x->in_bytes));
+/* The program closed its end: nobody reads the buffered bytes. */
+static void exec_input_break(struct exec_input *in) {
+    if (in->state == STDIN_OPEN)
+        exec_state_set_stdin(&in->state, STDIN_BROKEN);
+    buf_clear(&in->bytes);
+}
+
+void exec_input_push(struct exec *x, bool notify) {
+    struct exec_input *in = &x->input;
+    int fd = x->terminal >= 0 ? x->terminal : in->pipe.fd;
+    while (fd >= 0 && buf_len(&in->bytes) > 0) {
+        ssize_t n = write(fd, buf_data(&in->bytes), buf_len(&in->bytes));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN)
             break;
         if (n < 0) {
-            x->in_gone = true;
-            buf_clear(&x->in_bytes);
+            exec_input_break(in);
             break;
         }
-        buf_consume(&x->in_bytes, (size_t)n);
-        x->tell_room |= tell;
+        buf_consume(&in->bytes, (size_t)n);
+        if (notify)
+            exec_report_set(x, NOTICE_STDIN_ROOM);
     }
-    bool left = buf_len(&x->in_bytes) > 0;
-    wait_for_room(x, left);
-    if (!left)
-        buf_trim(&x->in_bytes);
-    if (!left && (x->in_closed || x->in_gone) && x->terminal < 0)
-        exec_in_close(x);
+    bool is_empty = buf_len(&in->bytes) == 0;
+    exec_input_wait_writable(x, !is_empty);
+    if (!is_empty)
+        return;
+    buf_trim(&in->bytes);
+    if (in->state == STDIN_CLOSING)
+        exec_state_set_stdin(&in->state, STDIN_CLOSED);
+    if (in->state != STDIN_OPEN)
+        exec_input_close_pipe(x);
 }
 
-static void on_input(struct source *s, uint32_t events) {
-    struct exec *x = container_of(s, struct exec, in);
-    if (events & EPOLLERR) { /* the reading end is gone */
-        x->in_gone = true;
-        buf_clear(&x->in_bytes);
-    }
-    exec_in_push(x, true);
+static void exec_input_on_ready(struct source *s, uint32_t events) {
+    struct exec *x = container_of(s, struct exec, input.pipe);
+    if (events & EPOLLERR) /* the program closed the read end */
+        exec_input_break(&x->input);
+    exec_input_push(x, true);
 }
 
-static int check_open(const struct exec *x, struct err *e) {
-    if (x->state != EXEC_RUNNING)
-        return err_set(e, ERR_EXEC_ENDED, "%s has ended", x->id);
-    if (x->in_closed || x->in_gone)
-        return err_set(e, ERR_STDIN_CLOSED, "the input of %s has ended", x->id);
+static int exec_input_check_offset(const struct exec *x, struct request *r, int64_t offset,
+                                   struct err *e) {
+    uint64_t next = x->input.next_offset;
+    if (offset < 0)
+        return params_missing("offset", e);
+    if ((uint64_t)offset <= next)
+        return 0;
+    r->next_offset = (int64_t)next;
+    return err_set(e, ERR_STDIN_OFFSET, "offset: must be at most %llu, got %lld",
+                   (unsigned long long)next, (long long)offset);
+}
+
+static int exec_input_check_open(const struct exec *x, struct err *e) {
+    if (exec_check_running(x, e) < 0)
+        return -(int)e->code;
+    if (x->input.state != STDIN_OPEN)
+        return err_set(e, ERR_STDIN_CLOSED, "the input of %s is closed", x->id);
     return 0;
 }
 
-static int check_offset(const struct exec *x, struct request *r, int64_t offset, struct err *e) {
-    if (offset < 0)
-        return params_missing("offset", e);
-    if ((uint64_t)offset <= x->in_next)
-        return 0;
-    r->next_offset = (int64_t)x->in_next;
-    return err_set(e, ERR_STDIN_OFFSET, "the next byte is %llu", (unsigned long long)x->in_next);
-}
-
-int exec_method_stdin(struct request *r, struct err *e) {
+/* The daemon repeats bytes after a broken connection; those below next_offset are skipped. */
+int exec_input_method_stdin(struct request *r, struct err *e) {
     struct exec *x;
     int64_t offset = -1;
     struct str data;
     if (exec_of_request(r, &x, e) < 0 ||
         params_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0 ||
         params_base64(r->params, "data_b64", &r->guest->arena, CHUNK_MAX, &data, e) < 0 ||
-        check_open(x, e) < 0 || check_offset(x, r, offset, e) < 0)
+        exec_input_check_open(x, e) < 0 || exec_input_check_offset(x, r, offset, e) < 0)
         return -(int)e->code;
     if (!data.p)
         return params_missing("data_b64", e);
-    exec_in_push(x, false); /* what the program has made room for meanwhile */
-    uint64_t known = MIN(x->in_next - (uint64_t)offset, (uint64_t)data.n);
+    struct exec_input *in = &x->input;
+    exec_input_push(x, false); /* frees the part of the window that the program has read */
+    uint64_t known = MIN(in->next_offset - (uint64_t)offset, (uint64_t)data.n);
     data.p += known;
-    data.n = MIN(data.n - (size_t)known, window(x));
-    if (buf_append(&x->in_bytes, data.p, data.n) < 0)
-        return err_set(e, ERR_LIMIT_REACHED, "no memory for input");
+    data.n = MIN(data.n - (size_t)known, exec_input_window(in));
+    if (buf_append(&in->bytes, data.p, data.n) < 0)
+        return err_set(e, ERR_LIMIT_REACHED, "buffer the input of %s: out of memory", x->id);
     if (data.n > 0)
-        x->in_last = data.p[data.n - 1];
-    x->in_next += data.n;
-    exec_in_push(x, false);
-    json_put_u64(r->out, "next_offset", x->in_next);
-    json_put_u64(r->out, "window_bytes", window(x));
+        in->last = data.p[data.n - 1];
+    in->next_offset += data.n;
+    exec_input_push(x, false);
+    json_put_u64(r->out, "next_offset", in->next_offset);
+    json_put_u64(r->out, "window_bytes", exec_input_window(in));
     return 0;
 }
 
-/* The terminal's own end-of-file character; in the middle of a line the first one only sends the line. */
-static int end_terminal(struct exec *x) {
+/* Appends the terminal's end-of-file character. In the middle of a line the first one only submits the
+ * line, so a second one follows. */
+static int exec_input_append_eof(struct exec *x) {
     struct termios t;
     char eof = 4;
     if (tcgetattr(x->terminal, &t) == 0)
         eof = (char)t.c_cc[VEOF];
     char text[2] = {eof, eof};
-    return buf_append(&x->in_bytes, text, x->in_next > 0 && x->in_last != '\n' ? 2 : 1);
+    bool in_line = x->input.next_offset > 0 && x->input.last != '\n';
+    return buf_append(&x->input.bytes, text, in_line ? 2 : 1);
 }
 
-int exec_method_close_stdin(struct request *r, struct err *e) {
+int exec_input_method_close(struct request *r, struct err *e) {
     struct exec *x;
     int64_t offset = -1;
     if (exec_of_request(r, &x, e) < 0 ||
-        params_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0)
+        params_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0 ||
+        exec_check_running(x, e) < 0)
         return -(int)e->code;
-    if (x->state != EXEC_RUNNING)
-        return err_set(e, ERR_EXEC_ENDED, "%s has ended", x->id);
-    if (x->in_closed)
+    if (x->input.state == STDIN_CLOSING || x->input.state == STDIN_CLOSED)
         return 0;
-    if (check_offset(x, r, offset, e) < 0)
+    if (exec_input_check_offset(x, r, offset, e) < 0)
         return -(int)e->code;
-    if (x->terminal >= 0 && end_terminal(x) < 0)
-        return err_set(e, ERR_LIMIT_REACHED, "no memory for input");
-    x->in_closed = true;
-    exec_in_push(x, false);
+    if (x->terminal >= 0 && exec_input_append_eof(x) < 0)
+        return err_set(e, ERR_LIMIT_REACHED, "close the input of %s: out of memory", x->id);
+    exec_state_set_stdin(&x->input.state, STDIN_CLOSING);
+    exec_input_push(x, false);
     return 0;
 }

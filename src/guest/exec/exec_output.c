@@ -1,190 +1,256 @@
-/* exec_output — what a program writes goes from its pipe or terminal into its logs, under its policy. */
+#include "guest/exec/exec_output.h"
+
 #include <errno.h>
 #include <sys/ioctl.h>
 
+#include "guest/exec/exec.h"
 #include "guest/guest.h"
 #include "guest/params.h"
 
-#define READS_PER_TURN 8   /* of GUEST_SCRATCH bytes: one loud program does not starve the rest */
-#define READS_PER_DRAIN 32 /* twice what a pipe can hold, for somebody may still write */
+#define READS_PER_TURN \
+    8 /* of GUEST_SCRATCH bytes, so that one busy program does not starve others */
+#define READS_PER_DRAIN 32 /* twice what a pipe can hold, because a writer may still be alive */
 #define CHUNK_MAX 49152
-#define RETRY_MS 200 /* a log that cannot be written now: the program waits */
+#define RETRY_MS 200 /* between attempts to write to a full disk */
 
-static void on_output(struct source *s, uint32_t events);
+static void exec_output_on_ready(struct source *s, uint32_t events);
+static void exec_output_on_retry(struct timer *t);
 
-int exec_out_open(struct exec *x, enum exec_stream which, int fd) {
-    struct exec_out *o = &x->out[which];
-    o->exec = x;
-    o->source = (struct source){.fd = -1, .on_ready = on_output};
-    int r = loop_add(&x->guest->loop, &o->source, fd, EPOLLIN);
-    o->is_open = r == 0;
-    o->parked = -1;
+void exec_output_init(struct exec_output *out) {
+    for (int i = 0; i < EXEC_OUTPUTS; i++) {
+        struct exec_output_stream *s = &out->streams[i];
+        s->source = (struct source){.fd = -1, .on_ready = exec_output_on_ready};
+        s->parked = s->write_end = -1;
+        out->logs[i].fd = -1;
+    }
+    buf_init(&out->held, GUEST_SCRATCH);
+    timer_init(&out->retry, exec_output_on_retry);
+}
+
+void exec_output_done(struct exec *x) {
+    struct exec_output *out = &x->output;
+    exec_output_close_write_ends(x);
+    for (int i = 0; i < EXEC_OUTPUTS; i++) {
+        exec_output_close(&out->streams[i]);
+        outlog_done(&out->logs[i]);
+    }
+    timer_stop(&out->retry);
+    buf_done(&out->held);
+}
+
+int exec_output_open(struct exec *x, enum exec_output_id id, int fd) {
+    struct exec_output_stream *s = &x->output.streams[id];
+    s->exec = x;
+    int r = loop_add(&x->guest->loop, &s->source, fd, EPOLLIN);
+    if (r == 0)
+        exec_state_set_stream(&s->state, STREAM_OPEN);
     return r;
 }
 
-void exec_out_close(struct exec_out *o) {
-    if (!o->is_open)
+void exec_output_close(struct exec_output_stream *s) {
+    if (s->state == STREAM_CLOSED)
         return;
-    int fd = loop_remove(&o->exec->guest->loop, &o->source);
-    if (fd < 0)
-        fd = TAKE_FD(o->parked);
-    if (fd != o->exec->terminal)
+    int fd = s->state == STREAM_PARKED ? TAKE_FD(s->parked)
+                                       : loop_remove(&s->exec->guest->loop, &s->source);
+    if (fd != s->exec->terminal)
         close(fd);
-    o->is_open = false;
+    exec_state_set_stream(&s->state, STREAM_CLOSED);
 }
 
-static uint64_t written(const struct exec *x) {
+void exec_output_close_write_ends(struct exec *x) {
+    for (int i = 0; i < EXEC_OUTPUTS; i++) {
+        struct exec_output_stream *s = &x->output.streams[i];
+        if (s->write_end >= 0)
+            close(TAKE_FD(s->write_end));
+    }
+}
+
+bool exec_output_is_closed(const struct exec *x) {
+    return x->output.streams[EXEC_STDOUT].state == STREAM_CLOSED &&
+           x->output.streams[EXEC_STDERR].state == STREAM_CLOSED;
+}
+
+bool exec_output_is_held(const struct exec *x) {
+    return buf_len(&x->output.held) > 0;
+}
+
+static uint64_t exec_output_written(const struct exec_output *out) {
     uint64_t sum = 0;
-    for (size_t i = 0; i < x->n_logs; i++)
-        sum += x->log[i].size;
+    for (size_t i = 0; i < out->n_logs; i++)
+        sum += out->logs[i].size;
     return sum;
 }
 
-/* How much may be read now; after the exit, and beyond the cap, it is read and lost. */
-static size_t allowance(const struct exec *x) {
-    if (x->state == EXEC_EXITED || x->is_full)
+/* After the exit, and above the cap, output is read and discarded: pipes must not fill up. */
+static bool exec_output_is_discarded(const struct exec *x) {
+    return x->life >= EXEC_EXITED || x->cause == CAUSE_OUTPUT_LIMIT;
+}
+
+/* How many bytes may be read now. */
+static size_t exec_output_allowance(const struct exec *x) {
+    const struct exec_output *out = &x->output;
+    if (exec_output_is_discarded(x))
         return GUEST_SCRATCH;
-    if (buf_len(&x->held) > 0)
+    if (exec_output_is_held(x))
         return 0;
-    if (x->policy != POLICY_BLOCK)
-        return GUEST_SCRATCH; /* a cap is at least as large */
-    uint64_t most = x->granted_bytes - MIN(written(x), x->granted_bytes);
+    if (out->policy != POLICY_BLOCK)
+        return GUEST_SCRATCH; /* no cap is smaller */
+    uint64_t most = out->granted_bytes - MIN(exec_output_written(out), out->granted_bytes);
     return (size_t)MIN(most, (uint64_t)GUEST_SCRATCH);
 }
 
-bool exec_out_is_blocked(const struct exec *x) {
-    return allowance(x) == 0;
+bool exec_output_is_blocked(const struct exec *x) {
+    return exec_output_allowance(x) == 0;
 }
 
-static void output_limit(struct exec *x) {
-    x->is_full = true;
-    exec_kill(x);
+static void exec_output_reach_limit(struct exec *x) {
+    if (x->cause == CAUSE_OUTPUT_LIMIT)
+        return;
+    exec_state_set_cause(&x->cause, CAUSE_OUTPUT_LIMIT);
+    exec_end_kill(x);
 }
 
-/* Appends; what the log cannot take now is held, and the program waits for it. A file at its largest
- * will never take more: that is a cap like the other. */
-static void append(struct exec *x, enum exec_stream which, const uint8_t *bytes, size_t n) {
-    ssize_t w = outlog_append(&x->log[which], bytes, n);
+/* Holds the bytes that the log does not take now; the program blocks on its pipe meanwhile. A file at its
+ * maximum size (EFBIG) never takes more, so that counts as reaching the cap. */
+static void exec_output_append(struct exec *x, enum exec_output_id id, const uint8_t *bytes,
+                               size_t n) {
+    struct exec_output *out = &x->output;
+    ssize_t w = outlog_append(&out->logs[id], bytes, n);
     size_t done = w > 0 ? (size_t)w : 0;
     if (done == n)
         return;
-    if (x->skips && outlog_skip(&x->log[which], n - done) == 0)
+    if (out->disk == DISK_LOSSY && outlog_skip(&out->logs[id], n - done) == 0)
         return;
-    if (w == -EFBIG || buf_append(&x->held, bytes + done, n - done) < 0) {
-        output_limit(x);
+    if (w == -EFBIG || buf_append(&out->held, bytes + done, n - done) < 0) {
+        exec_output_reach_limit(x);
         return;
     }
-    x->held_for = which;
-    timer_start(&x->guest->loop, &x->retry, RETRY_MS);
+    out->held_for = id;
+    if (out->disk == DISK_WRITABLE)
+        exec_state_set_disk(&out->disk, DISK_FULL);
+    timer_start(&x->guest->loop, &out->retry, RETRY_MS);
 }
 
-void exec_out_on_retry(struct timer *t) {
-    struct exec *x = container_of(t, struct exec, retry);
-    struct outlog *log = &x->log[x->held_for];
-    ssize_t w = outlog_append(log, buf_data(&x->held), buf_len(&x->held));
+static void exec_output_resume(struct exec *x) {
+    struct loop *loop = &x->guest->loop;
+    for (int i = 0; i < EXEC_OUTPUTS; i++) {
+        struct exec_output_stream *s = &x->output.streams[i];
+        if (s->state == STREAM_PARKED) {
+            if (loop_add(loop, &s->source, s->parked, EPOLLIN) < 0)
+                continue; /* out of memory: the next grant or drain tries again */
+            s->parked = -1;
+            exec_state_set_stream(&s->state, STREAM_OPEN);
+        }
+        if (s->state == STREAM_OPEN)
+            loop_set(loop, &s->source, EPOLLIN | (s->source.events & EPOLLOUT));
+    }
+}
+
+/* Writes held bytes. Once all are written, reading goes on. */
+static void exec_output_flush(struct exec *x) {
+    struct exec_output *out = &x->output;
+    struct outlog *log = &out->logs[out->held_for];
+    ssize_t w = outlog_append(log, buf_data(&out->held), buf_len(&out->held));
     if (w > 0)
-        buf_consume(&x->held, (size_t)w);
-    if (x->skips && outlog_skip(log, buf_len(&x->held)) == 0)
-        buf_clear(&x->held);
-    if (buf_len(&x->held) > 0) {
-        timer_start(&x->guest->loop, &x->retry, RETRY_MS);
+        buf_consume(&out->held, (size_t)w);
+    if (out->disk == DISK_LOSSY && outlog_skip(log, buf_len(&out->held)) == 0)
+        buf_clear(&out->held);
+    if (exec_output_is_held(x)) {
+        timer_start(&x->guest->loop, &out->retry, RETRY_MS);
         return;
     }
-    buf_trim(&x->held);
-    x->tell_grew = true;
-    exec_out_resume(x);
-    exec_check_end(x);
+    if (out->disk == DISK_FULL)
+        exec_state_set_disk(&out->disk, DISK_WRITABLE);
+    buf_trim(&out->held);
+    exec_report_set(x, NOTICE_GREW);
+    exec_output_resume(x);
+    exec_end_check(x);
 }
 
-void exec_out_skip(struct exec *x) {
-    x->skips = true;
-    if (buf_len(&x->held) > 0)
-        exec_out_on_retry(&x->retry);
+static void exec_output_on_retry(struct timer *t) {
+    exec_output_flush(container_of(t, struct exec, output.retry));
 }
 
-static void keep(struct exec *x, enum exec_stream which, const uint8_t *bytes, size_t n) {
-    if (x->state == EXEC_EXITED || x->is_full)
+void exec_output_skip(struct exec *x) {
+    if (x->output.disk == DISK_FULL)
+        exec_state_set_disk(&x->output.disk, DISK_LOSSY);
+    exec_output_flush(x);
+}
+
+/* Applies the policy to bytes that were read. */
+static void exec_output_keep(struct exec *x, enum exec_output_id id, const uint8_t *bytes,
+                             size_t n) {
+    struct exec_output *out = &x->output;
+    if (exec_output_is_discarded(x))
         return;
-    x->tell_grew = true;
+    exec_report_set(x, NOTICE_GREW);
     size_t fits = n;
-    if (x->policy == POLICY_DROP_OLDEST)
-        outlog_trim(x->log, x->n_logs, x->limit_bytes, n);
-    if (x->policy == POLICY_KILL)
-        fits = (size_t)MIN((uint64_t)n, x->limit_bytes - MIN(written(x), x->limit_bytes));
-    append(x, which, bytes, fits);
+    if (out->policy == POLICY_DROP_OLDEST)
+        outlog_trim(out->logs, out->n_logs, out->limit_bytes, n);
+    if (out->policy == POLICY_KILL) {
+        uint64_t left = out->limit_bytes - MIN(exec_output_written(out), out->limit_bytes);
+        fits = (size_t)MIN((uint64_t)n, left);
+    }
+    exec_output_append(x, id, bytes, fits);
     if (fits < n)
-        output_limit(x);
+        exec_output_reach_limit(x);
 }
 
-/* Reads once; returns false when there is nothing more to read now. */
-static bool pump(struct exec *x, enum exec_stream which) {
-    struct exec_out *o = &x->out[which];
-    size_t room = allowance(x);
-    if (o->parked >= 0)
+/* Reads once. Returns false when the stream has nothing to read now. */
+static bool exec_output_pump(struct exec *x, enum exec_output_id id) {
+    struct exec_output_stream *s = &x->output.streams[id];
+    size_t max = exec_output_allowance(x);
+    if (s->state != STREAM_OPEN)
         return false;
-    if (room == 0) {
-        loop_set(&x->guest->loop, &o->source, o->source.events & EPOLLOUT);
+    if (max == 0) {
+        loop_set(&x->guest->loop, &s->source, s->source.events & EPOLLOUT);
         return false;
     }
-    ssize_t n = read(o->source.fd, x->guest->scratch, room);
+    ssize_t n = read(s->source.fd, x->guest->scratch, max);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return errno == EINTR;
-    if (n <= 0) { /* a terminal nobody holds says EIO */
-        exec_out_close(o);
+    if (n <= 0) { /* end of file; a terminal that nobody has open reports EIO */
+        exec_output_close(s);
         return false;
     }
-    keep(x, which, x->guest->scratch, (size_t)n);
+    exec_output_keep(x, id, x->guest->scratch, (size_t)n);
     return true;
 }
 
-/* Nobody writes any more, and nothing may be read: what is empty is at its end, and the rest is taken out
- * of the loop, which would report it for ever. */
-static void hung_up(struct exec_out *o) {
+/* All writers closed the stream while reading is blocked. epoll would report that hangup on every turn, so
+ * a stream with bytes left leaves the loop; an empty one is at its end. */
+static void exec_output_park(struct exec_output_stream *s) {
     int n = 0;
-    if (ioctl(o->source.fd, FIONREAD, &n) == 0 && n == 0)
-        exec_out_close(o);
-    else
-        o->parked = loop_remove(&o->exec->guest->loop, &o->source);
-}
-
-static void on_output(struct source *s, uint32_t events) {
-    struct exec_out *o = container_of(s, struct exec_out, source);
-    struct exec *x = o->exec;
-    if (x->terminal >= 0 && (events & EPOLLOUT))
-        exec_in_push(x, true);
-    if ((events & EPOLLHUP) && exec_out_is_blocked(x))
-        hung_up(o);
-    for (int i = 0; i < READS_PER_TURN && o->is_open; i++)
-        if (!pump(x, (enum exec_stream)(o - x->out)))
-            break;
-    if (!o->is_open)
-        exec_check_end(x);
-}
-
-void exec_out_drain(struct exec *x) {
-    exec_out_resume(x);
-    for (int which = 0; which < STREAM_COUNT; which++)
-        for (int i = 0; i < READS_PER_DRAIN && x->out[which].is_open; i++)
-            if (!pump(x, (enum exec_stream)which))
-                break;
-}
-
-void exec_out_resume(struct exec *x) {
-    struct loop *loop = &x->guest->loop;
-    for (int which = 0; which < STREAM_COUNT; which++) {
-        struct exec_out *o = &x->out[which];
-        if (!o->is_open)
-            continue;
-        if (o->parked >= 0) {
-            int fd = TAKE_FD(o->parked);
-            if (loop_add(loop, &o->source, fd, EPOLLIN) < 0)
-                o->parked = fd; /* no memory: the next grant or drain tries again */
-        }
-        loop_set(loop, &o->source, EPOLLIN | (o->source.events & EPOLLOUT));
+    if (ioctl(s->source.fd, FIONREAD, &n) == 0 && n == 0) {
+        exec_output_close(s);
+        return;
     }
+    s->parked = loop_remove(&s->exec->guest->loop, &s->source);
+    exec_state_set_stream(&s->state, STREAM_PARKED);
 }
 
-int exec_method_grant(struct request *r, struct err *e) {
+static void exec_output_on_ready(struct source *source, uint32_t events) {
+    struct exec_output_stream *s = container_of(source, struct exec_output_stream, source);
+    struct exec *x = s->exec;
+    if (x->terminal >= 0 && (events & EPOLLOUT))
+        exec_input_push(x, true);
+    if ((events & EPOLLHUP) && exec_output_is_blocked(x))
+        exec_output_park(s);
+    enum exec_output_id id = (enum exec_output_id)(s - x->output.streams);
+    for (int i = 0; i < READS_PER_TURN && exec_output_pump(x, id); i++)
+        continue;
+    if (s->state == STREAM_CLOSED)
+        exec_end_check(x);
+}
+
+void exec_output_drain(struct exec *x) {
+    exec_output_resume(x);
+    for (int id = 0; id < EXEC_OUTPUTS; id++)
+        for (int i = 0; i < READS_PER_DRAIN && exec_output_pump(x, (enum exec_output_id)id); i++)
+            continue;
+}
+
+int exec_output_method_grant(struct request *r, struct err *e) {
     struct exec *x;
     int64_t total = -1;
     if (exec_of_request(r, &x, e) < 0 ||
@@ -192,38 +258,39 @@ int exec_method_grant(struct request *r, struct err *e) {
         return -(int)e->code;
     if (total < 0)
         return params_missing("total_bytes", e);
-    if (x->policy != POLICY_BLOCK)
-        return err_field(e, "exec_id", "its policy is not block");
-    x->granted_bytes = MAX(x->granted_bytes, (uint64_t)total);
-    exec_out_resume(x);
+    if (x->output.policy != POLICY_BLOCK)
+        return err_field(e, "exec_id", "must name an exec with the block policy, got %s", x->id);
+    x->output.granted_bytes = MAX(x->output.granted_bytes, (uint64_t)total);
+    exec_output_resume(x);
     return 0;
 }
 
-int exec_method_read_output(struct request *r, struct err *e) {
-    static const char *const streams[] = {"stdout", "stderr"};
+int exec_output_method_read(struct request *r, struct err *e) {
+    static const char *const names[] = {"stdout", "stderr"};
     struct exec *x;
-    int which = -1;
+    int id = -1;
     int64_t offset = -1, max = -1;
     if (exec_of_request(r, &x, e) < 0 ||
-        params_enum(r->params, "stream", streams, COUNT_OF(streams), &which, e) < 0 ||
+        params_enum(r->params, "stream", names, COUNT_OF(names), &id, e) < 0 ||
         params_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0 ||
         params_int(r->params, "max_bytes", 1, CHUNK_MAX, &max, e) < 0)
         return -(int)e->code;
-    if (which < 0 || offset < 0 || max < 0)
-        return params_missing(which < 0 ? "stream" : offset < 0 ? "offset" : "max_bytes", e);
-    if (!x->own_logs)
-        return err_field(e, "exec_id", "its logs were passed with it");
-    const struct outlog *log = &x->log[which];
+    if (id < 0 || offset < 0 || max < 0)
+        return params_missing(id < 0 ? "stream" : offset < 0 ? "offset" : "max_bytes", e);
+    if (!x->output.owns_logs)
+        return err_field(e, "exec_id", "must name an exec without log descriptors, got %s", x->id);
+    const struct outlog *log = &x->output.logs[id];
     if ((uint64_t)offset > log->size)
-        return err_set(e, ERR_OFFSET_BEYOND_END, "the end is %llu", (unsigned long long)log->size);
+        return err_set(e, ERR_OFFSET_BEYOND_END, "offset: must be at most %llu, got %lld",
+                       (unsigned long long)log->size, (long long)offset);
     uint64_t from = MAX((uint64_t)offset, log->first);
     size_t want = (size_t)MIN((uint64_t)max, log->size - from);
     ssize_t n = want == 0 ? 0 : pread(log->fd, r->guest->scratch, want, (off_t)from);
     if (n < 0)
-        return err_sys(e, ERR_INTERNAL, errno, "read a log");
+        return err_sys(e, ERR_INTERNAL, errno, "read the %s of %s", names[id], x->id);
     json_put_u64(r->out, "offset", from);
     json_key(r->out, "data_b64");
     json_base64(r->out, r->guest->scratch, (size_t)n);
-    json_put_bool(r->out, "end", x->state == EXEC_EXITED && from + (size_t)n == log->size);
+    json_put_bool(r->out, "end", x->life >= EXEC_EXITED && from + (size_t)n == log->size);
     return 0;
 }

@@ -19,8 +19,8 @@
 #define STACK_BYTES 16384
 #define CHILD_FAILED 127
 
-/* Where the child stopped; what it means for the caller is in `steps`. */
-enum step {
+/* The steps of the child, in order. */
+enum launch_step {
     STEP_CGROUP,
     STEP_SCORE,
     STEP_LOGIN,
@@ -33,39 +33,40 @@ enum step {
     STEP_OK
 };
 
-struct attempt {
+struct launch_attempt {
     const struct launch *l;
-    enum step step;
-    int error;
+    enum launch_step step; /* that the child reached */
+    int error;             /* of that step, positive; 0: the program runs */
     pid_t pid;
 };
 
-static int child_cgroups(const struct launch *l) {
-    for (size_t i = 0; i < l->n_cgroups; i++)
-        if (write(l->cgroups[i], "0", 1) != 1)
+static int launch_child_cgroups(const struct launch *l) {
+    for (size_t i = 0; i < l->n_cgroup_files; i++)
+        if (write(l->cgroup_files[i], "0", 1) != 1)
             return -errno;
     return 0;
 }
 
-/* Out of memory takes programs before the guest; one that puts itself back to the guest's own score, before all
- * that are smaller. Kernels in user space may lack the file. */
-static int child_score(const struct launch *l) {
+/* The out-of-memory killer takes programs before the guest. A program that lowers its score to the guest's
+ * is still taken first if it is larger. User-space kernels such as gVisor may lack the file. */
+static int launch_child_score(const struct launch *l) {
     (void)l;
     (void)!fd_write_text(AT_FDCWD, "/proc/self/oom_score_adj", "500");
     return 0;
 }
 
-/* Once set it stays, so no program can pass for somebody else in the host's audit; that knows the range. A kernel
- * without audit has no such file, and where whoever started the sandbox had logged in it is set. */
-static int child_login(const struct launch *l) {
+/* The kernel lets nobody change the login uid once it is set, so no program can pose as another user in the
+ * host's audit log. The write fails, harmlessly, on kernels without audit, and where the process that
+ * started the sandbox had a login uid already. */
+static int launch_child_login(const struct launch *l) {
     char uid[24];
     *str_put_u64(uid, l->user->uid) = '\0';
     (void)!fd_write_text(AT_FDCWD, "/proc/self/loginuid", uid);
     return 0;
 }
 
-static int child_session(const struct launch *l) {
-    /* By the bare call: a C library keeps signals 32 and 33 to itself and will not touch them. */
+static int launch_child_session(const struct launch *l) {
+    /* A raw system call, because C libraries refuse to change signals 32 and 33. */
     const uint64_t plain[4] = {0}; /* the kernel's sigaction: SIG_DFL, no flags, empty mask */
     for (uint64_t left = l->ignored; left != 0; left &= left - 1)
         syscall(SYS_rt_sigaction, __builtin_ctzll(left) + 1, plain, NULL, sizeof(uint64_t));
@@ -76,7 +77,7 @@ static int child_session(const struct launch *l) {
     return 0;
 }
 
-static int child_stdio(const struct launch *l) {
+static int launch_child_stdio(const struct launch *l) {
     for (int i = 0; i < 3; i++)
         if (dup2(l->stdio[i], i) < 0)
             return -errno;
@@ -84,22 +85,22 @@ static int child_stdio(const struct launch *l) {
     return 0;
 }
 
-static int child_user(const struct launch *l) {
+static int launch_child_user(const struct launch *l) {
     return user_become(l->user, l->privileges);
 }
 
-static int child_cwd(const struct launch *l) {
+static int launch_child_cwd(const struct launch *l) {
     struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
                            .resolve = RESOLVE_NO_MAGICLINKS};
     int fd = (int)syscall(SYS_openat2, AT_FDCWD, l->cwd, &how, sizeof how);
-    if (fd < 0 && errno == ENOSYS) /* kernels in user space */
+    if (fd < 0 && errno == ENOSYS) /* a user-space kernel */
         fd = open(l->cwd, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fchdir(fd) < 0)
         return -errno;
     return 0;
 }
 
-static int child_filter(const struct launch *l) {
+static int launch_child_filter(const struct launch *l) {
     struct sock_filter code[] = EXEC_FILTER_CODE;
     struct sock_fprog program = {EXEC_FILTER_LEN, code};
     if (l->privileges->is_filtered && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
@@ -115,14 +116,14 @@ static int child_filter(const struct launch *l) {
     return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
 }
 
-/* As execvp searches, but without a shell for files the kernel does not know. The error of a candidate
- * that exists wins over that of one that does not. */
-static int child_program(const struct launch *l) {
+/* Searches like execvp, but runs no shell for a file format that the kernel does not know. The error of a
+ * candidate that exists wins over that of one that does not. */
+static int launch_child_program(const struct launch *l) {
     int error = ENOENT;
     for (char **path = l->paths; *path; path++) {
         execve(*path, l->argv, l->env);
         if (errno == ENOENT && access(*path, F_OK) == 0)
-            error = ENOEXEC; /* it is the interpreter that is missing */
+            error = ENOEXEC; /* the interpreter is missing */
         else if (errno != ENOENT && errno != ENOTDIR)
             error = errno;
         if (error != ENOENT && error != EACCES)
@@ -131,25 +132,27 @@ static int child_program(const struct launch *l) {
     return -error;
 }
 
-static int (*const child_steps[])(const struct launch *l) = {
-    [STEP_CGROUP] = child_cgroups,  [STEP_SCORE] = child_score,   [STEP_LOGIN] = child_login,
-    [STEP_SESSION] = child_session, [STEP_STDIO] = child_stdio,   [STEP_USER] = child_user,
-    [STEP_CWD] = child_cwd,         [STEP_FILTER] = child_filter, [STEP_PROGRAM] = child_program,
+static int (*const launch_child_steps[])(const struct launch *l) = {
+    [STEP_CGROUP] = launch_child_cgroups,  [STEP_SCORE] = launch_child_score,
+    [STEP_LOGIN] = launch_child_login,     [STEP_SESSION] = launch_child_session,
+    [STEP_STDIO] = launch_child_stdio,     [STEP_USER] = launch_child_user,
+    [STEP_CWD] = launch_child_cwd,         [STEP_FILTER] = launch_child_filter,
+    [STEP_PROGRAM] = launch_child_program,
 };
 
-static int child_main(void *arg) {
-    struct attempt *a = arg;
-    for (size_t i = 0; i < COUNT_OF(child_steps); i++) {
-        a->step = (enum step)i;
-        a->error = -child_steps[i](a->l);
+static int launch_child_main(void *arg) {
+    struct launch_attempt *a = arg;
+    for (size_t i = 0; i < COUNT_OF(launch_child_steps); i++) {
+        a->step = (enum launch_step)i;
+        a->error = -launch_child_steps[i](a->l);
         if (a->error != 0)
             _exit(CHILD_FAILED);
     }
     _exit(CHILD_FAILED);
 }
 
-/* clone3 as vfork on a stack of the child's own: the C library has no wrapper that can do both. */
-static long clone3_vfork(struct clone_args *args, int (*fn)(void *), void *arg) {
+/* clone3 with vfork semantics and a separate stack; the C library has no wrapper for that combination. */
+static long launch_clone3_vfork(struct clone_args *args, int (*fn)(void *), void *arg) {
 #if defined(__x86_64__)
     long ret;
     register int (*r12)(void *) __asm__("r12") = fn;
@@ -184,50 +187,50 @@ static long clone3_vfork(struct clone_args *args, int (*fn)(void *), void *arg) 
                      : "memory", "cc");
     return x0;
 #else
-#error "berm-guest knows x86-64 and arm64"
+#error "berm-guest supports x86-64 and arm64"
 #endif
 }
 
-/* Runs the child until its program has started or it has failed. */
-static int run_child(struct attempt *a, uint8_t *stack) {
-    if (a->l->leaf >= 0) {
+/* Returns once the program runs or the child has failed. -errno when there is no child. */
+static int launch_run_child(struct launch_attempt *a, uint8_t *stack) {
+    if (a->l->exec_cgroup >= 0) {
         struct clone_args args = {
             .flags = CLONE_VM | CLONE_VFORK | CLONE_INTO_CGROUP,
             .exit_signal = SIGCHLD,
             .stack = (uint64_t)(uintptr_t)stack,
             .stack_size = STACK_BYTES,
-            .cgroup = (uint64_t)a->l->leaf,
+            .cgroup = (uint64_t)a->l->exec_cgroup,
         };
-        long pid = clone3_vfork(&args, child_main, a);
+        long pid = launch_clone3_vfork(&args, launch_child_main, a);
         if (pid < 0)
             return (int)pid;
         a->pid = (pid_t)pid;
         return 0;
     }
-    a->pid = clone(child_main, stack + STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD, a);
+    a->pid = clone(launch_child_main, stack + STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD, a);
     return a->pid < 0 ? -errno : 0;
 }
 
-static int attempt_error(const struct attempt *a, int error, struct err *e) {
+static int launch_error(const struct launch_attempt *a, int error, struct err *e) {
     const struct launch *l = a->l;
     if (error == EAGAIN || error == ENOMEM)
-        return err_sys(e, ERR_LIMIT_REACHED, error, "no room for another program");
+        return err_sys(e, ERR_LIMIT_REACHED, error, "start %s", l->argv[0]);
     if (a->step == STEP_CWD)
-        return err_sys(e, ERR_CWD_NOT_FOUND, error, "enter %s", l->cwd);
+        return err_sys(e, ERR_CWD_NOT_FOUND, error, "chdir %s", l->cwd);
     if (a->step != STEP_PROGRAM)
         return err_sys(e, ERR_INTERNAL, error, "start %s, step %d", l->argv[0], (int)a->step);
     if (error == ENOENT)
         return err_sys(e, ERR_PROGRAM_NOT_FOUND, error, "%s", l->argv[0]);
     if (error == E2BIG)
-        return err_sys(e, ERR_INVALID_ARGUMENT, error, "arguments and environment");
+        return err_sys(e, ERR_INVALID_ARGUMENT, error, "execve %s", l->argv[0]);
     return err_sys(e, ERR_PROGRAM_NOT_EXECUTABLE, error, "%s", l->argv[0]);
 }
 
-/* 0 when the program runs; else the error, positive, and nothing is left. The child's stack lies in our
- * own, where nobody moves until it is done with it. */
-static int start_child(struct attempt *a) {
+/* Returns 0 when the program runs, else a positive errno, and then no child is left. The child's stack is
+ * an array on our own; we block until the child no longer uses it. */
+static int launch_start_child(struct launch_attempt *a) {
     uint8_t stack[STACK_BYTES] __attribute__((aligned(16)));
-    int r = run_child(a, stack);
+    int r = launch_run_child(a, stack);
     if (r < 0)
         return -r;
     if (a->error != 0)
@@ -235,38 +238,42 @@ static int start_child(struct attempt *a) {
     return a->error;
 }
 
-/* The shepherd's first words. */
-struct report {
-    enum step step;
+/* The first message of a shepherd: whether the program runs. */
+struct launch_report {
+    enum launch_step step;
     int error;
     pid_t pid;
 };
 
-/* Waits for everything below it; tells the leader's status; ends when nothing is left. It keeps one
- * descriptor. A guest that is gone leaves nobody to wait for. */
-static void shepherd_main(const struct launch *l, int pipe_fd) {
-    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    prctl(PR_SET_NAME, "berm-shepherd", 0, 0, 0);
-    struct attempt a = {.l = l};
-    int error = start_child(&a);
-    struct report report = {a.step, error, a.pid};
-    if (write(pipe_fd, &report, sizeof report) != sizeof report || error != 0)
-        _exit(0);
-    dup2(pipe_fd, 3);
-    fcntl(3, F_SETFD, FD_CLOEXEC);
-    (void)!syscall(SYS_close_range, 4u, ~0u, 0u);
-    /* The leader's status is looked at and told before the leader is reaped: a shepherd that is killed in
-     * between leaves it to the guest. */
+/* Waits until the leader exits, and reaps other descendants meanwhile. Leaves the leader unreaped: if the
+ * shepherd is killed before it has reported, the guest inherits the leader and reaps it. */
+static siginfo_t launch_shepherd_wait(pid_t leader) {
     siginfo_t info;
     for (;;) {
         info.si_pid = 0;
         if (waitid(P_ALL, 0, &info, WEXITED | WNOWAIT) < 0 && errno != EINTR)
             _exit(0);
-        if (info.si_pid == a.pid)
-            break;
+        if (info.si_pid == leader)
+            return info;
         if (info.si_pid > 0)
             waitpid(info.si_pid, NULL, 0);
     }
+}
+
+/* Starts the program, reports the leader's exit, and exits when no descendant is left. Keeps one descriptor,
+ * number 3. Exits when it cannot write to the pipe, because then the guest is gone. */
+static void launch_shepherd_main(const struct launch *l, int pipe_fd) {
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    prctl(PR_SET_NAME, "berm-shepherd", 0, 0, 0);
+    struct launch_attempt a = {.l = l};
+    int error = launch_start_child(&a);
+    struct launch_report report = {a.step, error, a.pid};
+    if (write(pipe_fd, &report, sizeof report) != sizeof report || error != 0)
+        _exit(0);
+    dup2(pipe_fd, 3);
+    fcntl(3, F_SETFD, FD_CLOEXEC);
+    (void)!syscall(SYS_close_range, 4u, ~0u, 0u);
+    siginfo_t info = launch_shepherd_wait(a.pid);
     bool by_code = info.si_code == CLD_EXITED;
     struct launch_end end = {.wait_status = by_code ? info.si_status << 8 : info.si_status};
     if (write(3, &end, sizeof end) != sizeof end)
@@ -280,27 +287,27 @@ static void shepherd_main(const struct launch *l, int pipe_fd) {
     getrusage(RUSAGE_CHILDREN, &used);
     end.max_rss_bytes = (uint64_t)used.ru_maxrss * 1024;
     end.is_reaped = true;
-    end.is_alone = other < 0; /* ECHILD: it left nobody behind */
+    end.is_alone = other < 0; /* ECHILD */
     if (write(3, &end, sizeof end) == sizeof end)
         while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
             continue;
     _exit(0);
 }
 
-static int launch_shepherd(const struct launch *l, struct launched *ret, struct err *e) {
+static int launch_with_shepherd(const struct launch *l, struct launched *ret, struct err *e) {
     int fds[2];
     if (pipe2(fds, O_CLOEXEC) < 0)
         return err_sys(e, ERR_LIMIT_REACHED, errno, "make a pipe");
     pid_t shepherd = fork();
     if (shepherd == 0)
-        shepherd_main(l, fds[1]);
+        launch_shepherd_main(l, fds[1]);
     int error = errno;
     close(fds[1]);
     if (shepherd < 0) {
         close(fds[0]);
-        return err_sys(e, ERR_LIMIT_REACHED, error, "start a shepherd");
+        return err_sys(e, ERR_LIMIT_REACHED, error, "start the shepherd of %s", l->argv[0]);
     }
-    struct report report;
+    struct launch_report report;
     ssize_t n;
     do
         n = read(fds[0], &report, sizeof report);
@@ -308,22 +315,22 @@ static int launch_shepherd(const struct launch *l, struct launched *ret, struct 
     if (n != sizeof report || report.error != 0) {
         close(fds[0]);
         waitpid(shepherd, NULL, 0);
-        struct attempt a = {.l = l, .step = n == sizeof report ? report.step : STEP_CGROUP};
-        return attempt_error(&a, n == sizeof report ? report.error : EAGAIN, e);
+        struct launch_attempt a = {.l = l, .step = n == sizeof report ? report.step : STEP_CGROUP};
+        return launch_error(&a, n == sizeof report ? report.error : EAGAIN, e);
     }
-    if (fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0) /* cannot fail on a pipe of our own */
+    if (fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0) /* cannot fail on our own pipe */
         abort();
     *ret = (struct launched){.pid = report.pid, .shepherd = shepherd, .report = fds[0]};
     return 0;
 }
 
 int launch_program(const struct launch *l, struct launched *ret, struct err *e) {
-    if (l->leaf < 0)
-        return launch_shepherd(l, ret, e);
-    struct attempt a = {.l = l};
-    int error = start_child(&a);
+    if (l->exec_cgroup < 0)
+        return launch_with_shepherd(l, ret, e);
+    struct launch_attempt a = {.l = l};
+    int error = launch_start_child(&a);
     if (error != 0)
-        return attempt_error(&a, error, e);
+        return launch_error(&a, error, e);
     *ret = (struct launched){.pid = a.pid, .report = -1};
     return 0;
 }

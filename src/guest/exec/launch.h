@@ -1,11 +1,12 @@
 /* launch — starts one program: everything between the guest and execve.
  *
- * With a leaf (a cgroup of the program's own, as a descriptor) the program is the guest's child, born in
- * its cgroup. Without one a shepherd stands between: a copy of the guest that is the reaper of all the
- * program starts, so that its tree is known by parentage alone, and that tells the leader's end.
+ * With an exec cgroup, the program is a child of the guest and starts inside that cgroup. Without one, a
+ * shepherd process stands between guest and program. The shepherd is a fork of the guest and the subreaper of
+ * everything that the program starts, so parentage alone identifies the process tree. The shepherd reports
+ * the leader's exit.
  *
- * The child shares the guest's memory until execve (vfork), so it allocates nothing and calls nothing but
- * the kernel; the guest waits for that moment, which no program can delay. */
+ * Until execve the child shares the memory of its parent (vfork). The child therefore allocates nothing and
+ * makes system calls only. The parent blocks until execve; no program can delay that. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,32 +21,33 @@
 struct launch {
     char **argv;
     char **env;
-    char **paths;    /* candidates for the program, in order; NULL at the end */
+    char **paths;    /* where the program may be, in order of preference; NULL at the end */
     const char *cwd; /* absolute */
     const struct user *user;
     const struct privileges *privileges;
-    uint64_t ignored; /* signals the guest ignores, 1 << number - 1: execve would pass that on */
+    uint64_t
+        ignored; /* bit N-1: the guest ignores signal N, which the child resets before execve */
     int stdio[3];
-    bool terminal;                   /* stdio[0] becomes the controlling terminal */
-    int leaf;                        /* -1: none */
-    int cgroups[LAUNCH_CGROUPS_MAX]; /* files to write "0" to */
-    size_t n_cgroups;
+    bool terminal;                        /* stdio[0] becomes the controlling terminal */
+    int exec_cgroup;                      /* the directory in the v2 tree; -1: none */
+    int cgroup_files[LAUNCH_CGROUPS_MAX]; /* the child writes "0" to each to join its cgroup */
+    size_t n_cgroup_files;
 };
 
 struct launched {
     pid_t pid;      /* of the leader */
     pid_t shepherd; /* 0: none */
-    int report;     /* pipe that tells the leader's wait status; -1 without a shepherd */
+    int report;     /* read end of the shepherd's pipe (struct launch_end); -1 without a shepherd */
 };
 
-/* What comes through `report` when the leader has ended, twice: before it is reaped and after. */
+/* A shepherd sends this twice when the leader has exited: before it reaps the leader, and after. */
 struct launch_end {
     int wait_status;
     bool is_reaped;
-    bool is_alone;          /* known once it is reaped: nothing it started is left */
-    uint64_t max_rss_bytes; /* known then too: of the largest process that was reaped so far */
+    bool is_alone;          /* valid once reaped: the leader left no process behind */
+    uint64_t max_rss_bytes; /* valid once reaped: of the largest process reaped so far */
 };
 
-/* Nothing is left running on failure. Errors: PROGRAM_NOT_FOUND, PROGRAM_NOT_EXECUTABLE, CWD_NOT_FOUND,
+/* On failure no process is left. Errors: PROGRAM_NOT_FOUND, PROGRAM_NOT_EXECUTABLE, CWD_NOT_FOUND,
  * LIMIT_REACHED, INVALID_ARGUMENT, INTERNAL. */
 MUST_USE int launch_program(const struct launch *l, struct launched *ret, struct err *e);

@@ -11,8 +11,9 @@ int pty_resize(int master, uint16_t cols, uint16_t rows) {
     return ioctl(master, TIOCSWINSZ, &size) < 0 ? -errno : 0;
 }
 
-/* A terminal belongs to whoever opens it, and the guest may lack the right to give things away. */
-static int open_as(const struct user *u) {
+/* The opener owns the terminal. Opening as `u` needs no right to change the owner, which the guest may
+ * lack. */
+static int pty_open_master(const struct user *u) {
     setfsgid(u->gid);
     setfsuid(u->uid);
     int fd = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
@@ -23,7 +24,7 @@ static int open_as(const struct user *u) {
 }
 
 int pty_open(const struct user *u, uint16_t cols, uint16_t rows, int *ret_master, int *ret_slave) {
-    AUTO_CLOSE int master = open_as(u);
+    AUTO_CLOSE int master = pty_open_master(u);
     if (master < 0)
         return master;
     int locked = 0;

@@ -13,25 +13,25 @@
 #include "base/str.h"
 
 void tree_done(struct tree *t) {
-    if (t->leaf >= 0)
-        close(t->leaf);
-    t->leaf = -1;
+    if (t->cgroup >= 0)
+        close(t->cgroup);
+    t->cgroup = -1;
 }
 
-struct pids {
+struct tree_pids {
     pid_t *of;
     size_t n;
 };
 
-static void pids_done(struct pids *p) {
+static void tree_pids_done(struct tree_pids *p) {
     free(p->of);
 }
-#define AUTO_PIDS __attribute__((cleanup(pids_done)))
+#define AUTO_PIDS __attribute__((cleanup(tree_pids_done)))
 
-static int pids_add(struct pids *p, pid_t pid) {
+static int tree_pids_add(struct tree_pids *p, pid_t pid) {
     if (p->n == TREE_MAX)
         return -E2BIG;
-    if ((p->n & (p->n - 1)) == 0) { /* full at every power of two */
+    if ((p->n & (p->n - 1)) == 0) { /* the array doubles at each power of two */
         pid_t *grown = realloc(p->of, MAX(p->n * 2, (size_t)16) * sizeof *grown);
         if (!grown)
             return -ENOMEM;
@@ -41,8 +41,8 @@ static int pids_add(struct pids *p, pid_t pid) {
     return 0;
 }
 
-static int leaf_pids(int leaf, struct pids *ret) {
-    AUTO_CLOSE int fd = openat(leaf, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+static int tree_read_cgroup(int cgroup, struct tree_pids *ret) {
+    AUTO_CLOSE int fd = openat(cgroup, "cgroup.procs", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     char text[1024];
@@ -54,7 +54,7 @@ static int leaf_pids(int leaf, struct pids *ret) {
                 pid = pid * 10 + (text[i] - '0');
                 continue;
             }
-            int r = pid > 0 ? pids_add(ret, pid) : 0; /* 0: a process outside our pid namespace */
+            int r = pid > 0 ? tree_pids_add(ret, pid) : 0; /* 0: outside our pid namespace */
             if (r < 0)
                 return r;
             pid = 0;
@@ -63,8 +63,9 @@ static int leaf_pids(int leaf, struct pids *ret) {
     return n < 0 ? -errno : 0;
 }
 
-/* Parent of a process; the name in the middle of the line may hold anything, so read from its end. */
-static pid_t parent_of(pid_t pid) {
+/* Returns the parent of a live process, else -1. The process name in the line may contain any byte, so the
+ * fields after it are found from its last parenthesis. */
+static pid_t tree_parent_of(pid_t pid) {
     char path[32], line[512];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -80,12 +81,12 @@ static pid_t parent_of(pid_t pid) {
     return parent;
 }
 
-struct process {
+struct tree_process {
     pid_t pid;
     pid_t parent;
 };
 
-static int read_processes(struct process *of, size_t max, size_t *ret_n) {
+static int tree_read_processes(struct tree_process *of, size_t max, size_t *ret_n) {
     DIR *dir = opendir("/proc");
     if (!dir)
         return -errno;
@@ -94,22 +95,22 @@ static int read_processes(struct process *of, size_t max, size_t *ret_n) {
         uint64_t pid;
         if (str_to_u64(str_of(d->d_name), 1, INT32_MAX, &pid) < 0)
             continue;
-        pid_t parent = parent_of((pid_t)pid);
+        pid_t parent = tree_parent_of((pid_t)pid);
         if (parent > 0)
-            of[n++] = (struct process){(pid_t)pid, parent};
+            of[n++] = (struct tree_process){(pid_t)pid, parent};
     }
     closedir(dir);
     *ret_n = n;
     return 0;
 }
 
-/* All that descend from `root`, which is not among them: each pass adds the next generation. */
-static int descendants(pid_t root, struct pids *ret) {
-    AUTO_FREE struct process *all = malloc(TREE_MAX * sizeof *all);
+/* Collects the descendants of `root`, without root itself. */
+static int tree_read_descendants(pid_t root, struct tree_pids *ret) {
+    AUTO_FREE struct tree_process *all = malloc(TREE_MAX * sizeof *all);
     size_t n = 0;
     if (!all)
         return -ENOMEM;
-    int r = read_processes(all, TREE_MAX, &n);
+    int r = tree_read_processes(all, TREE_MAX, &n);
     if (r < 0)
         return r;
     pid_t parent = root;
@@ -117,7 +118,7 @@ static int descendants(pid_t root, struct pids *ret) {
         for (size_t i = 0; i < n; i++) {
             if (all[i].parent != parent)
                 continue;
-            r = pids_add(ret, all[i].pid);
+            r = tree_pids_add(ret, all[i].pid);
             if (r < 0)
                 return r;
         }
@@ -127,52 +128,52 @@ static int descendants(pid_t root, struct pids *ret) {
     }
 }
 
-static int members(const struct tree *t, struct pids *ret) {
-    if (t->leaf >= 0)
-        return leaf_pids(t->leaf, ret);
-    return t->shepherd > 0 ? descendants(t->shepherd, ret) : 0;
+static int tree_read(const struct tree *t, struct tree_pids *ret) {
+    if (t->cgroup >= 0)
+        return tree_read_cgroup(t->cgroup, ret);
+    return t->shepherd > 0 ? tree_read_descendants(t->shepherd, ret) : 0;
 }
 
-/* Whatever the list said, the leader is one of them, and its group with it. */
-static void signal_leader(const struct tree *t, int sig) {
+/* The fallback when the list is empty or cannot be read: the leader and its process group. */
+static void tree_signal_leader(const struct tree *t, int sig) {
     if (t->leader > 0 && kill(-t->leader, sig) < 0)
         kill(t->leader, sig);
 }
 
 int tree_signal(const struct tree *t, int sig) {
-    AUTO_PIDS struct pids p = {0};
-    int r = members(t, &p);
+    AUTO_PIDS struct tree_pids p = {0};
+    int r = tree_read(t, &p);
     if (r < 0 || p.n == 0)
-        signal_leader(t, sig);
+        tree_signal_leader(t, sig);
     for (size_t i = 0; i < p.n; i++)
         kill(p.of[i], sig);
     return r < 0 ? r : (int)p.n;
 }
 
 void tree_kill(const struct tree *t) {
-    if (t->leaf >= 0 && fd_write_text(t->leaf, "cgroup.kill", "1") == 0)
+    if (t->cgroup >= 0 && fd_write_text(t->cgroup, "cgroup.kill", "1") == 0)
         return;
-    /* Stopped first, so that none forks while the others are killed. */
-    if (t->leaf < 0)
+    /* Stop all first, so that none forks while the others are killed. */
+    if (t->cgroup < 0)
         tree_signal(t, SIGSTOP);
     tree_signal(t, SIGKILL);
 }
 
-/* A shepherd ends with the last process below it, so there is no need to look. */
+/* A shepherd exits after the last process below it, so its own exit says that the tree is empty. */
 bool tree_is_empty(struct tree *t) {
-    AUTO_PIDS struct pids p = {0};
-    if (t->leaf < 0)
+    AUTO_PIDS struct tree_pids p = {0};
+    if (t->cgroup < 0)
         return t->shepherd == 0;
     if (t->is_empty)
         return true;
-    bool is_empty = leaf_pids(t->leaf, &p) >= 0 && p.n == 0;
+    bool is_empty = tree_read_cgroup(t->cgroup, &p) >= 0 && p.n == 0;
     t->is_empty = is_empty && t->leader == 0;
     return is_empty;
 }
 
 bool tree_was_out_of_memory(const struct tree *t) {
     char text[1024];
-    if (t->leaf < 0 || fd_read_text(t->leaf, "memory.events", text, sizeof text) < 0)
+    if (t->cgroup < 0 || fd_read_text(t->cgroup, "memory.events", text, sizeof text) < 0)
         return false;
     const char *kills = strstr(text, "oom_kill ");
     return kills && strtoul(kills + 9, NULL, 10) > 0;

@@ -1,8 +1,8 @@
-/* tree — every process of a program, to signal it or to see that it is gone.
+/* tree — every process of an exec, to signal them or to see that all are gone.
  *
- * With a leaf the cgroup lists them. Without one they are what descends from the shepherd, read from
- * /proc in one pass; a process cannot leave its shepherd, but it can be missed while it forks, so a kill
- * is repeated until nobody is left.
+ * With an exec cgroup, the cgroup lists the processes. Without one, they are the descendants of the shepherd,
+ * read from /proc in one pass. A process cannot leave its shepherd, but a pass can miss one that forks, so
+ * the caller repeats a kill until the tree is empty.
  * Bounds: one pass looks at TREE_MAX processes. */
 #pragma once
 
@@ -15,17 +15,18 @@
 #define TREE_MAX 16384
 
 struct tree {
-    int leaf;       /* owned; -1: none */
-    pid_t leader;   /* 0 once it is reaped: its number may be another's */
-    pid_t shepherd; /* 0: none, or gone with all below it */
-    bool is_empty;  /* seen so after the leader's end: nobody is left who could start another */
+    int cgroup;     /* the exec cgroup, owned; -1: none */
+    pid_t leader;   /* 0 once reaped, because the kernel may reuse the number */
+    pid_t shepherd; /* 0: none, or exited after everything below it */
+    bool is_empty;  /* seen empty after the leader exited, so no process can start another */
 };
 
 void tree_done(struct tree *t);
-/* Signals everyone; returns how many there were, or -errno. */
+/* Signals every process. Returns how many there were, or -errno. */
 int tree_signal(const struct tree *t, int sig);
-/* SIGKILL to everyone by the quickest way there is; call again until tree_is_empty. */
+/* Sends SIGKILL to every process in the fastest way. Call again until tree_is_empty. */
 void tree_kill(const struct tree *t);
+/* Remembers in t->is_empty what it saw. */
 bool tree_is_empty(struct tree *t);
-/* Whether the kernel killed a process of the leaf for want of memory. */
+/* Returns whether the kernel killed a process of the exec cgroup because memory ran out. */
 bool tree_was_out_of_memory(const struct tree *t);

@@ -1,0 +1,43 @@
+/* exec_spec — the parameters of an `exec` request, checked. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/str.h"
+#include "guest/exec/launch.h"
+#include "guest/user.h"
+
+struct request;
+
+/* The roles of descriptors that come with the request. */
+enum exec_role { ROLE_STDOUT, ROLE_STDERR, ROLE_STATUS, ROLE_CGROUP, ROLE_EXEC_CGROUP, ROLE_COUNT };
+
+struct exec_spec {
+    struct launch launch;
+    struct user user;
+    struct str user_name;
+    bool has_terminal;
+    int64_t cols, rows;
+    struct str term;
+    bool has_pipe; /* for stdin */
+    int64_t timeout_ms, grace_ms;
+    int policy; /* enum exec_policy */
+    int64_t limit_bytes;
+    bool merge_stderr;
+    bool keep_descendants;
+    int fds[ROLE_COUNT]; /* still owned by the request; -1: absent */
+    size_t bytes;        /* of argv, env and cwd */
+};
+
+/* Stdout and stderr share one log and one stream. */
+static inline bool exec_spec_is_merged(const struct exec_spec *s) {
+    return s->has_terminal || s->merge_stderr;
+}
+
+/* Reads everything that depends on the request alone. INVALID_ARGUMENT, LIMIT_REACHED. */
+MUST_USE int exec_spec_read(struct request *r, struct exec_spec *s, struct err *e);
+/* Adds what depends on the sandbox: the user, the environment, and where PATH leads. USER_NOT_FOUND,
+ * INVALID_ARGUMENT, LIMIT_REACHED. */
+MUST_USE int exec_spec_resolve(struct request *r, struct exec_spec *s, struct err *e);
