@@ -175,16 +175,31 @@ static int copy_in(struct cli *cli, const char *local, char *sandbox_id, char *p
 
 /* --- out --- */
 
+/* Opens the directory that a tree is copied into, and creates it if it is missing. A link of that name may have come
+ * out of the sandbox with an earlier copy, so cp follows it only when the user wrote a slash behind it. */
+static int tree_root(const char *local) {
+    int follow = ends_with_slash(local) ? 0 : O_NOFOLLOW;
+    if (mkdir(local, 0777) < 0 && errno != EEXIST)
+        return cli_complain("%s: %s", local, strerror(errno)), -1;
+    int root = open(local, O_RDONLY | O_DIRECTORY | O_CLOEXEC | follow);
+    struct stat st;
+    if (root < 0 && lstat(local, &st) == 0 && S_ISLNK(st.st_mode))
+        return cli_complain("%s is a symbolic link: remove it, or append a slash to follow it",
+                            local),
+               -1;
+    if (root < 0)
+        cli_complain("%s: %s", local, strerror(errno));
+    return root;
+}
+
 static int tree_get(struct cli *cli, char *sandbox_id, char *path, const char *local) {
     struct berm_error e;
     struct progress progress;
     Berm__V1__DownloadTreeRequest request = BERM__V1__DOWNLOAD_TREE_REQUEST__INIT;
     Berm__V1__DownloadTreeEnd *end = NULL;
-    if (mkdir(local, 0777) < 0 && errno != EEXIST)
-        return cli_complain("%s: %s", local, strerror(errno));
-    AUTO_CLOSE int root = open(local, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int root = tree_root(local);
     if (root < 0)
-        return cli_complain("%s: %s", local, strerror(errno));
+        return EXIT_BERM;
     request.sandbox_id = sandbox_id;
     remote_path(path, &request.path, &request.raw_path);
     if (opt_has(cli, "user"))
@@ -254,7 +269,7 @@ static int copy_out(struct cli *cli, char *sandbox_id, char *path, const char *l
     const char *name = last_name(cli, path);
     bool has_name = strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && strcmp(name, "/") != 0;
     if (strcmp(local, "-") != 0 && has_name &&
-        (ends_with_slash(local) || (stat(local, &st) == 0 && S_ISDIR(st.st_mode))))
+        (ends_with_slash(local) || (lstat(local, &st) == 0 && S_ISDIR(st.st_mode))))
         local = cli_text(cli, "%s%s%s", local, ends_with_slash(local) ? "" : "/", name);
     if (there->info->type != BERM__V1__FILE_TYPE__FILE_TYPE_DIRECTORY)
         return file_get(cli, sandbox_id, path, local, there->info);

@@ -10,7 +10,7 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/clients"))
+sys.path[:0] = [str(ROOT / "tests/clients"), str(ROOT / "tests")]
 import importlib.util  # noqa: E402
 
 _spec = importlib.util.spec_from_file_location("clients_conftest", ROOT / "tests/clients/conftest.py")

@@ -349,10 +349,12 @@ class Files:
 
     def download(self, path: Path, local: str | os.PathLike[str]) -> int:
         """Copies a file or directory from inside to a local path; the number of files written. Nothing
-        lands outside of `local`, and links that lead out of it are left out."""
+        lands outside of `local`, and links that lead out of it are left out. A link of the name `local` may
+        have come out of the sandbox earlier, so it is not followed: a file replaces it, and a directory
+        refuses it with NotADirectoryError unless the name ends with a slash."""
         if not (self.stat(path, follow=True)).is_dir:
             with runtime.closing(self.stream(path)) as chunks:
-                with open(local, "wb") as file:
+                with _tar.replacing(local) as file:
                     for chunk in chunks:
                         file.write(chunk)
             return 1
