@@ -58,14 +58,14 @@ var ErrSandboxNotFound = &Kind{
 	Meaning: "no sandbox has this id",
 }
 
-// ErrSandboxNotReady: the sandbox cannot run programs now.
+// ErrSandboxNotReady: the sandbox cannot run programs in its current state.
 var ErrSandboxNotReady = &Kind{
 	Reason:  "SANDBOX_NOT_READY",
 	Number:  3,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the sandbox cannot run programs now",
+	Meaning: "the sandbox cannot run programs in its current state",
 }
 
 // ErrLimitReached: a configured limit is reached.
@@ -78,14 +78,14 @@ var ErrLimitReached = &Kind{
 	Meaning: "a configured limit is reached",
 }
 
-// ErrInvalidArgument: a field of the request is not acceptable.
+// ErrInvalidArgument: a field of the request is invalid.
 var ErrInvalidArgument = &Kind{
 	Reason:  "INVALID_ARGUMENT",
 	Number:  5,
 	GRPC:    "INVALID_ARGUMENT",
 	HTTP:    400,
 	Retry:   RetryNever,
-	Meaning: "a field of the request is not acceptable",
+	Meaning: "a field of the request is invalid",
 }
 
 // ErrGuestLost: the guest link broke; the request may have run.
@@ -108,24 +108,24 @@ var ErrUnimplemented = &Kind{
 	Meaning: "this daemon does not offer the method",
 }
 
-// ErrUnauthenticated: the caller did not show who it is.
+// ErrUnauthenticated: the caller did not authenticate.
 var ErrUnauthenticated = &Kind{
 	Reason:  "UNAUTHENTICATED",
 	Number:  8,
 	GRPC:    "UNAUTHENTICATED",
 	HTTP:    401,
 	Retry:   RetryNever,
-	Meaning: "the caller did not show who it is",
+	Meaning: "the caller did not authenticate",
 }
 
-// ErrPermissionDenied: the caller may not do this.
+// ErrPermissionDenied: the caller is not allowed to do this.
 var ErrPermissionDenied = &Kind{
 	Reason:  "PERMISSION_DENIED",
 	Number:  9,
 	GRPC:    "PERMISSION_DENIED",
 	HTTP:    403,
 	Retry:   RetryNever,
-	Meaning: "the caller may not do this",
+	Meaning: "the caller is not allowed to do this",
 }
 
 // ErrMessageTooLarge: a message is larger than the limit.
@@ -148,34 +148,34 @@ var ErrDeadlineExceeded = &Kind{
 	Meaning: "the caller's deadline passed",
 }
 
-// ErrCancelled: the caller went away or cancelled.
+// ErrCancelled: the caller disconnected or cancelled the call.
 var ErrCancelled = &Kind{
 	Reason:  "CANCELLED",
 	Number:  12,
 	GRPC:    "CANCELLED",
 	HTTP:    499,
 	Retry:   RetryCheck,
-	Meaning: "the caller went away or cancelled",
+	Meaning: "the caller disconnected or cancelled the call",
 }
 
-// ErrShuttingDown: the daemon is stopping; nothing was begun.
+// ErrShuttingDown: the daemon is shutting down; nothing was started.
 var ErrShuttingDown = &Kind{
 	Reason:  "SHUTTING_DOWN",
 	Number:  13,
 	GRPC:    "UNAVAILABLE",
 	HTTP:    503,
 	Retry:   RetryLater,
-	Meaning: "the daemon is stopping; nothing was begun",
+	Meaning: "the daemon is shutting down; nothing was started",
 }
 
-// ErrMalformed: the bytes on the wire are not what the protocol asks for.
+// ErrMalformed: the message violates the protocol.
 var ErrMalformed = &Kind{
 	Reason:  "MALFORMED",
 	Number:  14,
 	GRPC:    "INTERNAL",
 	HTTP:    400,
 	Retry:   RetryNever,
-	Meaning: "the bytes on the wire are not what the protocol asks for",
+	Meaning: "the message violates the protocol",
 }
 
 // ErrServiceNotFound: no service has this name.
@@ -208,24 +208,24 @@ var ErrRequestIdReused = &Kind{
 	Meaning: "the request id was used for a different request",
 }
 
-// ErrUnsupported: this daemon, driver or host cannot do what a field asks for.
+// ErrUnsupported: this daemon, driver or host does not support what a field requests.
 var ErrUnsupported = &Kind{
 	Reason:  "UNSUPPORTED",
 	Number:  21,
 	GRPC:    "UNIMPLEMENTED",
 	HTTP:    501,
 	Retry:   RetryNever,
-	Meaning: "this daemon, driver or host cannot do what a field asks for",
+	Meaning: "this daemon, driver or host does not support what a field requests",
 }
 
-// ErrDriverUnavailable: the driver cannot make sandboxes now; nothing was begun.
+// ErrDriverUnavailable: the driver cannot create sandboxes now; nothing was started.
 var ErrDriverUnavailable = &Kind{
 	Reason:  "DRIVER_UNAVAILABLE",
 	Number:  22,
 	GRPC:    "UNAVAILABLE",
 	HTTP:    503,
 	Retry:   RetryLater,
-	Meaning: "the driver cannot make sandboxes now; nothing was begun",
+	Meaning: "the driver cannot create sandboxes now; nothing was started",
 }
 
 // ErrSandboxExists: a sandbox has or had this id; ids are never reused.
@@ -278,34 +278,34 @@ var ErrSandboxDeleted = &Kind{
 	Meaning: "the sandbox is deleted or being deleted",
 }
 
-// ErrSandboxStale: the sandbox was started anew; the handle is to an older incarnation.
+// ErrSandboxStale: the sandbox was restarted; the handle refers to an older incarnation.
 var ErrSandboxStale = &Kind{
 	Reason:  "SANDBOX_STALE",
 	Number:  35,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the sandbox was started anew; the handle is to an older incarnation",
+	Meaning: "the sandbox was restarted; the handle refers to an older incarnation",
 }
 
-// ErrPlaceFailed: the driver could not make or start the sandbox.
+// ErrPlaceFailed: the driver could not create or start the sandbox.
 var ErrPlaceFailed = &Kind{
 	Reason:  "PLACE_FAILED",
 	Number:  36,
 	GRPC:    "INTERNAL",
 	HTTP:    500,
 	Retry:   RetryNever,
-	Meaning: "the driver could not make or start the sandbox",
+	Meaning: "the driver could not create or start the sandbox",
 }
 
-// ErrImageNotFound: there is no image under this reference.
+// ErrImageNotFound: no image has this reference.
 var ErrImageNotFound = &Kind{
 	Reason:  "IMAGE_NOT_FOUND",
 	Number:  37,
 	GRPC:    "NOT_FOUND",
 	HTTP:    404,
 	Retry:   RetryNever,
-	Meaning: "there is no image under this reference",
+	Meaning: "no image has this reference",
 }
 
 // ErrImageInvalid: the image cannot be used as a root filesystem.
@@ -318,14 +318,14 @@ var ErrImageInvalid = &Kind{
 	Meaning: "the image cannot be used as a root filesystem",
 }
 
-// ErrHostPathRefused: the caller may not bring this host path into a sandbox.
+// ErrHostPathRefused: the caller is not allowed to use this host path in a sandbox.
 var ErrHostPathRefused = &Kind{
 	Reason:  "HOST_PATH_REFUSED",
 	Number:  39,
 	GRPC:    "PERMISSION_DENIED",
 	HTTP:    403,
 	Retry:   RetryNever,
-	Meaning: "the caller may not bring this host path into a sandbox",
+	Meaning: "the caller is not allowed to use this host path in a sandbox",
 }
 
 // ErrSnapshotNotFound: no snapshot has this id.
@@ -358,34 +358,34 @@ var ErrSnapshotNotReady = &Kind{
 	Meaning: "the snapshot is not complete or has failed",
 }
 
-// ErrSnapshotInUse: a sandbox stands on the snapshot.
+// ErrSnapshotInUse: a sandbox uses the snapshot.
 var ErrSnapshotInUse = &Kind{
 	Reason:  "SNAPSHOT_IN_USE",
 	Number:  43,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryLater,
-	Meaning: "a sandbox stands on the snapshot",
+	Meaning: "a sandbox uses the snapshot",
 }
 
-// ErrEventCursorExpired: events after this cursor are no longer all kept.
+// ErrEventCursorExpired: some events after this cursor were deleted.
 var ErrEventCursorExpired = &Kind{
 	Reason:  "EVENT_CURSOR_EXPIRED",
 	Number:  50,
 	GRPC:    "OUT_OF_RANGE",
 	HTTP:    410,
 	Retry:   RetryNever,
-	Meaning: "events after this cursor are no longer all kept",
+	Meaning: "some events after this cursor were deleted",
 }
 
-// ErrEventCursorAhead: the cursor is beyond the newest event.
+// ErrEventCursorAhead: the cursor is after the newest event.
 var ErrEventCursorAhead = &Kind{
 	Reason:  "EVENT_CURSOR_AHEAD",
 	Number:  51,
 	GRPC:    "OUT_OF_RANGE",
 	HTTP:    416,
 	Retry:   RetryNever,
-	Meaning: "the cursor is beyond the newest event",
+	Meaning: "the cursor is after the newest event",
 }
 
 // ErrExecNotFound: no program has this id.
@@ -438,14 +438,14 @@ var ErrProgramNotFound = &Kind{
 	Meaning: "the sandbox has no such program",
 }
 
-// ErrProgramNotExecutable: the program exists and cannot be run.
+// ErrProgramNotExecutable: the program exists but cannot be executed.
 var ErrProgramNotExecutable = &Kind{
 	Reason:  "PROGRAM_NOT_EXECUTABLE",
 	Number:  65,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    422,
 	Retry:   RetryNever,
-	Meaning: "the program exists and cannot be run",
+	Meaning: "the program exists but cannot be executed",
 }
 
 // ErrCwdNotFound: the working directory does not exist or cannot be entered.
@@ -468,84 +468,84 @@ var ErrUserNotFound = &Kind{
 	Meaning: "the sandbox has no such user",
 }
 
-// ErrOutputTrimmed: output at this offset is no longer kept.
+// ErrOutputTrimmed: output at this offset was dropped.
 var ErrOutputTrimmed = &Kind{
 	Reason:  "OUTPUT_TRIMMED",
 	Number:  68,
 	GRPC:    "OUT_OF_RANGE",
 	HTTP:    410,
 	Retry:   RetryNever,
-	Meaning: "output at this offset is no longer kept",
+	Meaning: "output at this offset was dropped",
 }
 
-// ErrOutputTampered: kept output shrank or changed where nobody may change it.
+// ErrOutputTampered: stored output shrank or was modified.
 var ErrOutputTampered = &Kind{
 	Reason:  "OUTPUT_TAMPERED",
 	Number:  69,
 	GRPC:    "DATA_LOSS",
 	HTTP:    500,
 	Retry:   RetryNever,
-	Meaning: "kept output shrank or changed where nobody may change it",
+	Meaning: "stored output shrank or was modified",
 }
 
-// ErrOffsetBeyondEnd: the offset lies beyond the end.
+// ErrOffsetBeyondEnd: the offset is beyond the end.
 var ErrOffsetBeyondEnd = &Kind{
 	Reason:  "OFFSET_BEYOND_END",
 	Number:  70,
 	GRPC:    "OUT_OF_RANGE",
 	HTTP:    416,
 	Retry:   RetryNever,
-	Meaning: "the offset lies beyond the end",
+	Meaning: "the offset is beyond the end",
 }
 
-// ErrStdinOffset: the offset leaves a hole in the program's input.
+// ErrStdinOffset: the offset leaves a gap in the program's input.
 var ErrStdinOffset = &Kind{
 	Reason:  "STDIN_OFFSET",
 	Number:  71,
 	GRPC:    "OUT_OF_RANGE",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the offset leaves a hole in the program's input",
+	Meaning: "the offset leaves a gap in the program's input",
 }
 
-// ErrStdinClosed: the program's input has ended or was never open.
+// ErrStdinClosed: the program's input is closed or was never open.
 var ErrStdinClosed = &Kind{
 	Reason:  "STDIN_CLOSED",
 	Number:  72,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the program's input has ended or was never open",
+	Meaning: "the program's input is closed or was never open",
 }
 
-// ErrStdinFull: the program does not read its input; nothing was taken.
+// ErrStdinFull: the program does not read its input; nothing was accepted.
 var ErrStdinFull = &Kind{
 	Reason:  "STDIN_FULL",
 	Number:  73,
 	GRPC:    "RESOURCE_EXHAUSTED",
 	HTTP:    429,
 	Retry:   RetryLater,
-	Meaning: "the program does not read its input; nothing was taken",
+	Meaning: "the program does not read its input; nothing was accepted",
 }
 
-// ErrFileNotFound: nothing has this path.
+// ErrFileNotFound: no file has this path.
 var ErrFileNotFound = &Kind{
 	Reason:  "FILE_NOT_FOUND",
 	Number:  80,
 	GRPC:    "NOT_FOUND",
 	HTTP:    404,
 	Retry:   RetryNever,
-	Meaning: "nothing has this path",
+	Meaning: "no file has this path",
 }
 
-// ErrFileExists: something has this path already.
+// ErrFileExists: a file with this path already exists.
 var ErrFileExists = &Kind{
 	Reason:  "FILE_EXISTS",
 	Number:  81,
 	GRPC:    "ALREADY_EXISTS",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "something has this path already",
+	Meaning: "a file with this path already exists",
 }
 
 // ErrNotARegularFile: the path names something other than a regular file.
@@ -578,74 +578,74 @@ var ErrIsADirectory = &Kind{
 	Meaning: "the path names a directory",
 }
 
-// ErrDirectoryNotEmpty: the directory holds something.
+// ErrDirectoryNotEmpty: the directory is not empty.
 var ErrDirectoryNotEmpty = &Kind{
 	Reason:  "DIRECTORY_NOT_EMPTY",
 	Number:  85,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the directory holds something",
+	Meaning: "the directory is not empty",
 }
 
-// ErrFileDenied: the sandbox user may not do this to the file.
+// ErrFileDenied: the sandbox user lacks permission for the file.
 var ErrFileDenied = &Kind{
 	Reason:  "FILE_DENIED",
 	Number:  86,
 	GRPC:    "PERMISSION_DENIED",
 	HTTP:    403,
 	Retry:   RetryNever,
-	Meaning: "the sandbox user may not do this to the file",
+	Meaning: "the sandbox user lacks permission for the file",
 }
 
-// ErrFileReadOnly: the file lies on a read-only filesystem.
+// ErrFileReadOnly: the file is on a read-only filesystem.
 var ErrFileReadOnly = &Kind{
 	Reason:  "FILE_READ_ONLY",
 	Number:  87,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the file lies on a read-only filesystem",
+	Meaning: "the file is on a read-only filesystem",
 }
 
-// ErrSymlinkLoop: the path leads through too many symlinks.
+// ErrSymlinkLoop: the path goes through too many symlinks.
 var ErrSymlinkLoop = &Kind{
 	Reason:  "SYMLINK_LOOP",
 	Number:  88,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the path leads through too many symlinks",
+	Meaning: "the path goes through too many symlinks",
 }
 
-// ErrCrossDevice: the two paths lie on different filesystems.
+// ErrCrossDevice: the two paths are on different filesystems.
 var ErrCrossDevice = &Kind{
 	Reason:  "CROSS_DEVICE",
 	Number:  89,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the two paths lie on different filesystems",
+	Meaning: "the two paths are on different filesystems",
 }
 
-// ErrFileTooLarge: the file is larger than the method takes.
+// ErrFileTooLarge: the file is larger than the method accepts.
 var ErrFileTooLarge = &Kind{
 	Reason:  "FILE_TOO_LARGE",
 	Number:  90,
 	GRPC:    "RESOURCE_EXHAUSTED",
 	HTTP:    413,
 	Retry:   RetryNever,
-	Meaning: "the file is larger than the method takes",
+	Meaning: "the file is larger than the method accepts",
 }
 
-// ErrFileChanged: the file was changed by another while it was edited; nothing was written.
+// ErrFileChanged: another writer changed the file during the edit; nothing was written.
 var ErrFileChanged = &Kind{
 	Reason:  "FILE_CHANGED",
 	Number:  91,
 	GRPC:    "ABORTED",
 	HTTP:    409,
 	Retry:   RetryLater,
-	Meaning: "the file was changed by another while it was edited; nothing was written",
+	Meaning: "another writer changed the file during the edit; nothing was written",
 }
 
 // ErrDiskFull: the sandbox's disk limit is reached.
@@ -658,24 +658,24 @@ var ErrDiskFull = &Kind{
 	Meaning: "the sandbox's disk limit is reached",
 }
 
-// ErrUploadIncomplete: the bytes that came are not as many as announced; nothing was written.
+// ErrUploadIncomplete: the upload does not have the announced size; nothing was written.
 var ErrUploadIncomplete = &Kind{
 	Reason:  "UPLOAD_INCOMPLETE",
 	Number:  93,
 	GRPC:    "INVALID_ARGUMENT",
 	HTTP:    400,
 	Retry:   RetryNever,
-	Meaning: "the bytes that came are not as many as announced; nothing was written",
+	Meaning: "the upload does not have the announced size; nothing was written",
 }
 
-// ErrTreeInvalid: the archive is broken or holds a member that is refused.
+// ErrTreeInvalid: the archive is damaged or contains a member that is not allowed.
 var ErrTreeInvalid = &Kind{
 	Reason:  "TREE_INVALID",
 	Number:  94,
 	GRPC:    "INVALID_ARGUMENT",
 	HTTP:    400,
 	Retry:   RetryNever,
-	Meaning: "the archive is broken or holds a member that is refused",
+	Meaning: "the archive is damaged or contains a member that is not allowed",
 }
 
 // ErrEditNoMatch: the text to replace is not in the file; nothing was written.
@@ -698,14 +698,14 @@ var ErrEditNotUnique = &Kind{
 	Meaning: "the text to replace is in the file more than once; nothing was written",
 }
 
-// ErrStoreFull: the disk of the state directory is full; nothing was begun.
+// ErrStoreFull: the disk of the state directory is full; nothing was started.
 var ErrStoreFull = &Kind{
 	Reason:  "STORE_FULL",
 	Number:  110,
 	GRPC:    "RESOURCE_EXHAUSTED",
 	HTTP:    507,
 	Retry:   RetryLater,
-	Meaning: "the disk of the state directory is full; nothing was begun",
+	Meaning: "the disk of the state directory is full; nothing was started",
 }
 
 // ErrStoreFailed: the state cannot be written.
@@ -728,24 +728,24 @@ var ErrStoreCorrupt = &Kind{
 	Meaning: "the state is damaged",
 }
 
-// ErrGuestVersion: guest and daemon have no protocol version in common.
+// ErrGuestVersion: guest and daemon share no protocol version.
 var ErrGuestVersion = &Kind{
 	Reason:  "GUEST_VERSION",
 	Number:  120,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    500,
 	Retry:   RetryNever,
-	Meaning: "guest and daemon have no protocol version in common",
+	Meaning: "guest and daemon share no protocol version",
 }
 
-// ErrGuestProtocol: the guest broke the protocol and was cut off.
+// ErrGuestProtocol: the guest violated the protocol and was disconnected.
 var ErrGuestProtocol = &Kind{
 	Reason:  "GUEST_PROTOCOL",
 	Number:  121,
 	GRPC:    "INTERNAL",
 	HTTP:    500,
 	Retry:   RetryCheck,
-	Meaning: "the guest broke the protocol and was cut off",
+	Meaning: "the guest violated the protocol and was disconnected",
 }
 
 var byReason = map[string]*Kind{

@@ -12,7 +12,7 @@ struct arena_block {
     _Alignas(ALIGNMENT) uint8_t bytes[];
 };
 
-static struct arena_block *block_new(size_t size, struct arena_block *next) {
+static struct arena_block *arena_block_new(size_t size, struct arena_block *next) {
     struct arena_block *b = malloc(sizeof *b + size);
     if (b) {
         b->next = next;
@@ -22,7 +22,7 @@ static struct arena_block *block_new(size_t size, struct arena_block *next) {
 }
 
 int arena_init(struct arena *a, size_t first_bytes, size_t max_bytes) {
-    struct arena_block *first = block_new(first_bytes, NULL);
+    struct arena_block *first = arena_block_new(first_bytes, NULL);
     if (!first)
         return -ENOMEM;
     *a = (struct arena){.blocks = first, .max_bytes = max_bytes};
@@ -50,11 +50,11 @@ void arena_reset(struct arena *a) {
     a->end = a->at + a->blocks->size;
 }
 
-static void *alloc_slow(struct arena *a, size_t n) {
+static void *arena_alloc_slow(struct arena *a, size_t n) {
     size_t size = MAX(n, BLOCK_BYTES);
     if (n > a->max_bytes || a->used_bytes > a->max_bytes - n)
         return NULL;
-    struct arena_block *b = block_new(size, a->blocks);
+    struct arena_block *b = arena_block_new(size, a->blocks);
     if (!b)
         return NULL;
     a->blocks = b;
@@ -69,7 +69,7 @@ void *arena_alloc(struct arena *a, size_t n) {
         return NULL;
     n = (n + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
     if (n > (size_t)(a->end - a->at))
-        return alloc_slow(a, n);
+        return arena_alloc_slow(a, n);
     void *p = a->at;
     a->at += n;
     return p;

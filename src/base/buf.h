@@ -1,7 +1,9 @@
-/* buf — a byte queue with a maximum given at construction: append at the tail, consume at the head.
+/* buf — a byte queue with a fixed maximum: append at the tail, consume at the head.
  *
- * Bounds:  never holds more than max_bytes; going over is -ENOBUFS and changes nothing.
- * Memory:  grows by doubling; buf_done frees; a drained buffer keeps its block until buf_trim. */
+ * Bounds:  at most max_bytes, set by buf_init. An append past it fails with -ENOBUFS and changes
+ *          nothing.
+ * Memory:  the block doubles as needed. buf_done frees it. An empty buffer keeps its block until
+ *          buf_trim. */
 #pragma once
 
 #include <stdint.h>
@@ -30,15 +32,15 @@ static inline size_t buf_available(const struct buf *b) {
     return b->max_bytes - buf_len(b);
 }
 
-/* Makes room for n bytes at the tail and returns where to write them; buf_commit then counts them.
- * -ENOBUFS over the maximum, -ENOMEM. */
+/* Reserves n bytes at the tail and returns their address. Write there, then call buf_commit. Fails
+ * with -ENOBUFS past the maximum, or -ENOMEM. */
 MUST_USE int buf_reserve(struct buf *b, size_t n, uint8_t **ret_at);
 void buf_commit(struct buf *b, size_t n);
 MUST_USE int buf_append(struct buf *b, const void *bytes, size_t n);
 
 void buf_consume(struct buf *b, size_t n);
 void buf_clear(struct buf *b);
-/* Forgets all but the first n bytes. */
+/* Keeps the first n bytes and drops the rest. */
 void buf_truncate(struct buf *b, size_t n);
-/* Gives the block back to the allocator when nothing is queued. */
+/* Frees the block if the buffer is empty. */
 void buf_trim(struct buf *b);

@@ -1,4 +1,4 @@
-/* clock — monotonic time, the only clock that deadlines and durations use. */
+/* clock — monotonic time, for deadlines and durations. */
 #pragma once
 
 #include <stdint.h>

@@ -7,7 +7,7 @@ struct disk_space disk_space_of(const struct statvfs *v, uint64_t reserve) {
     struct disk_space r = {
         .bytes = (uint64_t)v->f_bavail * v->f_frsize, .bytes_kept = reserve, .files = UINT64_MAX};
     if (v->f_files == 0 || all == 0)
-        return r; /* as on btrfs */
+        return r; /* no inode limit, for example btrfs */
     r.files = v->f_favail;
     r.files_kept = (uint64_t)((double)v->f_files * (double)MIN(reserve, all) / (double)all);
     return r;

@@ -1,6 +1,6 @@
-/* room — what is free on a file system beyond a reserve: bytes, and files where it can have only so many.
+/* disk_space — free bytes and inodes of a file system, compared with a reserve.
  *
- * The reserve is given in bytes; it keeps the same share of the files as of the bytes. */
+ * The caller gives the reserve in bytes. disk_space reserves the same share of the inodes. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,12 +11,12 @@
 
 struct disk_space {
     uint64_t bytes, bytes_kept;
-    uint64_t files, files_kept; /* UINT64_MAX free: as many as there are bytes for */
+    uint64_t files, files_kept; /* `files` is UINT64_MAX when the file system has no inode limit */
 };
 
-/* -errno: it does not tell. */
+/* Fails with -errno when the file system does not report its free space. */
 MUST_USE int disk_space_read(int fd, uint64_t reserve, struct disk_space *ret);
 struct disk_space disk_space_of(const struct statvfs *v, uint64_t reserve);
 bool disk_space_is_short(const struct disk_space *r);
-/* There is an eighth more than the reserve. */
+/* Returns true when at least 9/8 of the reserve is free. */
 bool disk_space_is_ample(const struct disk_space *r);

@@ -7,7 +7,7 @@
 #include "base/str.h"
 
 const struct err_face *err_face(enum err_code code) {
-    switch (code) { /* a number used twice does not compile */
+    switch (code) { /* a duplicate number does not compile */
 #define ERR(n, num, g, h, r, m)                                                   \
     case num: {                                                                   \
         static const struct err_face face = {#n, num, GRPC_##g, h, RETRY_##r, m}; \
@@ -49,8 +49,9 @@ const char *grpc_code_name(enum grpc_code code) {
     return code < COUNT_OF(names) ? names[code] : "UNKNOWN";
 }
 
-/* A text may quote what a caller sent, cut anywhere; what is no longer UTF-8 becomes a question mark. */
-static void keep_utf8(char *text) {
+/* A text may quote a caller's bytes, cut at any position. Replaces bytes that are not UTF-8 with
+ * question marks. */
+static void err_keep_utf8(char *text) {
     size_t n = strlen(text);
     for (size_t i = 0; i < n && !str_is_utf8(text, n);) {
         size_t good = n - i;
@@ -62,10 +63,10 @@ static void keep_utf8(char *text) {
     }
 }
 
-static int fill(struct err *e, enum err_code code, int sys, const char *field, const char *fmt,
-                va_list args) PRINTF(5, 0);
-static int fill(struct err *e, enum err_code code, int sys, const char *field, const char *fmt,
-                va_list args) {
+static int err_fill(struct err *e, enum err_code code, int sys, const char *field, const char *fmt,
+                    va_list args) PRINTF(5, 0);
+static int err_fill(struct err *e, enum err_code code, int sys, const char *field, const char *fmt,
+                    va_list args) {
     assert(code != ERR_NONE);
     e->code = code;
     e->sys = sys;
@@ -76,14 +77,14 @@ static int fill(struct err *e, enum err_code code, int sys, const char *field, c
     int n = vsnprintf(e->text, sizeof e->text, fmt, args);
     if (sys != 0 && n >= 0 && (size_t)n < sizeof e->text)
         snprintf(e->text + n, sizeof e->text - (size_t)n, ": %s", strerror(sys));
-    keep_utf8(e->text);
+    err_keep_utf8(e->text);
     return -(int)code;
 }
 
 int err_set(struct err *e, enum err_code code, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    int r = fill(e, code, 0, "", fmt, args);
+    int r = err_fill(e, code, 0, "", fmt, args);
     va_end(args);
     return r;
 }
@@ -91,7 +92,7 @@ int err_set(struct err *e, enum err_code code, const char *fmt, ...) {
 int err_field(struct err *e, const char *field, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    int r = fill(e, ERR_INVALID_ARGUMENT, 0, field, fmt, args);
+    int r = err_fill(e, ERR_INVALID_ARGUMENT, 0, field, fmt, args);
     va_end(args);
     return r;
 }
@@ -99,7 +100,7 @@ int err_field(struct err *e, const char *field, const char *fmt, ...) {
 int err_sys(struct err *e, enum err_code code, int sys, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    int r = fill(e, code, sys, "", fmt, args);
+    int r = err_fill(e, code, sys, "", fmt, args);
     va_end(args);
     return r;
 }
@@ -108,7 +109,7 @@ int err_limit(struct err *e, enum err_code code, enum limit_id limit, int64_t va
               const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    int r = fill(e, code, 0, "", fmt, args);
+    int r = err_fill(e, code, 0, "", fmt, args);
     va_end(args);
     e->limit = limit_table[limit].name;
     e->limit_value = value;
@@ -139,6 +140,6 @@ int err_wrap(struct err *e, const char *fmt, ...) {
     va_end(args);
     if (n >= 0 && (size_t)n < sizeof e->text)
         snprintf(e->text + n, sizeof e->text - (size_t)n, ": %s", inner);
-    keep_utf8(e->text);
+    err_keep_utf8(e->text);
     return -(int)e->code;
 }

@@ -1,7 +1,8 @@
-/* err — why something failed, in one value with a face on every wire.
+/* err — the cause of a failure, in one value that every protocol can encode.
  *
- * Core, api and the guest's handlers return 0 or -number and fill a struct err on the caller's
- * stack; layers below return -errno. Programs read `code`; `text` is for people and may change. */
+ * Functions in core, in api and in the guest's handlers return 0 or -number and fill a struct err
+ * on the caller's stack. Layers below return -errno. Programs read `code`. `text` is for people and
+ * may change. */
 #pragma once
 
 #include <stdarg.h>
@@ -35,13 +36,13 @@ enum grpc_code {
 enum err_retry { RETRY_NEVER, RETRY_LATER, RETRY_CHECK };
 
 enum err_code {
-    ERR_NONE = 0, /* never a failure: err_set() asserts it */
+    ERR_NONE = 0, /* not a failure; err_set() asserts code != ERR_NONE */
 #define ERR(name, number, grpc, http, retry, meaning) ERR_##name = (number),
 #include "base/errors.def"
 #undef ERR
 };
 
-/* What one row of errors.def shows on each wire. */
+/* How each protocol shows one row of errors.def. */
 struct err_face {
     const char *name;
     int number;
@@ -53,30 +54,31 @@ struct err_face {
 
 #define ERR_NUMBERS 2
 
-/* A number a program can act on, by its name in the metadata: "next_offset". */
+/* A number that a program can act on, such as "next_offset". `key` is its name in the metadata. */
 struct err_number {
-    const char *key; /* NULL: none */
+    const char *key; /* NULL if unused */
     int64_t value;
 };
 
 struct err {
     enum err_code code;
-    int sys;           /* errno behind it, 0 if none */
-    const char *limit; /* the limit that was met, by its name in limits.def; NULL if none */
+    int sys;           /* the errno of the cause, or 0 */
+    const char *limit; /* name of the limit that was reached, from limits.def; NULL if none */
     int64_t limit_value;
-    const char *subject; /* "sandbox_id", "exec_id" or "snapshot_id"; NULL if none */
-    char subject_id[64]; /* whose it is */
+    /* kind of object: "sandbox_id", "exec_id" or "snapshot_id"; NULL if none */
+    const char *subject;
+    char subject_id[64]; /* id of that object */
     struct err_number numbers[ERR_NUMBERS];
-    char field[96]; /* the request field at fault, empty if none */
+    char field[96]; /* name of the invalid request field; empty if none */
     char text[240];
 };
 
-/* NULL for ERR_NONE and for numbers that errors.def does not hold. */
+/* Returns NULL for ERR_NONE and for numbers that are not in errors.def. */
 const struct err_face *err_face(enum err_code code);
 const char *err_retry_name(enum err_retry retry);
 const char *grpc_code_name(enum grpc_code code);
 
-/* Each fills `e` and returns -code, so that a function fails in one line. */
+/* These functions fill `e` and return -code, so that a caller can fail in one line. */
 int err_set(struct err *e, enum err_code code, const char *fmt, ...) PRINTF(3, 4);
 int err_field(struct err *e, const char *field, const char *fmt, ...) PRINTF(3, 4);
 int err_sys(struct err *e, enum err_code code, int sys, const char *fmt, ...) PRINTF(4, 5);
@@ -84,11 +86,11 @@ int err_sys(struct err *e, enum err_code code, int sys, const char *fmt, ...) PR
 int err_limit(struct err *e, enum err_code code, enum limit_id limit, int64_t value,
               const char *fmt, ...) PRINTF(5, 6);
 
-/* Adds whose error it is. Returns -code. */
+/* Records which object the error is about. Returns -code. */
 int err_about(struct err *e, const char *key, const char *id);
 
-/* Adds a number to the metadata; at most ERR_NUMBERS. Returns -code. */
+/* Adds a number to the metadata, at most ERR_NUMBERS per error. Returns -code. */
 int err_number(struct err *e, const char *key, int64_t value);
 
-/* Keeps the code and puts what we were doing in front of the text. Returns -code. */
+/* Keeps the code and puts the failed action in front of the text. Returns -code. */
 int err_wrap(struct err *e, const char *fmt, ...) PRINTF(2, 3);

@@ -1,11 +1,11 @@
-/* exec_filter — the second, small system call filter that berm-guest installs in every program
- * it starts.
+/* exec_filter — the small second system call filter that berm-guest installs in every program it
+ * starts.
  *
- * The sandbox's main filter leaves clone3 and openat2 open because berm-guest itself needs them
- * (CLONE_INTO_CGROUP, paths that cannot leave a tree). What they are asked for lies behind a
- * pointer, where no filter can look, so user code gets ENOSYS and falls back to clone and openat.
- * The numbers are the same on every architecture, and the main filter has already refused foreign
- * ones. */
+ * The sandbox's main filter allows clone3 and openat2 because berm-guest itself needs them:
+ * CLONE_INTO_CGROUP, and paths that cannot leave a tree. Both calls take their arguments behind a
+ * pointer, which a filter cannot read. So this filter returns ENOSYS to user code, which then falls
+ * back to clone and openat. The call numbers are the same on every architecture, and the main
+ * filter already refuses foreign architectures. */
 #pragma once
 
 #include <linux/filter.h>

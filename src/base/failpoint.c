@@ -11,7 +11,7 @@ static const char *const names[] = {
 #undef FAILPOINT
 };
 
-/* Set once, before the loop runs: which one is armed, and how many passes are left. */
+/* Written once, before the loop runs: the armed failpoint, and how many passes remain. */
 static struct {
     int id;
     unsigned left;

@@ -1,7 +1,8 @@
-/* failpoint — places where a test may end the daemon, as if its machine had taken it.
+/* failpoint — points in the code where a test can kill the daemon, to simulate a crash.
  *
- * BERM_FAILPOINT=NAME[:N] in the environment ends the process with SIGKILL when NAME is passed for the
- * N-th time. Without it a failpoint costs one comparison. The names are failpoints.def's. */
+ * With BERM_FAILPOINT=NAME[:N] in the environment, the process kills itself with SIGKILL when it
+ * passes NAME for the N-th time. Otherwise a failpoint costs one comparison. failpoints.def lists
+ * the names. */
 #pragma once
 
 enum failpoint_id {
@@ -11,11 +12,14 @@ enum failpoint_id {
     FAILPOINT_COUNT
 };
 
-/* Reads the environment; call it once, before threads. Answers false when it names no failpoint. */
+/* Reads the environment. Call it once, before threads start. Returns false when BERM_FAILPOINT
+ * names no failpoint. */
 _Bool failpoint_setup(void);
 void failpoint(enum failpoint_id id);
-/* BERM_FILE_CHUNKS=1: contents of files travel in chunks, as from guests that can pass no descriptor. */
+/* BERM_FILE_CHUNKS=1: bermd transfers file contents in chunks, as it does with guests that cannot
+ * pass descriptors. */
 _Bool failpoint_file_chunks(void);
-/* BERM_FILE_HOLD=PATH: threads that move bytes of files wait for as long as PATH is there, as for a disk. */
+/* BERM_FILE_HOLD=PATH: threads that copy file contents block while PATH exists, to simulate a slow
+ * disk. */
 void failpoint_file_hold(void);
 const char *failpoint_name(enum failpoint_id id);

@@ -44,8 +44,8 @@ int fd_send(int sock, const void *bytes, size_t n_bytes, const int *fds, size_t 
     return (size_t)n == n_bytes ? 0 : -EIO;
 }
 
-/* Moves the descriptors of every SCM_RIGHTS block into `fds`; those over the bound are closed. */
-static size_t collect(struct msghdr *msg, int *fds, size_t max_fds, bool *ret_over) {
+/* Moves the descriptors of every SCM_RIGHTS block into `fds`; closes those over the bound. */
+static size_t fd_collect(struct msghdr *msg, int *fds, size_t max_fds, bool *ret_over) {
     size_t n = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c != NULL; c = CMSG_NXTHDR(msg, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
@@ -83,7 +83,7 @@ ssize_t fd_recv(int sock, void *bytes, size_t max_bytes, int *fds, size_t max_fd
     if (n < 0)
         return -errno;
     bool over = (msg.msg_flags & MSG_TRUNC) != 0, cut = (msg.msg_flags & MSG_CTRUNC) != 0;
-    size_t n_fds = collect(&msg, fds, max_fds, &over);
+    size_t n_fds = fd_collect(&msg, fds, max_fds, &over);
     if (over || cut) {
         fd_close_all(fds, n_fds);
         return over || n_fds == FD_PASS_MAX ? -EMSGSIZE : -EMFILE;
@@ -92,7 +92,7 @@ ssize_t fd_recv(int sock, void *bytes, size_t max_bytes, int *fds, size_t max_fd
     return n;
 }
 
-static int open_beneath(int dir, const char *path, int flags, mode_t mode, uint64_t resolve) {
+static int fd_open_resolve(int dir, const char *path, int flags, mode_t mode, uint64_t resolve) {
     struct open_how how = {
         .flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
         .mode = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? mode : 0,
@@ -100,18 +100,18 @@ static int open_beneath(int dir, const char *path, int flags, mode_t mode, uint6
     };
     long fd;
     int turn = 0;
-    do /* EAGAIN: a rename elsewhere raced with the walk; or, and then it stays, somebody's lease on the file */
+    do /* EAGAIN: a rename raced with the lookup (retry), or the file has a lease (stays) */
         fd = syscall(SYS_openat2, dir, path, &how, sizeof how);
     while (fd < 0 && (errno == EINTR || (errno == EAGAIN && ++turn < AGAIN_TURNS)));
     return fd < 0 ? -errno : (int)fd;
 }
 
 int fd_open_beneath(int dir, const char *path, int flags, mode_t mode) {
-    return open_beneath(dir, path, flags, mode, 0);
+    return fd_open_resolve(dir, path, flags, mode, 0);
 }
 
-/* For kernels without openat2: a step at a time, each refusing links. */
-static int open_by_steps(int dir, const char *path, int flags) {
+/* For kernels without openat2: opens one component at a time, without following links. */
+static int fd_open_by_steps(int dir, const char *path, int flags) {
     int at = fcntl(dir, F_DUPFD_CLOEXEC, 3);
     for (;;) {
         char name[NAME_MAX + 1];
@@ -137,12 +137,12 @@ static int open_by_steps(int dir, const char *path, int flags) {
 int fd_open_entry(int dir, const char *path, int flags) {
     flags |= O_NOFOLLOW | O_CLOEXEC | (flags & O_PATH ? 0 : O_NOCTTY | O_NONBLOCK);
     int fd = fd_open_beneath(dir, path[0] ? path : ".", flags, 0);
-    return fd == -ENOSYS ? open_by_steps(dir, path, flags) : fd;
+    return fd == -ENOSYS ? fd_open_by_steps(dir, path, flags) : fd;
 }
 
 int fd_open_unmounted(int dir, const char *path) {
-    return open_beneath(dir, path, O_RDONLY | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0,
-                        RESOLVE_NO_XDEV);
+    return fd_open_resolve(dir, path, O_RDONLY | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0,
+                           RESOLVE_NO_XDEV);
 }
 
 int fd_open_parent(int dir, const char *path, const char **ret_name) {

@@ -1,7 +1,7 @@
-/* fd — file descriptors: CLOEXEC at birth, passed over sockets with a bound, opened beneath a
+/* fd — file descriptors: create them with CLOEXEC, pass them over sockets, open them beneath a
  * directory.
  *
- * Every function returns -errno on failure and never leaves an fd open behind a failure. */
+ * Every function returns -errno on failure and leaks no descriptor when it fails. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,47 +11,52 @@
 
 #include "base/macros.h"
 
-/* What one message may carry; the kernel's own bound is 253. */
+/* Most descriptors in one message. The kernel's own bound is 253. */
 #define FD_PASS_MAX 80
 
-/* Sends one message with n_fds descriptors (n_bytes >= 1: a bare descriptor has no message to
- * ride on). */
+/* Sends one message with n_fds descriptors. n_bytes must be at least 1, because a socket cannot
+ * carry descriptors without data. */
 MUST_USE int fd_send(int sock, const void *bytes, size_t n_bytes, const int *fds, size_t n_fds);
 
-/* Receives one message into `bytes` and its descriptors, CLOEXEC, into `fds`. Returns the
- * length; 0 is the end. A message that is longer than max_bytes or brings more than max_fds
- * descriptors is -EMSGSIZE, and every descriptor that came with it is closed. -EMFILE: the message is
- * there, and all its descriptors are lost, because we may not have so many. */
+/* Receives one message into `bytes` and its descriptors, with CLOEXEC, into `fds`. Returns the
+ * length, or 0 at end of stream. Fails with -EMSGSIZE, and closes all received descriptors, when
+ * the message is longer than max_bytes or has more than max_fds descriptors. Fails with -EMFILE
+ * when this process has too many descriptors open: `bytes` is filled, but the message's descriptors
+ * are lost. */
 MUST_USE ssize_t fd_recv(int sock, void *bytes, size_t max_bytes, int *fds, size_t max_fds,
                          size_t *ret_n_fds);
 
-/* Opens `path` beneath `dir`: no symlink, no magic link, no step above `dir`. O_CLOEXEC is
- * added. */
+/* Opens `path` beneath `dir`. Refuses symlinks, magic links and any path that leaves `dir`. Adds
+ * O_CLOEXEC. */
 MUST_USE int fd_open_beneath(int dir, const char *path, int flags, mode_t mode);
-/* The same in a tree that others write to: what the path names is opened itself, a link not followed and a
- * FIFO not waited for; it may be empty, for `dir`. Works without openat2 too, where the path has no "..". */
+/* Opens `path` in a tree that others write to: does not follow a final symlink and does not block
+ * on a FIFO. An empty path opens `dir` itself. Also works on kernels without openat2, for paths
+ * without "..". */
 MUST_USE int fd_open_entry(int dir, const char *path, int flags);
-/* An entry that was seen to be a regular file, to be read; -EXDEV where something is mounted on the way to it or
- * on it, which may be of any sort. Any failure may be this call's alone. */
+/* Opens for reading an entry that was last seen as a regular file. Fails with -EXDEV when a mount
+ * point is on the path, because the mounted file can be of any type. After a failure the caller
+ * must try fd_open_entry, which has fewer restrictions. */
 MUST_USE int fd_open_unmounted(int dir, const char *path);
-/* The directory such an entry lies in, and its name there, which points into `path`. */
+/* Opens the parent directory of such an entry. ret_name points to the last name in `path`. */
 MUST_USE int fd_open_parent(int dir, const char *path, const char **ret_name);
-/* Whether `dir` has an entry of this name, by the effective id (access() goes by the real one). */
+/* Returns whether `dir` has an entry of this name. Unlike access(), uses the effective user id. */
 bool fd_has_entry(int dir, const char *name);
-/* Makes (if absent) and opens a directory beneath `dir`; one component. */
+/* Creates a directory in `dir` if it is absent, and opens it. `name` is a single component. */
 MUST_USE int fd_make_dir(int dir, const char *name, mode_t mode);
 
-/* A memfd that holds the bytes of `source` (from its start) and can never change again. */
+/* Creates a sealed, immutable memfd with a copy of `source`, read from its start. */
 MUST_USE int fd_sealed_copy(const char *name, int source);
 
-/* All of it, also where the descriptor does not block. */
+/* Writes all bytes. Waits when a non-blocking descriptor is full. */
 MUST_USE int fd_write_all(int fd, const void *bytes, size_t n);
-/* Writes `text` to an existing file beneath `dir` in one write, as sysctl and cgroup files want
- * it. */
+/* Writes `text` to an existing file beneath `dir` in a single write, which sysctl and cgroup files
+ * require. */
 MUST_USE int fd_write_text(int dir, const char *path, const char *text);
-/* Reads a small file beneath `dir` and ends it with NUL. Longer than cap - 1 is -EFBIG. */
+/* Reads a small file beneath `dir` and appends a NUL. Fails with -EFBIG when the file is longer
+ * than cap - 1. */
 MUST_USE ssize_t fd_read_text(int dir, const char *path, char *out, size_t cap);
 
-/* So many can still be opened, and a sixteenth of all, as far as the lowest free one tells; `any` is one that is open. */
+/* Returns whether n descriptors can still be opened and 1/16 of the descriptor limit is still free.
+ * This is an estimate from the lowest free descriptor number. `any` is an open descriptor. */
 bool fd_are_available(int any, unsigned n);
 void fd_close_all(int *fds, size_t n);

@@ -1,6 +1,8 @@
-/* holes — parts of a block that lie elsewhere: sent from there, or copied in when they cannot stay.
+/* gather — a list of the parts of a block that are stored elsewhere in memory. The sender writes
+ * each part from there, or copies it into the block when the memory cannot stay valid.
  *
- * Order:   as in the block. What a part stands for must live until it is sent or filled. */
+ * The parts are in the order of the block. The memory of a part must stay valid until the part is
+ * sent or copied. */
 #pragma once
 
 #include <stddef.h>
@@ -10,7 +12,7 @@
 #define GATHER_MAX 32
 
 struct gather_part {
-    uint8_t *at; /* in the block */
+    uint8_t *at; /* position in the block */
     const uint8_t *bytes;
     size_t n;
 };
@@ -20,7 +22,7 @@ struct gather_list {
     size_t n;
 };
 
-/* Copies in what is missing behind `from`; then there are none. */
+/* Copies into the block all parts at or after `from`, then empties the list. */
 static inline void gather_copy(struct gather_list *h, const uint8_t *from) {
     for (const struct gather_part *part = h->list; part < h->list + h->n; part++) {
         size_t skip = from > part->at ? (size_t)(from - part->at) : 0;

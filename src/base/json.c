@@ -12,30 +12,30 @@ struct reader {
     size_t depth;
     struct {
         struct json *node;
-        struct json **tail; /* where the next item is linked */
+        struct json **tail; /* where to link the next item */
     } open[JSON_DEPTH_MAX];
 };
 
-static void skip_space(struct reader *r) {
+static void json_skip_space(struct reader *r) {
     while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r'))
         r->at++;
 }
 
-static bool take(struct reader *r, char c) {
+static bool json_take(struct reader *r, char c) {
     if (r->at == r->end || *r->at != c)
         return false;
     r->at++;
     return true;
 }
 
-static int take_word(struct reader *r, struct str word) {
+static int json_take_word(struct reader *r, struct str word) {
     if (!str_starts((struct str){r->at, (size_t)(r->end - r->at)}, word))
         return -EBADMSG;
     r->at += word.n;
     return 0;
 }
 
-static int hex4(const char *p, const char *end, uint32_t *ret_value) {
+static int json_hex4(const char *p, const char *end, uint32_t *ret_value) {
     if (end - p < 4)
         return -EBADMSG;
     uint32_t value = 0;
@@ -53,7 +53,7 @@ static int hex4(const char *p, const char *end, uint32_t *ret_value) {
     return 0;
 }
 
-static char *put_utf8(char *out, uint32_t c) {
+static char *json_put_utf8(char *out, uint32_t c) {
     if (c < 0x80) {
         *out++ = (char)c;
     } else if (c < 0x800) {
@@ -72,17 +72,17 @@ static char *put_utf8(char *out, uint32_t c) {
     return out;
 }
 
-/* `at` stands after "\u". Surrogates count in pairs alone. */
-static int unescape_unicode(const char **at, const char *end, char **out, bool *has_nul) {
+/* `at` points after "\u". A surrogate is only valid in a pair. */
+static int json_unescape_unicode(const char **at, const char *end, char **out, bool *has_nul) {
     uint32_t c, low;
-    int r = hex4(*at, end, &c);
+    int r = json_hex4(*at, end, &c);
     if (r < 0)
         return r;
     *at += 4;
     if (c >= 0xd800 && c <= 0xdbff) {
         if (end - *at < 6 || (*at)[0] != '\\' || (*at)[1] != 'u')
             return -EBADMSG;
-        r = hex4(*at + 2, end, &low);
+        r = json_hex4(*at + 2, end, &low);
         if (r < 0 || low < 0xdc00 || low > 0xdfff)
             return -EBADMSG;
         *at += 6;
@@ -91,12 +91,12 @@ static int unescape_unicode(const char **at, const char *end, char **out, bool *
         return -EBADMSG;
     }
     *has_nul |= c == 0;
-    *out = put_utf8(*out, c);
+    *out = json_put_utf8(*out, c);
     return 0;
 }
 
-/* The unescaped copy is never longer than its source, so one allocation of that size does. */
-static int unescape(struct arena *a, struct str raw, struct str *ret_text, bool *has_nul) {
+/* The unescaped text is never longer than its source, so one allocation suffices. */
+static int json_unescape(struct arena *a, struct str raw, struct str *ret_text, bool *has_nul) {
     static const char from[] = "\"\\/bfnrt";
     static const char to[] = "\"\\/\b\f\n\r\t";
     char *copy = arena_alloc(a, raw.n);
@@ -109,7 +109,7 @@ static int unescape(struct arena *a, struct str raw, struct str *ret_text, bool 
             *out++ = *at++;
             continue;
         }
-        char c = at[1]; /* the scan saw a byte after every backslash */
+        char c = at[1]; /* json_read_string ensured that a byte follows every backslash */
         at += 2;
         const char *which = c ? strchr(from, c) : NULL;
         if (which) {
@@ -118,7 +118,7 @@ static int unescape(struct arena *a, struct str raw, struct str *ret_text, bool 
         }
         if (c != 'u')
             return -EBADMSG;
-        int r = unescape_unicode(&at, end, &out, has_nul);
+        int r = json_unescape_unicode(&at, end, &out, has_nul);
         if (r < 0)
             return r;
     }
@@ -126,8 +126,8 @@ static int unescape(struct arena *a, struct str raw, struct str *ret_text, bool 
     return 0;
 }
 
-static int read_string(struct reader *r, struct str *ret_text, bool *has_nul) {
-    if (!take(r, '"'))
+static int json_read_string(struct reader *r, struct str *ret_text, bool *has_nul) {
+    if (!json_take(r, '"'))
         return -EBADMSG;
     const char *start = r->at;
     bool escaped = false;
@@ -147,30 +147,30 @@ static int read_string(struct reader *r, struct str *ret_text, bool *has_nul) {
     if (!str_is_utf8(raw.p, raw.n))
         return -EBADMSG;
     if (escaped)
-        return unescape(r->arena, raw, ret_text, has_nul);
+        return json_unescape(r->arena, raw, ret_text, has_nul);
     *ret_text = raw;
     return 0;
 }
 
-static const char *skip_digits(const char *p, const char *end) {
+static const char *json_skip_digits(const char *p, const char *end) {
     while (p < end && *p >= '0' && *p <= '9')
         p++;
     return p;
 }
 
-/* The end of the number at `p` by RFC 8259's grammar, or NULL. */
-static const char *number_end(const char *p, const char *end, bool *ret_whole) {
+/* Returns the end of the number at `p` (RFC 8259 grammar), or NULL. */
+static const char *json_number_end(const char *p, const char *end, bool *ret_whole) {
     *ret_whole = true;
     if (p < end && *p == '-')
         p++;
     const char *digits = p;
-    p = skip_digits(p, end);
+    p = json_skip_digits(p, end);
     if (p == digits || (*digits == '0' && p - digits > 1))
         return NULL;
     if (p < end && *p == '.') {
         *ret_whole = false;
         digits = ++p;
-        p = skip_digits(p, end);
+        p = json_skip_digits(p, end);
         if (p == digits)
             return NULL;
     }
@@ -180,14 +180,14 @@ static const char *number_end(const char *p, const char *end, bool *ret_whole) {
         if (p < end && (*p == '+' || *p == '-'))
             p++;
         digits = p;
-        p = skip_digits(p, end);
+        p = json_skip_digits(p, end);
         if (p == digits)
             return NULL;
     }
     return p;
 }
 
-static bool to_int64(const char *p, const char *end, int64_t *ret_value) {
+static bool json_to_int64(const char *p, const char *end, int64_t *ret_value) {
     bool negative = *p == '-';
     uint64_t value;
     if (str_to_u64((struct str){p + negative, (size_t)(end - p - negative)}, 0,
@@ -197,15 +197,15 @@ static bool to_int64(const char *p, const char *end, int64_t *ret_value) {
     return true;
 }
 
-static int read_number(struct reader *r, struct json *node) {
+static int json_read_number(struct reader *r, struct json *node) {
     bool whole;
-    const char *end = number_end(r->at, r->end, &whole);
+    const char *end = json_number_end(r->at, r->end, &whole);
     if (!end)
         return -EBADMSG;
-    if (whole && to_int64(r->at, end, &node->integer)) {
+    if (whole && json_to_int64(r->at, end, &node->integer)) {
         node->type = JSON_INT;
     } else {
-        char copy[64]; /* strtod wants a NUL; no number of ours is longer */
+        char copy[64]; /* strtod needs a NUL; longer numbers are refused */
         size_t n = (size_t)(end - r->at);
         if (n >= sizeof copy)
             return -E2BIG;
@@ -220,7 +220,7 @@ static int read_number(struct reader *r, struct json *node) {
     return 0;
 }
 
-static int open_container(struct reader *r, struct json *node, enum json_type type) {
+static int json_open_container(struct reader *r, struct json *node, enum json_type type) {
     if (r->depth >= MIN(r->bounds->depth, (size_t)JSON_DEPTH_MAX))
         return -E2BIG;
     node->type = type;
@@ -231,33 +231,33 @@ static int open_container(struct reader *r, struct json *node, enum json_type ty
     return 0;
 }
 
-static int read_value(struct reader *r, struct json *node) {
+static int json_read_value(struct reader *r, struct json *node) {
     if (r->at == r->end)
         return -EBADMSG;
     switch (*r->at) {
     case '{':
-        return open_container(r, node, JSON_OBJECT);
+        return json_open_container(r, node, JSON_OBJECT);
     case '[':
-        return open_container(r, node, JSON_ARRAY);
+        return json_open_container(r, node, JSON_ARRAY);
     case '"':
         node->type = JSON_STRING;
-        return read_string(r, &node->text, &node->has_nul);
+        return json_read_string(r, &node->text, &node->has_nul);
     case 't':
     case 'f':
         node->type = JSON_BOOL;
         node->boolean = *r->at == 't';
-        return node->boolean ? take_word(r, STR("true")) : take_word(r, STR("false"));
+        return node->boolean ? json_take_word(r, STR("true")) : json_take_word(r, STR("false"));
     case 'n':
         node->type = JSON_NULL;
-        return take_word(r, STR("null"));
+        return json_take_word(r, STR("null"));
     default:
-        return read_number(r, node);
+        return json_read_number(r, node);
     }
 }
 
-static int read_key(struct reader *r, const struct json *object, struct json *node) {
+static int json_read_key(struct reader *r, const struct json *object, struct json *node) {
     bool has_nul = false;
-    int e = read_string(r, &node->key, &has_nul);
+    int e = json_read_string(r, &node->key, &has_nul);
     if (e < 0)
         return e;
     if (object->items.count >= r->bounds->members)
@@ -265,14 +265,14 @@ static int read_key(struct reader *r, const struct json *object, struct json *no
     JSON_FOR_EACH(it, object)
     if (str_is(it->key, node->key))
         return -EBADMSG;
-    skip_space(r);
-    if (!take(r, ':'))
+    json_skip_space(r);
+    if (!json_take(r, ':'))
         return -EBADMSG;
-    skip_space(r);
+    json_skip_space(r);
     return 0;
 }
 
-static struct json *node_new(struct reader *r, int *e) {
+static struct json *json_node_new(struct reader *r, int *e) {
     if (r->nodes >= r->bounds->nodes) {
         *e = -E2BIG;
         return NULL;
@@ -283,44 +283,44 @@ static struct json *node_new(struct reader *r, int *e) {
     return node;
 }
 
-/* One item of the innermost container, or its end. */
-static int read_item(struct reader *r) {
+/* Reads one item of the innermost container, or its end. */
+static int json_read_item(struct reader *r) {
     struct json *in = r->open[r->depth - 1].node;
     char close = in->type == JSON_OBJECT ? '}' : ']';
-    if (take(r, close)) {
+    if (json_take(r, close)) {
         r->depth--;
         return 0;
     }
     if (in->items.count > 0) {
-        if (!take(r, ','))
+        if (!json_take(r, ','))
             return -EBADMSG;
-        skip_space(r);
+        json_skip_space(r);
     }
     int e;
-    struct json *node = node_new(r, &e);
+    struct json *node = json_node_new(r, &e);
     if (!node)
         return e;
-    if (in->type == JSON_OBJECT && (e = read_key(r, in, node)) < 0)
+    if (in->type == JSON_OBJECT && (e = json_read_key(r, in, node)) < 0)
         return e;
     *r->open[r->depth - 1].tail = node;
     r->open[r->depth - 1].tail = &node->next;
     in->items.count++;
-    return read_value(r, node);
+    return json_read_value(r, node);
 }
 
 int json_parse(struct arena *a, const char *text, size_t n, const struct json_bounds *bounds,
                struct json **ret_root) {
     struct reader r = {.arena = a, .at = text, .end = text + n, .bounds = bounds};
     int e;
-    struct json *root = node_new(&r, &e);
+    struct json *root = json_node_new(&r, &e);
     if (!root)
         return e;
-    skip_space(&r);
-    e = read_value(&r, root);
-    skip_space(&r);
+    json_skip_space(&r);
+    e = json_read_value(&r, root);
+    json_skip_space(&r);
     while (e == 0 && r.depth > 0) {
-        e = read_item(&r);
-        skip_space(&r);
+        e = json_read_item(&r);
+        json_skip_space(&r);
     }
     if (e < 0)
         return e;

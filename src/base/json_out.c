@@ -1,4 +1,4 @@
-/* The writing half of json.h. */
+/* The writer of json.h. */
 #include "base/json.h"
 
 #include <assert.h>
@@ -13,26 +13,26 @@ int json_end(const struct json_out *o) {
     return o->error;
 }
 
-static void put(struct json_out *o, const void *bytes, size_t n) {
+static void json_put(struct json_out *o, const void *bytes, size_t n) {
     if (o->error == 0)
         o->error = buf_append(o->to, bytes, n);
 }
 
-/* The comma before an item that is not the first. */
-static void item(struct json_out *o) {
+/* Writes a comma unless the item is the first or follows a key. */
+static void json_item(struct json_out *o) {
     if (o->after_key) {
         o->after_key = false;
         return;
     }
     uint64_t bit = UINT64_C(1) << o->depth;
     if (o->has_item & bit)
-        put(o, ",", 1);
+        json_put(o, ",", 1);
     o->has_item |= bit;
 }
 
 void json_open(struct json_out *o, char bracket) {
-    item(o);
-    put(o, &bracket, 1);
+    json_item(o);
+    json_put(o, &bracket, 1);
     assert(o->depth + 1 < JSON_DEPTH_MAX);
     o->depth++;
     o->has_item &= ~(UINT64_C(1) << o->depth);
@@ -41,37 +41,37 @@ void json_open(struct json_out *o, char bracket) {
 void json_close(struct json_out *o, char bracket) {
     assert(o->depth > 0);
     o->depth--;
-    put(o, &bracket, 1);
+    json_put(o, &bracket, 1);
 }
 
-/* What must be escaped, and nothing more: quote, backslash and control characters. */
-static void put_text(struct json_out *o, struct str s) {
-    put(o, "\"", 1);
+/* Escapes only what JSON requires: quote, backslash and control characters. */
+static void json_put_text(struct json_out *o, struct str s) {
+    json_put(o, "\"", 1);
     size_t plain = 0;
     for (size_t i = 0; i < s.n; i++) {
         unsigned char c = (unsigned char)s.p[i];
         if (c >= 0x20 && c != '"' && c != '\\')
             continue;
-        put(o, s.p + plain, i - plain);
+        json_put(o, s.p + plain, i - plain);
         plain = i + 1;
         if (c == '"' || c == '\\') {
-            put(o, (char[]){'\\', (char)c}, 2);
+            json_put(o, (char[]){'\\', (char)c}, 2);
         } else if (c == '\n') {
-            put(o, "\\n", 2);
+            json_put(o, "\\n", 2);
         } else {
             char escape[6] = "\\u00";
             hex_encode(&c, 1, escape + 4);
-            put(o, escape, sizeof escape);
+            json_put(o, escape, sizeof escape);
         }
     }
-    put(o, s.p + plain, s.n - plain);
-    put(o, "\"", 1);
+    json_put(o, s.p + plain, s.n - plain);
+    json_put(o, "\"", 1);
 }
 
 void json_key_str(struct json_out *o, struct str key) {
-    item(o);
-    put_text(o, key);
-    put(o, ":", 1);
+    json_item(o);
+    json_put_text(o, key);
+    json_put(o, ":", 1);
     o->after_key = true;
 }
 
@@ -82,42 +82,42 @@ void json_key(struct json_out *o, const char *key) {
 void json_str(struct json_out *o, struct str value) {
     if (o->error == 0 && !str_is_utf8(value.p, value.n))
         o->error = -EILSEQ;
-    item(o);
-    put_text(o, value);
+    json_item(o);
+    json_put_text(o, value);
 }
 
 void json_u64(struct json_out *o, uint64_t value) {
     char digits[20];
-    item(o);
-    put(o, digits, (size_t)(str_put_u64(digits, value) - digits));
+    json_item(o);
+    json_put(o, digits, (size_t)(str_put_u64(digits, value) - digits));
 }
 
 void json_i64(struct json_out *o, int64_t value) {
     char digits[21] = "-";
-    item(o);
+    json_item(o);
     char *end = value < 0 ? str_put_u64(digits + 1, 0 - (uint64_t)value)
                           : str_put_u64(digits, (uint64_t)value);
-    put(o, digits, (size_t)(end - digits));
+    json_put(o, digits, (size_t)(end - digits));
 }
 
 void json_bool(struct json_out *o, bool value) {
-    item(o);
-    put(o, value ? "true" : "false", value ? 4 : 5);
+    json_item(o);
+    json_put(o, value ? "true" : "false", value ? 4 : 5);
 }
 
 void json_null(struct json_out *o) {
-    item(o);
-    put(o, "null", 4);
+    json_item(o);
+    json_put(o, "null", 4);
 }
 
 void json_raw(struct json_out *o, struct str value) {
-    item(o);
-    put(o, value.p, value.n);
+    json_item(o);
+    json_put(o, value.p, value.n);
 }
 
 void json_base64(struct json_out *o, const void *bytes, size_t n) {
-    item(o);
-    put(o, "\"", 1);
+    json_item(o);
+    json_put(o, "\"", 1);
     uint8_t *at = NULL;
     if (o->error == 0 && n > 0)
         o->error = buf_reserve(o->to, (n + 2) / 3 * 4, &at);
@@ -127,7 +127,7 @@ void json_base64(struct json_out *o, const void *bytes, size_t n) {
             at[len++] = '=';
         buf_commit(o->to, len);
     }
-    put(o, "\"", 1);
+    json_put(o, "\"", 1);
 }
 
 void json_put_str(struct json_out *o, const char *key, struct str value) {

@@ -1,4 +1,4 @@
-/* limits — the numbers of the contract, by name. The list is limits.def. */
+/* limits — the numeric limits of the API, by name. limits.def lists them. */
 #pragma once
 
 #include <stdint.h>
@@ -25,7 +25,7 @@ struct limit {
 
 extern const struct limit limit_table[LIMIT_COUNT];
 
-/* Values in force; filled with the defaults, then by the configuration. */
+/* The values in effect: the defaults, overridden by the configuration. */
 struct limits {
     int64_t of[LIMIT_COUNT];
 };

@@ -1,7 +1,7 @@
-/* list — intrusive doubly linked list; a node sits inside the object it links.
+/* list — intrusive doubly linked list. The node is a field of the object.
  *
- * An unlinked node points at itself, so list_remove is safe to call twice and a watcher can always
- * take itself out, whichever side ends first. */
+ * An unlinked node points to itself, so list_remove may be called twice. A watcher can therefore
+ * always unlink itself, whichever side ends first. */
 #pragma once
 
 #include <stdbool.h>
@@ -42,7 +42,7 @@ static inline struct list *list_pop_front(struct list *head) {
     return node;
 }
 
-/* The loop body may remove `it`, and only `it`. */
+/* The loop body may remove `it`, but no other node. */
 #define LIST_FOR_EACH(it, head)                                               \
     for (struct list *it = (head)->next, *it##_next = it->next; it != (head); \
          it = it##_next, it##_next = it->next)

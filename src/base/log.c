@@ -12,10 +12,10 @@
 #define VALUE_BYTES ((size_t)512)
 #define STAMP_BYTES ((size_t)19) /* 2026-11-15T19:41:50 */
 
-/* The one file-scope state of the project: the log is wanted everywhere, also where things fail. */
+/* The project's only writable file-scope data, because every file may log, even while it fails. */
 static struct {
     int fd;
-    bool is_file; /* a regular file never blocks, so it takes the whole batch in one write */
+    bool is_file; /* a regular file does not block, so one write takes the whole batch */
     enum log_level min_level;
     uint64_t dropped_lines;
     time_t stamp_second;
@@ -40,7 +40,7 @@ void log_flush(void) {
     while (done < logger.used) {
         size_t n = logger.used - done;
         if (!logger.is_file) {
-            /* POLLOUT on a pipe promises room for PIPE_BUF bytes and no more. */
+            /* POLLOUT on a pipe guarantees space for PIPE_BUF bytes only. */
             struct pollfd p = {.fd = logger.fd, .events = POLLOUT};
             if (poll(&p, 1, 0) != 1)
                 break;
@@ -50,7 +50,7 @@ void log_flush(void) {
         if (w < 0 && errno == EINTR)
             continue;
         if (w < 0 && errno != EAGAIN)
-            w = (ssize_t)n; /* nobody can read this log any more */
+            w = (ssize_t)n; /* the log has no reader any more: discard */
         if (w < 0)
             break;
         done += (size_t)w;
@@ -59,13 +59,13 @@ void log_flush(void) {
     logger.used -= done;
 }
 
-static void put(struct log_line *l, const char *bytes, size_t n) {
+static void log_put(struct log_line *l, const char *bytes, size_t n) {
     n = MIN(n, (size_t)(l->end - l->at));
     memcpy(l->at, bytes, n);
     l->at += n;
 }
 
-static void put_time(struct log_line *l) {
+static void log_put_time(struct log_line *l) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
     if (now.tv_sec != logger.stamp_second) {
@@ -77,11 +77,11 @@ static void put_time(struct log_line *l) {
     unsigned ms = (unsigned)(now.tv_nsec / 1000000);
     char tail[] = {'.', (char)('0' + ms / 100), (char)('0' + ms / 10 % 10), (char)('0' + ms % 10),
                    'Z'};
-    put(l, logger.stamp, STAMP_BYTES);
-    put(l, tail, sizeof tail);
+    log_put(l, logger.stamp, STAMP_BYTES);
+    log_put(l, tail, sizeof tail);
 }
 
-static bool make_room(void) {
+static bool log_make_room(void) {
     if (BUFFER_BYTES - logger.used < LINE_BYTES)
         log_flush();
     return BUFFER_BYTES - logger.used >= LINE_BYTES;
@@ -92,15 +92,15 @@ bool log_begin(struct log_line *l, enum log_level level, const char *msg) {
                                         " level=error"};
     if (!log_is_on(level))
         return false;
-    if (!make_room()) {
+    if (!log_make_room()) {
         logger.dropped_lines++;
         return false;
     }
     l->level = level;
     l->at = logger.lines + logger.used;
-    l->end = l->at + LINE_BYTES - 1; /* the newline always fits */
-    put_time(l);
-    put(l, names[level], strlen(names[level]));
+    l->end = l->at + LINE_BYTES - 1; /* leaves space for the newline */
+    log_put_time(l);
+    log_put(l, names[level], strlen(names[level]));
     log_str(l, "msg", str_of(msg));
     if (logger.dropped_lines > 0) {
         log_u64(l, "dropped_lines", logger.dropped_lines);
@@ -109,7 +109,7 @@ bool log_begin(struct log_line *l, enum log_level level, const char *msg) {
     return true;
 }
 
-static bool is_plain(struct str value) {
+static bool log_is_plain(struct str value) {
     for (size_t i = 0; i < value.n; i++) {
         unsigned char c = (unsigned char)value.p[i];
         if (c <= ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '=')
@@ -118,8 +118,9 @@ static bool is_plain(struct str value) {
     return value.n > 0;
 }
 
-/* Controls, also those above 0x7f that some terminals obey, and what is not text at all. */
-static bool needs_escape(struct str value, size_t i, bool utf8) {
+/* Returns true for control characters, including the C1 controls that some terminals obey, and for
+ * bytes that are not UTF-8. */
+static bool log_needs_escape(struct str value, size_t i, bool utf8) {
     unsigned char c = (unsigned char)value.p[i];
     if (c < 0x20 || c == 0x7f || (c >= 0x80 && !utf8))
         return true;
@@ -128,45 +129,45 @@ static bool needs_escape(struct str value, size_t i, bool utf8) {
     return i > 0 && c < 0xa0 && c >= 0x80 && (unsigned char)value.p[i - 1] == 0xc2;
 }
 
-static void put_quoted(struct log_line *l, struct str value) {
+static void log_put_quoted(struct log_line *l, struct str value) {
     static const char hex[] = "0123456789abcdef";
     bool utf8 = str_is_utf8(value.p, value.n);
     const char *start = l->at;
-    put(l, "\"", 1);
+    log_put(l, "\"", 1);
     for (size_t i = 0; i < value.n && (size_t)(l->at - start) < VALUE_BYTES; i++) {
         unsigned char c = (unsigned char)value.p[i];
         char escape[4] = {'\\', 'x', hex[c >> 4], hex[c & 15]};
         if (c == '"' || c == '\\') {
             escape[1] = (char)c;
-            put(l, escape, 2);
-        } else if (needs_escape(value, i, utf8)) {
-            put(l, escape, 4);
+            log_put(l, escape, 2);
+        } else if (log_needs_escape(value, i, utf8)) {
+            log_put(l, escape, 4);
         } else {
-            put(l, &value.p[i], 1);
+            log_put(l, &value.p[i], 1);
         }
     }
-    put(l, "\"", 1);
+    log_put(l, "\"", 1);
 }
 
-static void put_key(struct log_line *l, const char *key) {
-    put(l, " ", 1);
-    put(l, key, strlen(key));
-    put(l, "=", 1);
+static void log_put_key(struct log_line *l, const char *key) {
+    log_put(l, " ", 1);
+    log_put(l, key, strlen(key));
+    log_put(l, "=", 1);
 }
 
 void log_str(struct log_line *l, const char *key, struct str value) {
     value.n = MIN(value.n, VALUE_BYTES);
-    put_key(l, key);
-    if (is_plain(value))
-        put(l, value.p, value.n);
+    log_put_key(l, key);
+    if (log_is_plain(value))
+        log_put(l, value.p, value.n);
     else
-        put_quoted(l, value);
+        log_put_quoted(l, value);
 }
 
 void log_u64(struct log_line *l, const char *key, uint64_t value) {
     char digits[20];
-    put_key(l, key);
-    put(l, digits, (size_t)(str_put_u64(digits, value) - digits));
+    log_put_key(l, key);
+    log_put(l, digits, (size_t)(str_put_u64(digits, value) - digits));
 }
 
 void log_end(struct log_line *l) {

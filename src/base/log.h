@@ -1,9 +1,9 @@
 /* log — one key=value line per event, written in batches.
  *
- * Lines gather in memory and go out with log_flush, which the loop calls before it sleeps; a line of
- * level WARN or above goes out at once. A reader that stalls never stalls us: when the buffer is full,
- * further lines are counted and the count is logged once there is room again.
- * Values are escaped, so what a client sends cannot forge a line. */
+ * The logger buffers lines. The loop calls log_flush before it sleeps; a line of level WARN or
+ * above is written immediately. A log reader that stalls does not stall the daemon: when the buffer
+ * is full, the logger drops further lines and logs their count later. Values are escaped, so a
+ * client cannot forge a log line. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,13 +14,13 @@
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
-/* The fd is borrowed. Before this call, lines go to stderr from INFO up. */
+/* Borrows the fd. Before this call, lines from INFO up go to stderr. */
 void log_setup(int fd, enum log_level min_level);
 bool log_is_on(enum log_level level);
 void log_flush(void);
 
-/* log_begin … log_end build one line; log_begin answers false when the level is off, and then nothing
- * else may be called. Each value is cut after 512 bytes as written. */
+/* log_begin … log_end build one line. When log_begin returns false (level off, or buffer full), do
+ * not call the others. The logger truncates each value to 512 written bytes. */
 struct log_line {
     enum log_level level;
     char *at;
@@ -31,5 +31,5 @@ void log_str(struct log_line *l, const char *key, struct str value);
 void log_u64(struct log_line *l, const char *key, uint64_t value);
 void log_end(struct log_line *l);
 
-/* A line with msg and text="…". */
+/* Logs a line with msg and text="…". */
 void log_text(enum log_level level, const char *msg, const char *fmt, ...) PRINTF(3, 4);

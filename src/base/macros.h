@@ -1,4 +1,4 @@
-/* Small helpers that every file may use: ownership of fds and memory, and checks the compiler can do. */
+/* Small helpers for every file: ownership of fds and memory, and compiler checks. */
 #pragma once
 
 #include <stddef.h>
@@ -20,7 +20,8 @@ static inline void free_cleanup(void *p) {
     free(*(void **)p);
 }
 
-/* The variable's fd or memory is released when it leaves scope, unless TAKE moved it out. */
+/* Releases the variable's fd or memory at the end of its scope, unless TAKE_FD or TAKE moved it
+ * out. */
 #define AUTO_CLOSE __attribute__((cleanup(close_fd_cleanup)))
 #define AUTO_FREE __attribute__((cleanup(free_cleanup)))
 

@@ -20,15 +20,15 @@ void map_done(struct map *m) {
     *m = (struct map){0};
 }
 
-/* FNV-1a over a seeded start, with a last mix so that the low bits depend on all of it. */
-static uint64_t hash_of(const struct map *m, const char *key) {
+/* FNV-1a with a random seed. The last step mixes the high bits into the low bits. */
+static uint64_t map_hash_of(const struct map *m, const char *key) {
     uint64_t h = m->seed ^ UINT64_C(0xcbf29ce484222325);
     for (; *key; key++)
         h = (h ^ (uint8_t)*key) * UINT64_C(0x100000001b3);
     return h ^ (h >> 32);
 }
 
-static void grow(struct map *m) {
+static void map_grow(struct map *m) {
     size_t n = m->n_slots * 2;
     struct map_node **slots = calloc(n, sizeof *slots);
     if (!slots)
@@ -46,9 +46,9 @@ static void grow(struct map *m) {
 
 void map_add(struct map *m, struct map_node *node, const char *key) {
     if (m->count >= m->n_slots)
-        grow(m);
+        map_grow(m);
     node->key = key;
-    node->hash = hash_of(m, key);
+    node->hash = map_hash_of(m, key);
     struct map_node **slot = &m->slots[node->hash & (m->n_slots - 1)];
     node->next = *slot;
     *slot = node;
@@ -67,7 +67,7 @@ void map_remove(struct map *m, struct map_node *node) {
 }
 
 struct map_node *map_find(const struct map *m, const char *key) {
-    uint64_t hash = hash_of(m, key);
+    uint64_t hash = map_hash_of(m, key);
     for (struct map_node *n = m->slots[hash & (m->n_slots - 1)]; n; n = n->next)
         if (n->hash == hash && strcmp(n->key, key) == 0)
             return n;

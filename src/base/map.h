@@ -1,7 +1,8 @@
-/* map — objects by their text key; a node sits inside the object it finds.
+/* map — a hash map from a text key to an object. The node is a field of the object.
  *
- * Keys are borrowed from the object and must not change while it is in. Grows by doubling; a failure to
- * grow only makes chains longer, so adding cannot fail once the map is made. */
+ * The map borrows the key from the object; the key must not change while the object is in the map.
+ * The table doubles as needed. When memory for a larger table is missing, the chains get longer
+ * instead, so map_add cannot fail. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +13,7 @@
 
 struct map_node {
     struct map_node *next;
-    const char *key; /* NULL: in no map */
+    const char *key; /* NULL if the node is in no map */
     uint64_t hash;
 };
 
@@ -20,14 +21,14 @@ struct map {
     struct map_node **slots;
     size_t n_slots; /* a power of two */
     size_t count;
-    uint64_t seed; /* drawn at random: callers choose the keys */
+    uint64_t seed; /* random, because clients choose the keys */
 };
 
 MUST_USE int map_init(struct map *m);
 void map_done(struct map *m);
 
-/* The key must not be in the map yet. */
+/* The map must not contain the key yet. */
 void map_add(struct map *m, struct map_node *node, const char *key);
-/* Safe to call for a node that is in no map. */
+/* Does nothing for a node that is in no map. */
 void map_remove(struct map *m, struct map_node *node);
 struct map_node *map_find(const struct map *m, const char *key);

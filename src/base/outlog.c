@@ -49,9 +49,9 @@ int outlog_skip(struct outlog *log, uint64_t n) {
     return 0;
 }
 
-/* Whole blocks are given back to the filesystem; one that cannot punch keeps them, and only `first`
- * moves. */
-static void drop(struct outlog *log, uint64_t new_first) {
+/* Returns whole blocks to the file system. A file system that cannot punch holes keeps them; only
+ * `first` moves. */
+static void outlog_drop(struct outlog *log, uint64_t new_first) {
     uint64_t from = log->first & ~(uint64_t)(OUTLOG_BLOCK - 1);
     uint64_t to = new_first & ~(uint64_t)(OUTLOG_BLOCK - 1);
     if (log->fd >= 0 && to > from)
@@ -61,7 +61,7 @@ static void drop(struct outlog *log, uint64_t new_first) {
 }
 
 void outlog_trim(struct outlog *pair, size_t n_logs, uint64_t cap_bytes, uint64_t incoming) {
-    /* Dropping a little ahead saves a system call for every write; a sixteenth is what may be lost so. */
+    /* Drops ahead of need to save a system call per write; at most 1/16 of the cap. */
     uint64_t step = MAX(cap_bytes / 16 & ~(uint64_t)(OUTLOG_BLOCK - 1), (uint64_t)OUTLOG_BLOCK);
     for (;;) {
         uint64_t kept = 0;
@@ -74,7 +74,7 @@ void outlog_trim(struct outlog *pair, size_t n_logs, uint64_t cap_bytes, uint64_
         if (kept + incoming <= cap_bytes || outlog_kept(most) == 0)
             return;
         uint64_t first = (most->first + step) & ~(uint64_t)(OUTLOG_BLOCK - 1);
-        drop(most, MIN(MAX(first, most->first + 1), most->size));
+        outlog_drop(most, MIN(MAX(first, most->first + 1), most->size));
     }
 }
 

@@ -21,7 +21,8 @@ static unsigned on_name(struct walk *w, unsigned char type) {
 
 int packer_exclude(struct packer *p, struct arena *a, struct str pattern, struct err *e) {
     if (p->n_excludes == PACKER_EXCLUDES_MAX)
-        return err_field(e, "excludes", "has more than %d entries", PACKER_EXCLUDES_MAX);
+        return err_field(e, "excludes", "excludes: must have at most %d entries",
+                         PACKER_EXCLUDES_MAX);
     return pattern_new(a, pattern, PATTERN_ANY, "excludes", &p->excludes[p->n_excludes++], e);
 }
 
@@ -44,13 +45,13 @@ void packer_done(struct packer *p) {
         close(TAKE_FD(p->file));
 }
 
-static int unreadable(struct packer *p, int error) {
+static int packer_unreadable(struct packer *p, int error) {
     p->error = error;
     return PACKER_UNREADABLE;
 }
 
-static int put_headers(struct packer *p, enum tar_type type, const struct stat *st,
-                       struct buf *out) {
+static int packer_put_headers(struct packer *p, enum tar_type type, const struct stat *st,
+                              struct buf *out) {
     struct tar_member *m = &p->member;
     m->type = type;
     m->mode = st->st_mode & p->mode_mask;
@@ -65,27 +66,27 @@ static int put_headers(struct packer *p, enum tar_type type, const struct stat *
 
 /* --- contents --- */
 
-static void end_file(struct packer *p) {
+static void packer_end_file(struct packer *p) {
     close(TAKE_FD(p->file));
     p->zeros = p->left + tar_padding(p->member.size);
     p->left = 0;
 }
 
-/* p->file, from its headers on. */
-static int begin_file(struct packer *p, struct buf *out) {
+/* Packs p->file, starting with its headers. */
+static int packer_begin_file(struct packer *p, struct buf *out) {
     struct stat st;
     if (fstat(p->file, &st) < 0 || !S_ISREG(st.st_mode)) {
         close(TAKE_FD(p->file));
-        return unreadable(p, ESTALE); /* it became something else */
+        return packer_unreadable(p, ESTALE); /* the file was replaced meanwhile */
     }
-    int r = put_headers(p, TAR_FILE, &st, out);
+    int r = packer_put_headers(p, TAR_FILE, &st, out);
     p->left = p->member.size;
     if (p->left == 0)
-        end_file(p);
+        packer_end_file(p);
     return r;
 }
 
-static int put_contents(struct packer *p, struct buf *out) {
+static int packer_put_contents(struct packer *p, struct buf *out) {
     uint8_t *at;
     size_t n = (size_t)MIN(p->left, (uint64_t)(buf_available(out) - PACKER_HEADERS));
     int r = buf_reserve(out, n, &at);
@@ -96,18 +97,18 @@ static int put_contents(struct packer *p, struct buf *out) {
         return GO_ON;
     if (got <= 0) {
         p->error = got < 0 ? errno : 0;
-        end_file(p);
+        packer_end_file(p);
         return PACKER_SHORT;
     }
     buf_commit(out, (size_t)got);
     p->total_bytes += (uint64_t)got;
     p->left -= (uint64_t)got;
     if (p->left == 0)
-        end_file(p);
+        packer_end_file(p);
     return GO_ON;
 }
 
-static int put_zeros(struct packer *p, struct buf *out) {
+static int packer_put_zeros(struct packer *p, struct buf *out) {
     uint8_t *at;
     size_t n = (size_t)MIN(p->zeros, (uint64_t)(buf_available(out) - PACKER_HEADERS));
     int r = buf_reserve(out, n, &at);
@@ -121,54 +122,55 @@ static int put_zeros(struct packer *p, struct buf *out) {
 
 /* --- members --- */
 
-static int put_symlink(struct packer *p, int link, const struct stat *st, struct buf *out) {
+static int packer_put_symlink(struct packer *p, int link, const struct stat *st, struct buf *out) {
     struct tar_member *m = &p->member;
     ssize_t n = readlinkat(link, "", m->target, sizeof m->target - 1);
     if (n < 0)
-        return unreadable(p, errno);
+        return packer_unreadable(p, errno);
     m->target[n] = '\0';
     if (p->refuses_ways_out && tar_link_leads_outside(m->path, m->target))
         return PACKER_LEADS_OUT;
-    return put_headers(p, TAR_SYMLINK, st, out);
+    return packer_put_headers(p, TAR_SYMLINK, st, out);
 }
 
-/* What the walk is at. A special file is looked at, and not opened. One open is enough for what was a regular file
- * when its name was read; if it is not any more, nothing waits for it, and it is looked at like the rest. */
-static int put_entry(struct packer *p, struct buf *out) {
+/* Packs the current entry of the walk. A regular file needs only one open. If that open fails or
+ * the file was replaced, and for other types, the entry is first opened with O_PATH, which never
+ * blocks and has no side effects on special files. */
+static int packer_put_entry(struct packer *p, struct buf *out) {
     const struct walk *w = &p->walk;
     struct stat st;
     p->file = w->type == DT_REG ? fd_open_unmounted(w->root, w->relative) : -1;
-    int r = p->file >= 0 ? begin_file(p, out) : PACKER_UNREADABLE;
+    int r = p->file >= 0 ? packer_begin_file(p, out) : PACKER_UNREADABLE;
     if (r != PACKER_UNREADABLE)
         return r;
     AUTO_CLOSE int look = fd_open_entry(w->root, w->relative, O_PATH);
     if (look < 0)
-        return look == -ENOENT ? GO_ON : unreadable(p, -look);
+        return look == -ENOENT ? GO_ON : packer_unreadable(p, -look);
     if (fstat(look, &st) < 0)
-        return unreadable(p, errno);
+        return packer_unreadable(p, errno);
     if (S_ISLNK(st.st_mode))
-        return put_symlink(p, look, &st, out);
+        return packer_put_symlink(p, look, &st, out);
     if (S_ISDIR(st.st_mode)) {
         snprintf(p->member.path, sizeof p->member.path, "%s/", w->relative);
-        return put_headers(p, TAR_DIRECTORY, &st, out);
+        return packer_put_headers(p, TAR_DIRECTORY, &st, out);
     }
     if (!S_ISREG(st.st_mode))
         return PACKER_SPECIAL;
     p->file = fd_open_entry(w->root, w->relative, O_RDONLY);
     if (p->file < 0)
-        return p->file == -ENOENT ? GO_ON : unreadable(p, -p->file);
-    return begin_file(p, out);
+        return p->file == -ENOENT ? GO_ON : packer_unreadable(p, -p->file);
+    return packer_begin_file(p, out);
 }
 
-static int put_start(struct packer *p, struct buf *out) {
+static int packer_put_start(struct packer *p, struct buf *out) {
     struct stat st;
     strcpy(p->member.path, "./");
     if (fstat(p->walk.root, &st) < 0)
         return -errno;
-    return put_headers(p, TAR_DIRECTORY, &st, out);
+    return packer_put_headers(p, TAR_DIRECTORY, &st, out);
 }
 
-static int put_next(struct packer *p, struct buf *out) {
+static int packer_put_next(struct packer *p, struct buf *out) {
     int r = p->is_one ? WALK_END : walk_next(&p->walk);
     if (r < 0)
         return r;
@@ -181,25 +183,25 @@ static int put_next(struct packer *p, struct buf *out) {
     }
     strcpy(p->member.path, p->walk.relative);
     p->member.target[0] = '\0';
-    return r == WALK_UNREADABLE ? unreadable(p, p->walk.error) : put_entry(p, out);
+    return r == WALK_UNREADABLE ? packer_unreadable(p, p->walk.error) : packer_put_entry(p, out);
 }
 
 int packer_next(struct packer *p, struct buf *out) {
     int r = GO_ON;
     if (!p->has_begun)
-        r = p->is_one ? begin_file(p, out) : p->has_start ? put_start(p, out) : GO_ON;
+        r = p->is_one ? packer_begin_file(p, out) : p->has_start ? packer_put_start(p, out) : GO_ON;
     p->has_begun = true;
     while (r == GO_ON) {
         if (buf_available(out) <= PACKER_HEADERS)
             r = PACKER_FULL;
         else if (p->zeros > 0)
-            r = put_zeros(p, out);
+            r = packer_put_zeros(p, out);
         else if (p->file >= 0)
-            r = put_contents(p, out);
+            r = packer_put_contents(p, out);
         else if (p->is_over)
             r = PACKER_END;
         else
-            r = put_next(p, out);
+            r = packer_put_next(p, out);
     }
     return r;
 }

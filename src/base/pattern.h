@@ -1,12 +1,12 @@
-/* pattern — the globs of the contract: * ? [a] [!a] {a,b}, and ** for any directories.
+/* pattern — the glob patterns of the API: * ? [a] [!a] {a,b}, and ** for any number of directories.
  *
- * Match:  a path relative to where the search begins, without a leading slash. A pattern without "/" is for
- *         the last name; a leading "/" only anchors. `*`, `?` and `[...]` match no "/" and, at the beginning
- *         of a name, no "."; `**` passes no directory whose name begins with ".".
- * Text:   characters are UTF-8, and bytes that are not count as one each. A backslash is a character like any
- *         other; brackets and braces that do not close are too.
- * Bounds: PATTERN_MAX bytes, PATTERN_DEPTH braces in one another; time is the product of pattern and path,
- *         memory of the pattern alone. */
+ * Match:  a path relative to the start of the search, without a leading slash. A pattern without "/"
+ *         matches the last name; a leading "/" only anchors. `*`, `?` and `[...]` do not match "/",
+ *         nor "." at the start of a name. `**` does not match a directory whose name starts with ".".
+ * Text:   characters are UTF-8. Each byte that is not valid UTF-8 counts as one character. A
+ *         backslash is an ordinary character; so are brackets and braces that are not closed.
+ * Bounds: PATTERN_MAX bytes, PATTERN_DEPTH nested braces. Time is the product of the lengths of
+ *         pattern and path. Memory depends on the pattern alone. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,15 +20,16 @@
 
 struct pattern;
 
-/* What a pattern without "/" is held against. */
+/* What a pattern without "/" matches. */
 enum pattern_bare {
-    PATTERN_VISIBLE, /* the last name, below directories that are not hidden: as after a "**" and "/" */
-    PATTERN_ANY,     /* the last name, wherever it is */
+    /* the last name, outside of hidden directories: as if it followed "**" and "/" */
+    PATTERN_VISIBLE,
+    PATTERN_ANY, /* the last name, in any directory */
 };
 
-/* In the arena. INVALID_ARGUMENT with `field`, LIMIT_REACHED. */
+/* Allocates in the arena. Fails with INVALID_ARGUMENT for `field`, or LIMIT_REACHED. */
 MUST_USE int pattern_new(struct arena *a, struct str text, enum pattern_bare bare,
                          const char *field, struct pattern **ret, struct err *e);
 bool pattern_matches(struct pattern *p, const char *path);
-/* Whether something below this directory could match. */
+/* Returns whether an entry below this directory could match. */
 bool pattern_leads_into(struct pattern *p, const char *dir);

@@ -1,4 +1,4 @@
-/* programs — where programs are looked for in a sandbox that says nothing else. */
+/* programs — the default PATH of a sandbox. */
 #pragma once
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

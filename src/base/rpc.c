@@ -11,7 +11,7 @@ void rpc_in_init(struct rpc_in *in, size_t max_bytes) {
     buf_init(&in->bytes, max_bytes + RPC_HEADER_MAX);
 }
 
-static void drop_fds(struct rpc_in *in, size_t from, size_t n) {
+static void rpc_drop_fds(struct rpc_in *in, size_t from, size_t n) {
     for (size_t i = from; i < from + n; i++)
         close(in->fds[i].fd);
     memmove(in->fds + from, in->fds + from + n, (in->n_fds - from - n) * sizeof in->fds[0]);
@@ -19,25 +19,25 @@ static void drop_fds(struct rpc_in *in, size_t from, size_t n) {
 }
 
 void rpc_in_done(struct rpc_in *in) {
-    drop_fds(in, 0, in->n_fds);
+    rpc_drop_fds(in, 0, in->n_fds);
     buf_done(&in->bytes);
 }
 
-static void consume(struct rpc_in *in, size_t n) {
+static void rpc_consume(struct rpc_in *in, size_t n) {
     buf_consume(&in->bytes, n);
     in->offset += n;
     in->scanned = 0;
 }
 
-static void drop_lent(struct rpc_in *in) {
+static void rpc_drop_lent(struct rpc_in *in) {
     size_t n = in->taken;
     in->taken = 0;
     if (n > 0)
-        consume(in, n);
+        rpc_consume(in, n);
 }
 
 int rpc_in_reserve(struct rpc_in *in, size_t want, uint8_t **ret_at) {
-    drop_lent(in);
+    rpc_drop_lent(in);
     return buf_reserve(&in->bytes, MIN(want, buf_available(&in->bytes)), ret_at);
 }
 
@@ -58,14 +58,15 @@ int rpc_in_take_fds(struct rpc_in *in, const int *fds, size_t n) {
     return 0;
 }
 
-static int lend(struct rpc_in *in, size_t skip, size_t n, size_t frame, struct str *ret_message) {
+static int rpc_lend(struct rpc_in *in, size_t skip, size_t n, size_t frame,
+                    struct str *ret_message) {
     *ret_message = (struct str){(const char *)buf_data(&in->bytes) + skip, n};
     in->taken = skip + n + frame;
     in->message_end = in->offset + in->taken;
     return 1;
 }
 
-static int next_line(struct rpc_in *in, struct str *ret_message) {
+static int rpc_next_line(struct rpc_in *in, struct str *ret_message) {
     const char *p = (const char *)buf_data(&in->bytes);
     size_t n = buf_len(&in->bytes);
     const char *end = memchr(p + in->scanned, '\n', n - in->scanned);
@@ -77,11 +78,11 @@ static int next_line(struct rpc_in *in, struct str *ret_message) {
         return 0;
     }
     in->framing = RPC_LINES;
-    return lend(in, 0, len, 1, ret_message);
+    return rpc_lend(in, 0, len, 1, ret_message);
 }
 
-/* One header line; only Content-Length means something. */
-static int read_header(struct str line, size_t max_bytes, uint64_t *length, bool *seen) {
+/* Parses one header line. Only Content-Length has a meaning. */
+static int rpc_read_header(struct str line, size_t max_bytes, uint64_t *length, bool *seen) {
     struct str name;
     if (line.n > 0 && line.p[line.n - 1] == '\r')
         line.n--;
@@ -98,7 +99,7 @@ static int read_header(struct str line, size_t max_bytes, uint64_t *length, bool
     return 0;
 }
 
-static int next_length(struct rpc_in *in, struct str *ret_message) {
+static int rpc_next_length(struct rpc_in *in, struct str *ret_message) {
     struct str rest = {(const char *)buf_data(&in->bytes), buf_len(&in->bytes)};
     const char *start = rest.p;
     uint64_t length = 0;
@@ -114,7 +115,7 @@ static int next_length(struct rpc_in *in, struct str *ret_message) {
         rest = (struct str){end + 1, rest.n - line.n - 1};
         if (line.n == 0 || (line.n == 1 && line.p[0] == '\r'))
             break;
-        int r = read_header(line, in->max_bytes, &length, &seen);
+        int r = rpc_read_header(line, in->max_bytes, &length, &seen);
         if (r < 0)
             return r;
     }
@@ -123,30 +124,30 @@ static int next_length(struct rpc_in *in, struct str *ret_message) {
     if (rest.n < length)
         return 0;
     in->framing = RPC_LENGTH;
-    return lend(in, (size_t)(rest.p - start), (size_t)length, 0, ret_message);
+    return rpc_lend(in, (size_t)(rest.p - start), (size_t)length, 0, ret_message);
 }
 
 int rpc_in_next(struct rpc_in *in, struct str *ret_message) {
-    drop_lent(in);
+    rpc_drop_lent(in);
     size_t blank = 0, n = buf_len(&in->bytes);
     const uint8_t *p = buf_data(&in->bytes);
     while (blank < n && in->scanned == 0 && p && strchr(" \t\r\n", p[blank]) && p[blank])
         blank++;
     if (blank > 0)
-        consume(in, blank);
+        rpc_consume(in, blank);
     if (blank == n)
         return 0;
     if (isalpha(buf_data(&in->bytes)[0]))
-        return next_length(in, ret_message);
-    return next_line(in, ret_message);
+        return rpc_next_length(in, ret_message);
+    return rpc_next_line(in, ret_message);
 }
 
 int rpc_in_claim(struct rpc_in *in, size_t n, int *fds) {
-    size_t own = 0; /* came with bytes of this message or earlier */
+    size_t own = 0; /* arrived with bytes of this message or of an earlier one */
     while (own < in->n_fds && in->fds[own].end <= in->message_end)
         own++;
     if (n > in->n_fds || n < own) {
-        drop_fds(in, 0, own);
+        rpc_drop_fds(in, 0, own);
         return -EBADMSG;
     }
     for (size_t i = 0; i < n; i++)
@@ -161,19 +162,19 @@ void rpc_in_resync(struct rpc_in *in) {
     size_t n = buf_len(&in->bytes);
     const uint8_t *p = buf_data(&in->bytes);
     const uint8_t *end = n > 0 ? memchr(p, '\n', n) : NULL;
-    consume(in, end ? (size_t)(end - p) + 1 : n);
-    drop_fds(in, 0, in->n_fds);
+    rpc_consume(in, end ? (size_t)(end - p) + 1 : n);
+    rpc_drop_fds(in, 0, in->n_fds);
 }
 
-static bool read_id(const struct json *id, int64_t *ret_id) {
+static bool rpc_read_id(const struct json *id, int64_t *ret_id) {
     if (!id || id->type != JSON_INT || id->integer < 1 || id->integer > RPC_ID_MAX)
         return false;
     *ret_id = id->integer;
     return true;
 }
 
-static int read_call(const struct json *root, const struct json *method, const struct json *id,
-                     struct rpc_message *ret) {
+static int rpc_read_call(const struct json *root, const struct json *method, const struct json *id,
+                         struct rpc_message *ret) {
     ret->params = json_get(root, "params");
     if (method->type != JSON_STRING || method->has_nul || method->text.n == 0 ||
         method->text.n > 64 || (id && ret->id == 0) || json_get(root, "result") ||
@@ -193,11 +194,11 @@ int rpc_parse(struct arena *a, struct str text, struct rpc_message *ret) {
     const struct json *version = json_get(root, "jsonrpc");
     const struct json *id = json_get(root, "id");
     const struct json *method = json_get(root, "method");
-    read_id(id, &ret->id);
+    rpc_read_id(id, &ret->id);
     if (!version || version->type != JSON_STRING || !str_is(version->text, STR("2.0")))
         return -EINVAL;
     if (method)
-        return read_call(root, method, id, ret);
+        return rpc_read_call(root, method, id, ret);
     ret->result = json_get(root, "result");
     ret->error = json_get(root, "error");
     if (!ret->result == !ret->error || !id)
@@ -208,31 +209,31 @@ int rpc_parse(struct arena *a, struct str text, struct rpc_message *ret) {
     return (ret->result ? ret->result : ret->error)->type == JSON_OBJECT ? 0 : -EINVAL;
 }
 
-static void open_message(struct json_out *o, struct buf *to) {
+static void rpc_open_message(struct json_out *o, struct buf *to) {
     json_begin(o, to);
     json_open(o, '{');
     json_put_str(o, "jsonrpc", STR("2.0"));
 }
 
-static void open_call(struct json_out *o, const char *method) {
+static void rpc_open_call(struct json_out *o, const char *method) {
     json_put_str(o, "method", str_of(method));
     json_key(o, "params");
     json_open(o, '{');
 }
 
 void rpc_open_request(struct json_out *o, struct buf *to, int64_t id, const char *method) {
-    open_message(o, to);
+    rpc_open_message(o, to);
     json_put_i64(o, "id", id);
-    open_call(o, method);
+    rpc_open_call(o, method);
 }
 
 void rpc_open_notification(struct json_out *o, struct buf *to, const char *method) {
-    open_message(o, to);
-    open_call(o, method);
+    rpc_open_message(o, to);
+    rpc_open_call(o, method);
 }
 
 void rpc_open_result(struct json_out *o, struct buf *to, int64_t id) {
-    open_message(o, to);
+    rpc_open_message(o, to);
     json_put_i64(o, "id", id);
     json_key(o, "result");
     json_open(o, '{');
@@ -248,7 +249,7 @@ void rpc_put_error(struct json_out *o, const struct err *e, int64_t next_offset)
     const struct err_face *face = err_face(e->code);
     json_open(o, '{');
     json_put_i64(o, "code", face->number);
-    /* A message may quote names of any bytes; what is not UTF-8 does not travel. */
+    /* The text may quote file names of any bytes, but JSON must be UTF-8. */
     struct str text = str_of(e->text);
     json_put_str(o, "message", str_is_utf8(text.p, text.n) ? text : str_of(face->meaning));
     json_key(o, "data");
@@ -267,7 +268,7 @@ void rpc_put_error(struct json_out *o, const struct err *e, int64_t next_offset)
 
 int rpc_write_error(struct buf *to, int64_t id, const struct err *e, int64_t next_offset) {
     struct json_out o;
-    open_message(&o, to);
+    rpc_open_message(&o, to);
     json_key(&o, "id");
     if (id > 0)
         json_i64(&o, id);

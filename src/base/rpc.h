@@ -1,21 +1,22 @@
-/* rpc — JSON-RPC 2.0 messages on a byte stream, without the stream: framing, envelope, descriptors.
+/* rpc — JSON-RPC 2.0 messages on a byte stream, without I/O: framing, envelope, descriptors.
  *
- * Both ends of the guest link use it: the bytes a socket or pipe gave go into rpc_in, whole messages come
- * out; answers and notifications are written into a buf and framed as the peer frames its own.
- * Framing: one message per line, or `Content-Length: N` and an empty line before N bytes; a message
- *          begins with `{` or `[`, a header with a letter, so each message may use either.
- * Fds:     queue in the order they came; a message takes its own from the front. Those that came with a
- *          message and were not claimed by it are reported as stray.
- * Bounds:  max_bytes per message, RPC_HEADER_MAX per header, RPC_FDS_MAX descriptors waiting.
- * Errors:  -EMSGSIZE and -EBADMSG end the stream; nothing after them is meaningful. */
+ * Both ends of the guest link use it. Bytes from a socket or pipe go into rpc_in, and complete
+ * messages come out. Replies and notifications are written to a buf, with the framing that the peer
+ * uses.
+ * Framing: one message per line, or `Content-Length: N` and an empty line before N bytes. A message
+ *          starts with `{` or `[` and a header with a letter, so each message may use either form.
+ * Fds:     queue in order of arrival. A message claims its descriptors from the front of the queue.
+ *          rpc_in_claim fails if a message leaves some of its own descriptors unclaimed.
+ * Bounds:  max_bytes per message, RPC_HEADER_MAX per header, RPC_FDS_MAX queued descriptors.
+ * Errors:  after -EMSGSIZE or -EBADMSG from rpc_in_next the stream is unusable; see rpc_in_resync. */
 #pragma once
 
 #include "base/err.h"
 #include "base/json.h"
 
 #define RPC_HEADER_MAX 1024
-#define RPC_FDS_MAX 64        /* waiting for their message */
-#define RPC_MESSAGE_FDS_MAX 8 /* of one message */
+#define RPC_FDS_MAX 64        /* queued */
+#define RPC_MESSAGE_FDS_MAX 8 /* per message */
 #define RPC_ID_MAX INT64_C(9007199254740991)
 
 enum rpc_framing { RPC_LINES, RPC_LENGTH };
@@ -23,35 +24,38 @@ enum rpc_framing { RPC_LINES, RPC_LENGTH };
 struct rpc_in {
     struct buf bytes;
     size_t max_bytes;
-    enum rpc_framing framing; /* of the last message */
-    size_t scanned;           /* bytes known to hold no line end */
-    size_t taken;             /* of the message lent out, dropped at the next call */
+    enum rpc_framing framing; /* framing of the last message */
+    size_t scanned;           /* bytes that contain no line end */
+    size_t taken;             /* size of the borrowed message, consumed by the next call */
     uint64_t offset;          /* stream offset of the first byte in `bytes` */
-    uint64_t message_end;     /* stream offset after the message lent out */
+    uint64_t message_end;     /* stream offset after the borrowed message */
     struct {
         int fd;
-        uint64_t end; /* stream offset after the bytes it came with */
+        uint64_t end; /* stream offset after the bytes that arrived with it */
     } fds[RPC_FDS_MAX];
     size_t n_fds;
 };
 
 void rpc_in_init(struct rpc_in *in, size_t max_bytes);
-/* Closes descriptors nobody took. */
+/* Closes the descriptors that no message claimed. */
 void rpc_in_done(struct rpc_in *in);
 
-/* Where at most `want` new bytes may be read to, and their count afterwards. -ENOMEM. */
+/* Returns where to read at most `want` new bytes to; rpc_in_commit then counts them. Fails with
+ * -ENOMEM. */
 MUST_USE int rpc_in_reserve(struct rpc_in *in, size_t want, uint8_t **ret_at);
 void rpc_in_commit(struct rpc_in *in, size_t n);
-/* Descriptors that came with the bytes just committed; owned from here. -EMSGSIZE: too many wait, and
- * these were closed. */
+/* Takes ownership of the descriptors that arrived with the bytes just committed. Fails with
+ * -EMSGSIZE, and closes them, when too many are queued. */
 MUST_USE int rpc_in_take_fds(struct rpc_in *in, const int *fds, size_t n);
 
-/* 1 and the next message, lent until the next call; 0 when more bytes are needed. */
+/* Returns 1 and the next message, which is valid until the next call, or 0 when more bytes are
+ * needed. */
 MUST_USE int rpc_in_next(struct rpc_in *in, struct str *ret_message);
-/* Moves n descriptors of the present message to `fds`. -EBADMSG when there are not as many or some would
- * be left over; then all that came with it are closed. Call it once for each message. */
+/* Moves n descriptors of the current message to `fds`. Call it once per message. Fails with
+ * -EBADMSG when fewer arrived or some would remain; all that arrived with the message are then
+ * closed. */
 MUST_USE int rpc_in_claim(struct rpc_in *in, size_t n, int *fds);
-/* Forgets what is buffered up to the next line end, for streams that cannot be opened again. */
+/* Drops buffered bytes up to the next line end. For streams that cannot be reopened. */
 void rpc_in_resync(struct rpc_in *in);
 
 enum rpc_kind { RPC_REQUEST, RPC_NOTIFICATION, RPC_RESULT, RPC_ERROR };
@@ -60,25 +64,25 @@ struct rpc_message {
     enum rpc_kind kind;
     int64_t id;                /* REQUEST, RESULT, ERROR; 0 in an ERROR whose id is null */
     struct str method;         /* REQUEST, NOTIFICATION */
-    const struct json *params; /* an object, or NULL when absent */
+    const struct json *params; /* an object; NULL if absent */
     const struct json *result;
     const struct json *error;
 };
 
-/* Checks the envelope. 0, -EBADMSG (not JSON), -EINVAL (JSON, no message of ours; the id, when one could
- * be read, is in ret->id), -E2BIG, -ENOMEM. */
+/* Parses a message and checks its envelope. Fails with -EBADMSG (not JSON), -EINVAL (JSON, but not
+ * a valid message; ret->id is set if it could be read), -E2BIG or -ENOMEM. */
 MUST_USE int rpc_parse(struct arena *a, struct str text, struct rpc_message *ret);
 
-/* Each opens a message whose `params`, `result` or `error` object is then open for writing; rpc_close
- * ends it. The text lies in `o->to` without a frame. */
+/* Each function starts a message and leaves its `params` or `result` object open for writing;
+ * rpc_close ends the message. The text is in `o->to`, without a frame. */
 void rpc_open_request(struct json_out *o, struct buf *to, int64_t id, const char *method);
 void rpc_open_notification(struct json_out *o, struct buf *to, const char *method);
 void rpc_open_result(struct json_out *o, struct buf *to, int64_t id);
 MUST_USE int rpc_close(struct json_out *o);
-/* A whole failure message; id 0 is written as null. next_offset < 0: absent. */
+/* Writes a complete error message. id 0 is written as null; next_offset < 0 is omitted. */
 MUST_USE int rpc_write_error(struct buf *to, int64_t id, const struct err *e, int64_t next_offset);
-/* The `error` object alone, for exits that carry one. */
+/* Writes only the `error` object, for an exit status that contains one. */
 void rpc_put_error(struct json_out *o, const struct err *e, int64_t next_offset);
 
-/* Appends `message` with its frame, or nothing. */
+/* Appends `message` with its frame. Appends nothing on failure. */
 MUST_USE int rpc_frame(struct buf *to, enum rpc_framing framing, struct str message);

@@ -67,9 +67,10 @@ char *str_put_u64(char *out, uint64_t value) {
     return out;
 }
 
-/* Length of the sequence that starts with `lead`, and the range its second byte must be in
- * (RFC 3629 table 3-7): that alone rules out overlong forms, surrogates and > U+10FFFF. */
-static size_t sequence_of(uint8_t lead, uint8_t *ret_low, uint8_t *ret_high) {
+/* Returns the length of the sequence that starts with `lead`, and the range of its second byte
+ * (Unicode table 3-7). Checking that range excludes overlong forms, surrogates and code points
+ * above U+10FFFF. */
+static size_t str_sequence_of(uint8_t lead, uint8_t *ret_low, uint8_t *ret_high) {
     *ret_low = 0x80;
     *ret_high = 0xbf;
     if (lead >= 0xc2 && lead <= 0xdf)
@@ -106,7 +107,7 @@ bool str_is_utf8(const void *bytes, size_t n) {
     const uint8_t *end = p + n;
     while (p < end) {
         uint64_t eight;
-        if ((size_t)(end - p) >= sizeof eight) { /* plain ASCII, eight at a time */
+        if ((size_t)(end - p) >= sizeof eight) { /* ASCII, eight bytes at a time */
             memcpy(&eight, p, sizeof eight);
             if ((eight & 0x8080808080808080u) == 0) {
                 p += sizeof eight;
@@ -118,7 +119,7 @@ bool str_is_utf8(const void *bytes, size_t n) {
             continue;
         }
         uint8_t low, high;
-        size_t len = sequence_of(*p, &low, &high);
+        size_t len = str_sequence_of(*p, &low, &high);
         if (len == 0 || (size_t)(end - p) < len || p[1] < low || p[1] > high)
             return false;
         for (size_t i = 2; i < len; i++)

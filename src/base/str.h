@@ -1,4 +1,4 @@
-/* str — slices, text encodings and the checks every input needs. */
+/* str — slices of text, encodings, and validity checks for input. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,27 +26,32 @@ static inline bool str_starts(struct str a, struct str prefix) {
 }
 bool str_ends(struct str a, struct str suffix);
 bool str_is_nocase(struct str a, struct str b);
-/* Takes what stands before the first `sep` off the front of `rest`; false when `rest` is used up. */
+/* Removes the part before the first `sep` from the front of `rest`. Returns false when `rest` is
+ * used up. */
 bool str_split(struct str *rest, char sep, struct str *ret_part);
 struct str str_trim(struct str s);
 
-/* Whole number in [min, max]; nothing but digits. */
+/* Parses a whole number in [min, max] that consists of digits only. */
 MUST_USE int str_to_u64(struct str s, uint64_t min, uint64_t max, uint64_t *ret_value);
-/* Decimal digits at `out`, which has room for 20; returns one past the last. No NUL. */
+/* Writes decimal digits to `out`, which must have space for 20 bytes. Returns the end. Adds no
+ * NUL. */
 char *str_put_u64(char *out, uint64_t value);
 
-/* Well-formed UTF-8 without surrogates; NUL is allowed here, callers refuse it by name. */
+/* Returns whether the bytes are well-formed UTF-8 without surrogates. NUL is allowed; callers check
+ * for it where it matters. */
 bool str_is_utf8(const void *bytes, size_t n);
 
-/* A text in a field of a fixed size: it ends, and zeros follow, so that what means the same is the same. */
+/* Returns whether a fixed-size field contains a NUL-terminated text followed only by zeros. Then
+ * equal texts have equal bytes. */
 bool str_is_padded(const char *field, size_t size);
 
-/* Base64 without padding. `out` has room for BASE64_BYTES(n). Returns the length. */
+/* Encodes base64 without padding. `out` must have space for BASE64_BYTES(n). Returns the length. */
 #define BASE64_BYTES(n) (((n)*4 + 2) / 3)
 size_t base64_encode(const void *bytes, size_t n, char *out);
-/* Standard or URL alphabet, padded or not; `out` has room for n * 3 / 4 + 3. Negative: not base64. */
+/* Decodes the standard or the URL alphabet, padded or not. `out` must have space for n * 3 / 4 + 3.
+ * Returns a negative value when the text is not base64. */
 ssize_t base64_decode(const char *text, size_t n, uint8_t *out);
 
 void hex_encode(const uint8_t *bytes, size_t n, char *out);
-/* Compares in time that depends on n alone. */
+/* Compares in constant time: the duration depends only on n. */
 bool bytes_equal_secret(const void *a, const void *b, size_t n);

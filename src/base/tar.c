@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Where things are in a header. */
+/* Offsets in a header block. */
 enum {
     AT_NAME = 0,
     AT_MODE = 100,
@@ -19,8 +19,8 @@ enum {
 };
 #define NAME_N 100
 #define PREFIX_N 155
-#define OCTAL_8 UINT64_C(07777777)      /* what seven digits hold */
-#define OCTAL_12 UINT64_C(077777777777) /* and eleven */
+#define OCTAL_8 UINT64_C(07777777)      /* largest value of seven octal digits */
+#define OCTAL_12 UINT64_C(077777777777) /* largest value of eleven octal digits */
 #define SIZE_LARGEST (UINT64_MAX >> 2)
 
 void tar_in_init(struct tar_in *t) {
@@ -32,13 +32,13 @@ void tar_in_done(struct tar_in *t) {
     buf_done(&t->extra);
 }
 
-static int refuse(struct tar_in *t, const char *why) {
+static int tar_refuse(struct tar_in *t, const char *why) {
     t->why = why;
     return -EBADMSG;
 }
 
-/* Octal digits between spaces and NULs, or base-256 with the top bit set. */
-static bool read_number(const uint8_t *at, size_t n, int64_t *ret) {
+/* Parses octal digits between spaces and NULs, or base-256 if the top bit is set. */
+static bool tar_read_number(const uint8_t *at, size_t n, int64_t *ret) {
     uint64_t value = 0;
     if (at[0] & 0x80) {
         bool is_negative = at[0] & 0x40;
@@ -56,7 +56,7 @@ static bool read_number(const uint8_t *at, size_t n, int64_t *ret) {
     while (i < n && at[i] == ' ')
         i++;
     for (; i < n && at[i] >= '0' && at[i] <= '7'; i++)
-        value = value << 3 | (uint64_t)(at[i] - '0'); /* at most 12 digits */
+        value = value << 3 | (uint64_t)(at[i] - '0'); /* at most 12 digits, so no overflow */
     for (; i < n; i++)
         if (at[i] != ' ' && at[i] != '\0')
             return false;
@@ -64,52 +64,53 @@ static bool read_number(const uint8_t *at, size_t n, int64_t *ret) {
     return true;
 }
 
-static bool is_zero(const uint8_t *block) {
+static bool tar_is_zero(const uint8_t *block) {
     for (size_t i = 0; i < TAR_BLOCK; i++)
         if (block[i])
             return false;
     return true;
 }
 
-/* Some writers added up signed bytes. */
-static bool sum_is_right(const uint8_t *block) {
-    int64_t told, plain = 0, with_sign = 0;
+/* Some writers sum signed bytes, so both sums are valid. */
+static bool tar_sum_is_right(const uint8_t *block) {
+    int64_t stored, plain = 0, with_sign = 0;
     for (size_t i = 0; i < TAR_BLOCK; i++) {
         uint8_t byte = i >= AT_SUM && i < AT_SUM + 8 ? ' ' : block[i];
         plain += byte;
         with_sign += (int8_t)byte;
     }
-    return read_number(block + AT_SUM, 8, &told) && (told == plain || told == with_sign);
+    return tar_read_number(block + AT_SUM, 8, &stored) && (stored == plain || stored == with_sign);
 }
 
-/* Into a path of the member; -EBADMSG when it does not fit or holds a NUL. */
-static int take_name(struct tar_in *t, char *to, struct str name) {
+/* Copies a name into a path of the member. Fails with -EBADMSG when it is too long or contains
+ * NUL. */
+static int tar_take_name(struct tar_in *t, char *to, struct str name) {
     to[0] = '\0';
     if (name.n == 0)
         return 0;
     if (name.n > TAR_PATH_MAX)
-        return refuse(t, "has a name longer than a path may be");
+        return tar_refuse(t, "has a name that is longer than a path may be");
     if (memchr(name.p, '\0', name.n))
-        return refuse(t, "has a NUL in its name");
+        return tar_refuse(t, "has a NUL in its name");
     memcpy(to, name.p, name.n);
     to[name.n] = '\0';
     return 0;
 }
 
-static struct str field(const uint8_t *at, size_t n) {
+static struct str tar_field(const uint8_t *at, size_t n) {
     return (struct str){(const char *)at, strnlen((const char *)at, n)};
 }
 
-static void take_ustar_name(struct tar_in *t, const uint8_t *b) {
-    struct str name = field(b + AT_NAME, NAME_N), prefix = {0};
+static void tar_take_ustar_name(struct tar_in *t, const uint8_t *b) {
+    struct str name = tar_field(b + AT_NAME, NAME_N), prefix = {0};
     if (memcmp(b + AT_MAGIC, "ustar\0", 6) == 0)
-        prefix = field(b + AT_PREFIX, PREFIX_N);
+        prefix = tar_field(b + AT_PREFIX, PREFIX_N);
     snprintf(t->member.path, sizeof t->member.path, "%.*s%s%.*s", (int)prefix.n,
              prefix.n ? prefix.p : "", prefix.n ? "/" : "", (int)name.n, name.p);
 }
 
-/* "mtime" is decimal and may have a fraction, which is left out. */
-static bool read_time(struct str s, int64_t *ret) {
+/* "mtime" is decimal. Its fraction is dropped. */
+static bool tar_read_time(struct str s, int64_t *ret) {
     bool is_negative = s.n > 0 && s.p[0] == '-';
     struct str digits = {s.p + is_negative, s.n - is_negative}, whole;
     uint64_t value;
@@ -119,45 +120,45 @@ static bool read_time(struct str s, int64_t *ret) {
     return true;
 }
 
-static int take_record(struct tar_in *t, struct str key, struct str value) {
+static int tar_take_record(struct tar_in *t, struct str key, struct str value) {
     if (str_starts(key, STR("GNU.sparse.")))
-        return refuse(t, "is a sparse file");
+        return tar_refuse(t, "is a sparse file");
     if (str_is(key, STR("path"))) {
         t->has_path = true;
-        return take_name(t, t->member.path, value);
+        return tar_take_name(t, t->member.path, value);
     }
     if (str_is(key, STR("linkpath"))) {
         t->has_target = true;
-        return take_name(t, t->member.target, value);
+        return tar_take_name(t, t->member.target, value);
     }
     if (str_is(key, STR("size"))) {
         t->has_size = true;
         if (str_to_u64(value, 0, SIZE_LARGEST, &t->member.size) < 0)
-            return refuse(t, "has a size that is none");
+            return tar_refuse(t, "has an invalid size");
     }
     if (str_is(key, STR("mtime"))) {
         t->has_time = true;
-        if (!read_time(value, &t->member.modified_s))
-            return refuse(t, "has a time that is none");
+        if (!tar_read_time(value, &t->member.modified_s))
+            return tar_refuse(t, "has an invalid time");
     }
     return 0;
 }
 
-/* Records: "LENGTH key=value\n", LENGTH being that of all of it. */
-static int take_pax(struct tar_in *t, bool is_global) {
+/* Parses records of the form "LENGTH key=value\n". LENGTH counts the whole record. */
+static int tar_take_pax(struct tar_in *t, bool is_global) {
     struct str rest = {(const char *)buf_data(&t->extra), buf_len(&t->extra)};
     while (rest.n > 0) {
         struct str after = rest, digits;
         uint64_t n;
         if (!str_split(&after, ' ', &digits) || str_to_u64(digits, 1, rest.n, &n) < 0 ||
             n < digits.n + 3 || rest.p[n - 1] != '\n')
-            return refuse(t, "has a pax header that is damaged");
+            return tar_refuse(t, "has a damaged pax header");
         const char *end = rest.p + n - 1, *equals = memchr(after.p, '=', (size_t)(end - after.p));
         if (!equals)
-            return refuse(t, "has a pax header that is damaged");
+            return tar_refuse(t, "has a damaged pax header");
         struct str key = {after.p, (size_t)(equals - after.p)};
         struct str value = {equals + 1, (size_t)(end - equals - 1)};
-        int r = is_global ? 0 : take_record(t, key, value);
+        int r = is_global ? 0 : tar_take_record(t, key, value);
         if (r < 0)
             return r;
         rest = (struct str){rest.p + n, rest.n - n};
@@ -165,15 +166,15 @@ static int take_pax(struct tar_in *t, bool is_global) {
     return 0;
 }
 
-static int end_extra(struct tar_in *t) {
+static int tar_end_extra(struct tar_in *t) {
     struct str text = {(const char *)buf_data(&t->extra), buf_len(&t->extra)};
     int r = 0;
     if (t->extra_type == 'x' || t->extra_type == 'g') {
-        r = take_pax(t, t->extra_type == 'g');
+        r = tar_take_pax(t, t->extra_type == 'g');
     } else {
         bool is_path = t->extra_type == 'L';
-        text.n = text.n > 0 ? strnlen(text.p, text.n) : 0; /* GNU ends it with NUL */
-        r = take_name(t, is_path ? t->member.path : t->member.target, text);
+        text.n = text.n > 0 ? strnlen(text.p, text.n) : 0; /* GNU ends the name with NUL */
+        r = tar_take_name(t, is_path ? t->member.path : t->member.target, text);
         t->has_path |= is_path;
         t->has_target |= !is_path;
     }
@@ -183,10 +184,10 @@ static int end_extra(struct tar_in *t) {
     return r;
 }
 
-/* A header that speaks of the next member. */
-static int begin_extra(struct tar_in *t, char type, int64_t size) {
+/* Starts an extra header, which describes the next member. */
+static int tar_begin_extra(struct tar_in *t, char type, int64_t size) {
     if (size < 0 || (uint64_t)size > TAR_EXTRA_MAX)
-        return refuse(t, "has a header that is too large");
+        return tar_refuse(t, "has a header that is too large");
     t->extra_type = type;
     t->left = (uint64_t)size;
     t->padding = tar_padding((uint64_t)size);
@@ -194,7 +195,7 @@ static int begin_extra(struct tar_in *t, char type, int64_t size) {
     return TAR_MORE;
 }
 
-static int take_type(struct tar_in *t, char type) {
+static int tar_take_type(struct tar_in *t, char type) {
     size_t n = strlen(t->member.path);
     bool is_old_dir = n > 0 && t->member.path[n - 1] == '/';
     switch (type) {
@@ -214,41 +215,41 @@ static int take_type(struct tar_in *t, char type) {
         return 0;
     case '3':
     case '4':
-        return refuse(t, "is a device");
+        return tar_refuse(t, "is a device");
     case '6':
-        return refuse(t, "is a FIFO");
+        return tar_refuse(t, "is a FIFO");
     default:
-        return refuse(t, "is of a type that is not taken");
+        return tar_refuse(t, "has an unsupported type");
     }
 }
 
-static int take_header(struct tar_in *t) {
+static int tar_take_header(struct tar_in *t) {
     const uint8_t *b = t->block;
     int64_t size, mode, time;
-    if (is_zero(b)) {
+    if (tar_is_zero(b)) {
         t->state = TAR_AT_END;
         return TAR_END;
     }
     if (!t->has_path)
-        take_ustar_name(t, b);
-    if (!sum_is_right(b))
-        return refuse(t, "has a header with a wrong checksum");
-    if (!read_number(b + AT_SIZE, 12, &size) || !read_number(b + AT_MODE, 8, &mode) ||
-        !read_number(b + AT_TIME, 12, &time))
-        return refuse(t, "has a header with a number that is none");
+        tar_take_ustar_name(t, b);
+    if (!tar_sum_is_right(b))
+        return tar_refuse(t, "has a header with a wrong checksum");
+    if (!tar_read_number(b + AT_SIZE, 12, &size) || !tar_read_number(b + AT_MODE, 8, &mode) ||
+        !tar_read_number(b + AT_TIME, 12, &time))
+        return tar_refuse(t, "has an invalid number in its header");
     char type = (char)b[AT_TYPE];
     if (type == 'x' || type == 'g' || type == 'L' || type == 'K')
-        return begin_extra(t, type, size);
-    int r = take_type(t, type);
+        return tar_begin_extra(t, type, size);
+    int r = tar_take_type(t, type);
     if (r < 0)
         return r;
     if (!t->has_target) {
-        struct str target = field(b + AT_LINK, NAME_N);
+        struct str target = tar_field(b + AT_LINK, NAME_N);
         memcpy(t->member.target, target.p, target.n);
         t->member.target[target.n] = '\0';
     }
     if (!t->has_size && (size < 0 || (uint64_t)size > SIZE_LARGEST))
-        return refuse(t, "has a size that is none");
+        return tar_refuse(t, "has an invalid size");
     if (!t->has_size)
         t->member.size = (uint64_t)size;
     if (t->member.type != TAR_FILE)
@@ -263,36 +264,37 @@ static int take_header(struct tar_in *t) {
     return TAR_MEMBER;
 }
 
-static struct str take_some(struct str *input, uint64_t max) {
+static struct str tar_take_some(struct str *input, uint64_t max) {
     struct str part = {input->p, (size_t)MIN((uint64_t)input->n, max)};
     input->p += part.n;
     input->n -= part.n;
     return part;
 }
 
-/* One step in one state: an event, or TAR_MORE when the state has changed or the input is used up. */
-static int step(struct tar_in *t, struct str *input, struct str *ret_data) {
+/* Runs one step of the state machine. Returns an event, or TAR_MORE when the state changed or the
+ * input is consumed. */
+static int tar_step(struct tar_in *t, struct str *input, struct str *ret_data) {
     struct str part;
     int r = TAR_MORE;
     switch (t->state) {
     case TAR_AT_HEADER:
-        part = take_some(input, TAR_BLOCK - t->n);
+        part = tar_take_some(input, TAR_BLOCK - t->n);
         memcpy(t->block + t->n, part.p, part.n);
         t->n += part.n;
         if (t->n == TAR_BLOCK) {
             t->n = 0;
-            r = take_header(t);
+            r = tar_take_header(t);
         }
         break;
     case TAR_IN_EXTRA:
-        part = take_some(input, t->left);
+        part = tar_take_some(input, t->left);
         t->left -= part.n;
         r = part.n > 0 ? buf_append(&t->extra, part.p, part.n) : 0;
         if (r == 0 && t->left == 0)
-            r = end_extra(t);
+            r = tar_end_extra(t);
         break;
     case TAR_IN_DATA:
-        part = take_some(input, t->left);
+        part = tar_take_some(input, t->left);
         t->left -= part.n;
         *ret_data = part;
         if (part.n > 0)
@@ -302,12 +304,12 @@ static int step(struct tar_in *t, struct str *input, struct str *ret_data) {
         r = TAR_END_OF_MEMBER;
         break;
     case TAR_IN_PADDING:
-        t->left -= take_some(input, t->left).n;
+        t->left -= tar_take_some(input, t->left).n;
         if (t->left == 0)
             t->state = TAR_AT_HEADER;
         break;
     case TAR_AT_END:
-        take_some(input, input->n);
+        tar_take_some(input, input->n);
         break;
     }
     return r;
@@ -321,20 +323,20 @@ int tar_in_next(struct tar_in *t, struct str *input, struct str *ret_data) {
              t->left == 0);
         if (!can_go)
             return TAR_MORE;
-        int r = step(t, input, ret_data);
+        int r = tar_step(t, input, ret_data);
         if (r != TAR_MORE)
             return r;
     }
 }
 
-/* One digit less than n: the last byte stays. */
-static void put_octal(uint8_t *at, size_t n, uint64_t value) {
+/* Writes n - 1 digits and leaves the last byte unchanged. */
+static void tar_put_octal(uint8_t *at, size_t n, uint64_t value) {
     for (size_t i = n - 1; i-- > 0; value >>= 3)
         at[i] = (uint8_t)('0' + (value & 7));
 }
 
-static int put_header(struct buf *out, const struct tar_member *m, char type, struct str name,
-                      struct str target, uint64_t size) {
+static int tar_put_header(struct buf *out, const struct tar_member *m, char type, struct str name,
+                          struct str target, uint64_t size) {
     uint8_t *b;
     int r = buf_reserve(out, TAR_BLOCK, &b);
     if (r < 0)
@@ -342,26 +344,26 @@ static int put_header(struct buf *out, const struct tar_member *m, char type, st
     memset(b, 0, TAR_BLOCK);
     memcpy(b + AT_NAME, name.p, MIN(name.n, (size_t)NAME_N));
     memcpy(b + AT_LINK, target.p, MIN(target.n, (size_t)NAME_N));
-    put_octal(b + AT_MODE, 8, m->mode & 07777);
-    put_octal(b + AT_UID, 8, m->uid <= OCTAL_8 ? m->uid : 0);
-    put_octal(b + AT_GID, 8, m->gid <= OCTAL_8 ? m->gid : 0);
-    put_octal(b + AT_SIZE, 12, size <= OCTAL_12 ? size : 0);
+    tar_put_octal(b + AT_MODE, 8, m->mode & 07777);
+    tar_put_octal(b + AT_UID, 8, m->uid <= OCTAL_8 ? m->uid : 0);
+    tar_put_octal(b + AT_GID, 8, m->gid <= OCTAL_8 ? m->gid : 0);
+    tar_put_octal(b + AT_SIZE, 12, size <= OCTAL_12 ? size : 0);
     bool time_fits = m->modified_s >= 0 && (uint64_t)m->modified_s <= OCTAL_12;
-    put_octal(b + AT_TIME, 12, time_fits ? (uint64_t)m->modified_s : 0);
+    tar_put_octal(b + AT_TIME, 12, time_fits ? (uint64_t)m->modified_s : 0);
     b[AT_TYPE] = (uint8_t)type;
     memcpy(b + AT_MAGIC, "ustar\00000", 8);
     memset(b + AT_SUM, ' ', 8);
     unsigned sum = 0;
-    for (size_t i = 0; i < AT_MAGIC + 8; i++) /* all zeros from there on */
+    for (size_t i = 0; i < AT_MAGIC + 8; i++) /* the rest of the block is zero */
         sum += b[i];
-    put_octal(b + AT_SUM, 7, sum);
+    tar_put_octal(b + AT_SUM, 7, sum);
     b[AT_SUM + 6] = '\0';
     buf_commit(out, TAR_BLOCK);
     return 0;
 }
 
-/* The length counts its own digits. */
-static int put_record(struct buf *out, const char *key, struct str value) {
+/* The length includes its own digits. */
+static int tar_put_record(struct buf *out, const char *key, struct str value) {
     char head[64];
     size_t body = 1 + strlen(key) + 1 + value.n + 1, n = body + 1;
     while ((size_t)snprintf(head, sizeof head, "%zu", n) + body != n)
@@ -373,37 +375,37 @@ static int put_record(struct buf *out, const char *key, struct str value) {
     return r < 0 ? r : buf_append(out, "\n", 1);
 }
 
-static int put_number(struct buf *out, const char *key, int64_t value) {
+static int tar_put_number(struct buf *out, const char *key, int64_t value) {
     char text[24];
     int n = snprintf(text, sizeof text, "%lld", (long long)value);
-    return put_record(out, key, (struct str){text, (size_t)n});
+    return tar_put_record(out, key, (struct str){text, (size_t)n});
 }
 
-static bool is_plain(struct str s) {
+static bool tar_is_plain(struct str s) {
     for (size_t i = 0; i < s.n; i++)
         if ((unsigned char)s.p[i] >= 0x80)
             return false;
     return s.n <= NAME_N;
 }
 
-static int put_records(struct buf *pax, const struct tar_member *m, struct str path,
-                       struct str target) {
+static int tar_put_records(struct buf *pax, const struct tar_member *m, struct str path,
+                           struct str target) {
     int r = 0;
     bool is_utf8 = str_is_utf8(path.p, path.n) && str_is_utf8(target.p, target.n);
     if (!is_utf8)
-        r = put_record(pax, "hdrcharset", STR("BINARY"));
-    if (r == 0 && !is_plain(path))
-        r = put_record(pax, "path", path);
-    if (r == 0 && !is_plain(target))
-        r = put_record(pax, "linkpath", target);
+        r = tar_put_record(pax, "hdrcharset", STR("BINARY"));
+    if (r == 0 && !tar_is_plain(path))
+        r = tar_put_record(pax, "path", path);
+    if (r == 0 && !tar_is_plain(target))
+        r = tar_put_record(pax, "linkpath", target);
     if (r == 0 && m->size > OCTAL_12)
-        r = put_number(pax, "size", (int64_t)m->size);
+        r = tar_put_number(pax, "size", (int64_t)m->size);
     if (r == 0 && (m->modified_s < 0 || (uint64_t)m->modified_s > OCTAL_12))
-        r = put_number(pax, "mtime", m->modified_s);
+        r = tar_put_number(pax, "mtime", m->modified_s);
     if (r == 0 && m->uid > OCTAL_8)
-        r = put_number(pax, "uid", m->uid);
+        r = tar_put_number(pax, "uid", m->uid);
     if (r == 0 && m->gid > OCTAL_8)
-        r = put_number(pax, "gid", m->gid);
+        r = tar_put_number(pax, "gid", m->gid);
     return r;
 }
 
@@ -413,17 +415,17 @@ int tar_put(struct buf *out, const struct tar_member *m) {
     struct str path = str_of(m->path), target = str_of(m->target);
     struct buf pax;
     buf_init(&pax, 4 * TAR_PATH_MAX);
-    int r = put_records(&pax, m, path, target);
+    int r = tar_put_records(&pax, m, path, target);
     if (r == 0 && buf_len(&pax) > 0) {
         const struct tar_member plain = {.mode = 0644};
-        r = put_header(out, &plain, 'x', STR("PaxHeaders/member"), STR(""), buf_len(&pax));
+        r = tar_put_header(out, &plain, 'x', STR("PaxHeaders/member"), STR(""), buf_len(&pax));
         if (r == 0)
             r = buf_append(out, buf_data(&pax), buf_len(&pax));
         if (r == 0)
             r = buf_append(out, zeros, tar_padding(buf_len(&pax)));
     }
     buf_done(&pax);
-    return r < 0 ? r : put_header(out, m, types[m->type], path, target, m->size);
+    return r < 0 ? r : tar_put_header(out, m, types[m->type], path, target, m->size);
 }
 
 /* --- names --- */
@@ -437,7 +439,7 @@ const char *tar_clean_path(const char *from, char to[TAR_PATH_MAX + 1]) {
         if (name.n == 0 || str_is(name, STR(".")))
             continue;
         if (str_is(name, STR("..")))
-            return "climbs with \"..\"";
+            return "contains \"..\"";
         if (name.n > TAR_NAME_MAX)
             return "has a name that is too long";
         if (n > 0)

@@ -1,8 +1,8 @@
-/* usage — what every helper program answers when it is asked about itself. */
+/* usage — the --help and --version options of every helper program. */
 #pragma once
 
 #include <stdbool.h>
 
-/* `usage` begins with "usage: NAME ". --help and --version, alone on the command line, are answered on standard
- * output; true: so it was. */
+/* Prints the help or version and returns true if the command line is --help or --version alone.
+ * `usage` must start with "usage: NAME ". */
 bool usage_answered(int argc, char **argv, const char *usage);

@@ -17,17 +17,17 @@
 struct record {
     char want;
     unsigned char type;
-    char name[]; /* and NUL */
+    char name[]; /* NUL-terminated */
 };
 
-/* A directory's names, as records. */
+/* One directory of the walk, with its names as records. */
 struct walk_dir {
     struct walk_dir *up;
-    size_t path_n; /* of walk.path: its own */
+    size_t path_n; /* length of the directory's own path in walk.path */
     char *pool;
     size_t n, cap;
     struct record **sorted;
-    size_t count, told;
+    size_t count, reported;
 };
 
 int walk_init(struct walk *w, int root, const char *path) {
@@ -44,7 +44,7 @@ int walk_init(struct walk *w, int root, const char *path) {
     return 0;
 }
 
-static void leave(struct walk *w) {
+static void walk_leave(struct walk *w) {
     struct walk_dir *d = w->dir;
     w->dir = d->up;
     w->names_left += d->cap;
@@ -55,7 +55,7 @@ static void leave(struct walk *w) {
 
 void walk_done(struct walk *w) {
     while (w->dir)
-        leave(w);
+        walk_leave(w);
     if (w->root >= 0)
         close(w->root);
     w->root = -1;
@@ -67,8 +67,8 @@ bool walk_is_late(struct walk *w) {
     return w->is_cut;
 }
 
-/* 1: kept; 0: the memory for names is used up. */
-static int add_name(struct walk *w, char want, unsigned char type, const char *name) {
+/* Returns 1 when the name was added, 0 when names_left is used up. */
+static int walk_add_name(struct walk *w, char want, unsigned char type, const char *name) {
     struct walk_dir *d = w->dir;
     size_t name_n = strlen(name) + 1, n = sizeof(struct record) + name_n;
     if (d->n + n > d->cap) {
@@ -90,8 +90,8 @@ static int add_name(struct walk *w, char want, unsigned char type, const char *n
     return 1;
 }
 
-/* A directory to be entered sorts as its name and "/". */
-static int by_path(const void *a, const void *b) {
+/* Orders names as paths: a directory that the walk enters compares as its name followed by "/". */
+static int walk_by_path(const void *a, const void *b) {
     const struct record *const *p = a, *const *q = b;
     const char *x = (*p)->name, *y = (*q)->name;
     bool x_enters = (*p)->want == WALK_ENTER, y_enters = (*q)->want == WALK_ENTER;
@@ -102,7 +102,7 @@ static int by_path(const void *a, const void *b) {
     return cx < cy ? -1 : cx > cy;
 }
 
-static int sort_names(struct walk_dir *d) {
+static int walk_sort_names(struct walk_dir *d) {
     d->sorted = malloc((d->count + 1) * sizeof *d->sorted);
     if (!d->sorted)
         return -ENOMEM;
@@ -111,12 +111,12 @@ static int sort_names(struct walk_dir *d) {
         d->sorted[i] = (struct record *)at;
         at = d->sorted[i]->name + strlen(d->sorted[i]->name) + 1;
     }
-    qsort(d->sorted, d->count, sizeof *d->sorted, by_path);
+    qsort(d->sorted, d->count, sizeof *d->sorted, walk_by_path);
     return 0;
 }
 
-/* Puts a name behind the directory's path; false when it does not fit. */
-static bool set_path(struct walk *w, const char *name) {
+/* Appends a name to the directory's path. Returns false when it does not fit. */
+static bool walk_set_path(struct walk *w, const char *name) {
     size_t n = w->dir->path_n, name_n = strlen(name);
     w->path[n] = '\0';
     if (n + 1 + name_n > WALK_PATH_MAX)
@@ -126,31 +126,32 @@ static bool set_path(struct walk *w, const char *name) {
     return true;
 }
 
-static unsigned char type_of(int dir, const struct dirent *d) {
+static unsigned char walk_type_of(int dir, const struct dirent *d) {
     struct stat st;
     if (d->d_type != DT_UNKNOWN)
         return d->d_type;
     return fstatat(dir, d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? DT_UNKNOWN : IFTODT(st.st_mode);
 }
 
-static int take_name(struct walk *w, int dir, const struct dirent *d) {
+static int walk_take_name(struct walk *w, int dir, const struct dirent *d) {
     if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
         return 1;
     if (w->entries_left == 0 || walk_is_late(w))
         return 0;
     w->entries_left--;
-    if (!set_path(w, d->d_name))
-        return add_name(w, WALK_VISIT, DT_UNKNOWN, d->d_name); /* told as unreadable, in its turn */
-    unsigned char type = type_of(dir, d);
+    if (!walk_set_path(w, d->d_name))
+        /* walk_next reports it as unreadable */
+        return walk_add_name(w, WALK_VISIT, DT_UNKNOWN, d->d_name);
+    unsigned char type = walk_type_of(dir, d);
     unsigned want = w->on_name(w, type);
-    int r = want & WALK_VISIT ? add_name(w, WALK_VISIT, type, d->d_name) : 1;
+    int r = want & WALK_VISIT ? walk_add_name(w, WALK_VISIT, type, d->d_name) : 1;
     if (r == 1 && want & WALK_ENTER && type == DT_DIR)
-        r = add_name(w, WALK_ENTER, type, d->d_name);
+        r = walk_add_name(w, WALK_ENTER, type, d->d_name);
     return r;
 }
 
-/* Takes fd. */
-static int read_names(struct walk *w, int fd) {
+/* Takes ownership of fd. */
+static int walk_read_names(struct walk *w, int fd) {
     DIR *dir = fdopendir(fd);
     if (!dir) {
         close(fd);
@@ -158,34 +159,34 @@ static int read_names(struct walk *w, int fd) {
     }
     int r = 1;
     for (struct dirent *d; r == 1 && (d = readdir(dir));)
-        r = take_name(w, fd, d);
+        r = walk_take_name(w, fd, d);
     closedir(dir);
     if (r == 0)
         w->is_cut = true;
-    return r < 0 ? r : sort_names(w->dir);
+    return r < 0 ? r : walk_sort_names(w->dir);
 }
 
-static bool is_foreign(const struct walk *w, int fd) {
+static bool walk_is_foreign(const struct walk *w, int fd) {
     struct stat st;
     struct statfs fs;
     return fstat(fd, &st) == 0 && (uint64_t)st.st_dev != w->root_dev && fstatfs(fd, &fs) == 0 &&
            (fs.f_type == PROC_SUPER_MAGIC || fs.f_type == SYSFS_MAGIC);
 }
 
-static int unreadable(struct walk *w, int error) {
+static int walk_unreadable(struct walk *w, int error) {
     w->unreadable++;
     w->error = error;
     return WALK_UNREADABLE;
 }
 
-/* The directory that is w->path; 0: go on. */
-static int enter(struct walk *w) {
+/* Enters the directory w->path. Returns 0 to continue, or a walk_event. */
+static int walk_enter(struct walk *w) {
     size_t n = strlen(w->path);
     bool is_start = w->path + n < w->relative;
     int fd = fd_open_entry(w->root, is_start ? "" : w->relative, O_RDONLY | O_DIRECTORY);
     if (fd < 0)
-        return is_start ? fd : fd == -ENOENT ? 0 : unreadable(w, -fd);
-    bool is_entered = !is_foreign(w, fd);
+        return is_start ? fd : fd == -ENOENT ? 0 : walk_unreadable(w, -fd);
+    bool is_entered = !walk_is_foreign(w, fd);
     struct walk_dir *d = is_entered ? calloc(1, sizeof *d) : NULL;
     if (!d) {
         close(fd);
@@ -194,24 +195,24 @@ static int enter(struct walk *w) {
     d->up = w->dir;
     d->path_n = n;
     w->dir = d;
-    return read_names(w, fd);
+    return walk_read_names(w, fd);
 }
 
 int walk_next(struct walk *w) {
-    int r = w->has_begun ? 0 : enter(w);
+    int r = w->has_begun ? 0 : walk_enter(w);
     w->has_begun = true;
     while (r == 0 && w->dir && !walk_is_late(w)) {
-        if (w->dir->told == w->dir->count) {
-            leave(w);
+        if (w->dir->reported == w->dir->count) {
+            walk_leave(w);
             continue;
         }
-        const struct record *record = w->dir->sorted[w->dir->told++];
+        const struct record *record = w->dir->sorted[w->dir->reported++];
         w->type = record->type;
-        if (!set_path(w, record->name))
-            return unreadable(w, ENAMETOOLONG);
+        if (!walk_set_path(w, record->name))
+            return walk_unreadable(w, ENAMETOOLONG);
         if (record->want == WALK_VISIT)
             return WALK_ENTRY;
-        r = enter(w);
+        r = walk_enter(w);
     }
     return r;
 }

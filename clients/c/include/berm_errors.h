@@ -8,29 +8,29 @@ enum berm_code {
     BERM_INTERNAL = 1,
     /* no sandbox has this id */
     BERM_SANDBOX_NOT_FOUND = 2,
-    /* the sandbox cannot run programs now */
+    /* the sandbox cannot run programs in its current state */
     BERM_SANDBOX_NOT_READY = 3,
     /* a configured limit is reached */
     BERM_LIMIT_REACHED = 4,
-    /* a field of the request is not acceptable */
+    /* a field of the request is invalid */
     BERM_INVALID_ARGUMENT = 5,
     /* the guest link broke; the request may have run */
     BERM_GUEST_LOST = 6,
     /* this daemon does not offer the method */
     BERM_UNIMPLEMENTED = 7,
-    /* the caller did not show who it is */
+    /* the caller did not authenticate */
     BERM_UNAUTHENTICATED = 8,
-    /* the caller may not do this */
+    /* the caller is not allowed to do this */
     BERM_PERMISSION_DENIED = 9,
     /* a message is larger than the limit */
     BERM_MESSAGE_TOO_LARGE = 10,
     /* the caller's deadline passed */
     BERM_DEADLINE_EXCEEDED = 11,
-    /* the caller went away or cancelled */
+    /* the caller disconnected or cancelled the call */
     BERM_CANCELLED = 12,
-    /* the daemon is stopping; nothing was begun */
+    /* the daemon is shutting down; nothing was started */
     BERM_SHUTTING_DOWN = 13,
-    /* the bytes on the wire are not what the protocol asks for */
+    /* the message violates the protocol */
     BERM_MALFORMED = 14,
     /* no service has this name */
     BERM_SERVICE_NOT_FOUND = 15,
@@ -38,9 +38,9 @@ enum berm_code {
     BERM_HEADERS_TOO_LARGE = 16,
     /* the request id was used for a different request */
     BERM_REQUEST_ID_REUSED = 20,
-    /* this daemon, driver or host cannot do what a field asks for */
+    /* this daemon, driver or host does not support what a field requests */
     BERM_UNSUPPORTED = 21,
-    /* the driver cannot make sandboxes now; nothing was begun */
+    /* the driver cannot create sandboxes now; nothing was started */
     BERM_DRIVER_UNAVAILABLE = 22,
     /* a sandbox has or had this id; ids are never reused */
     BERM_SANDBOX_EXISTS = 30,
@@ -52,15 +52,15 @@ enum berm_code {
     BERM_SANDBOX_FAILED = 33,
     /* the sandbox is deleted or being deleted */
     BERM_SANDBOX_DELETED = 34,
-    /* the sandbox was started anew; the handle is to an older incarnation */
+    /* the sandbox was restarted; the handle refers to an older incarnation */
     BERM_SANDBOX_STALE = 35,
-    /* the driver could not make or start the sandbox */
+    /* the driver could not create or start the sandbox */
     BERM_PLACE_FAILED = 36,
-    /* there is no image under this reference */
+    /* no image has this reference */
     BERM_IMAGE_NOT_FOUND = 37,
     /* the image cannot be used as a root filesystem */
     BERM_IMAGE_INVALID = 38,
-    /* the caller may not bring this host path into a sandbox */
+    /* the caller is not allowed to use this host path in a sandbox */
     BERM_HOST_PATH_REFUSED = 39,
     /* no snapshot has this id */
     BERM_SNAPSHOT_NOT_FOUND = 40,
@@ -68,11 +68,11 @@ enum berm_code {
     BERM_SNAPSHOT_EXISTS = 41,
     /* the snapshot is not complete or has failed */
     BERM_SNAPSHOT_NOT_READY = 42,
-    /* a sandbox stands on the snapshot */
+    /* a sandbox uses the snapshot */
     BERM_SNAPSHOT_IN_USE = 43,
-    /* events after this cursor are no longer all kept */
+    /* some events after this cursor were deleted */
     BERM_EVENT_CURSOR_EXPIRED = 50,
-    /* the cursor is beyond the newest event */
+    /* the cursor is after the newest event */
     BERM_EVENT_CURSOR_AHEAD = 51,
     /* no program has this id */
     BERM_EXEC_NOT_FOUND = 60,
@@ -84,27 +84,27 @@ enum berm_code {
     BERM_EXEC_NO_TERMINAL = 63,
     /* the sandbox has no such program */
     BERM_PROGRAM_NOT_FOUND = 64,
-    /* the program exists and cannot be run */
+    /* the program exists but cannot be executed */
     BERM_PROGRAM_NOT_EXECUTABLE = 65,
     /* the working directory does not exist or cannot be entered */
     BERM_CWD_NOT_FOUND = 66,
     /* the sandbox has no such user */
     BERM_USER_NOT_FOUND = 67,
-    /* output at this offset is no longer kept */
+    /* output at this offset was dropped */
     BERM_OUTPUT_TRIMMED = 68,
-    /* kept output shrank or changed where nobody may change it */
+    /* stored output shrank or was modified */
     BERM_OUTPUT_TAMPERED = 69,
-    /* the offset lies beyond the end */
+    /* the offset is beyond the end */
     BERM_OFFSET_BEYOND_END = 70,
-    /* the offset leaves a hole in the program's input */
+    /* the offset leaves a gap in the program's input */
     BERM_STDIN_OFFSET = 71,
-    /* the program's input has ended or was never open */
+    /* the program's input is closed or was never open */
     BERM_STDIN_CLOSED = 72,
-    /* the program does not read its input; nothing was taken */
+    /* the program does not read its input; nothing was accepted */
     BERM_STDIN_FULL = 73,
-    /* nothing has this path */
+    /* no file has this path */
     BERM_FILE_NOT_FOUND = 80,
-    /* something has this path already */
+    /* a file with this path already exists */
     BERM_FILE_EXISTS = 81,
     /* the path names something other than a regular file */
     BERM_NOT_A_REGULAR_FILE = 82,
@@ -112,39 +112,39 @@ enum berm_code {
     BERM_NOT_A_DIRECTORY = 83,
     /* the path names a directory */
     BERM_IS_A_DIRECTORY = 84,
-    /* the directory holds something */
+    /* the directory is not empty */
     BERM_DIRECTORY_NOT_EMPTY = 85,
-    /* the sandbox user may not do this to the file */
+    /* the sandbox user lacks permission for the file */
     BERM_FILE_DENIED = 86,
-    /* the file lies on a read-only filesystem */
+    /* the file is on a read-only filesystem */
     BERM_FILE_READ_ONLY = 87,
-    /* the path leads through too many symlinks */
+    /* the path goes through too many symlinks */
     BERM_SYMLINK_LOOP = 88,
-    /* the two paths lie on different filesystems */
+    /* the two paths are on different filesystems */
     BERM_CROSS_DEVICE = 89,
-    /* the file is larger than the method takes */
+    /* the file is larger than the method accepts */
     BERM_FILE_TOO_LARGE = 90,
-    /* the file was changed by another while it was edited; nothing was written */
+    /* another writer changed the file during the edit; nothing was written */
     BERM_FILE_CHANGED = 91,
     /* the sandbox's disk limit is reached */
     BERM_DISK_FULL = 92,
-    /* the bytes that came are not as many as announced; nothing was written */
+    /* the upload does not have the announced size; nothing was written */
     BERM_UPLOAD_INCOMPLETE = 93,
-    /* the archive is broken or holds a member that is refused */
+    /* the archive is damaged or contains a member that is not allowed */
     BERM_TREE_INVALID = 94,
     /* the text to replace is not in the file; nothing was written */
     BERM_EDIT_NO_MATCH = 95,
     /* the text to replace is in the file more than once; nothing was written */
     BERM_EDIT_NOT_UNIQUE = 96,
-    /* the disk of the state directory is full; nothing was begun */
+    /* the disk of the state directory is full; nothing was started */
     BERM_STORE_FULL = 110,
     /* the state cannot be written */
     BERM_STORE_FAILED = 111,
     /* the state is damaged */
     BERM_STORE_CORRUPT = 112,
-    /* guest and daemon have no protocol version in common */
+    /* guest and daemon share no protocol version */
     BERM_GUEST_VERSION = 120,
-    /* the guest broke the protocol and was cut off */
+    /* the guest violated the protocol and was disconnected */
     BERM_GUEST_PROTOCOL = 121,
     /* Of the client itself; the daemon's numbers end at 999. */
     /* the daemon gave a reason this client does not know */

@@ -56,14 +56,14 @@ class SandboxNotFoundError(BermError):
 
 
 class SandboxNotReadyError(BermError):
-    """the sandbox cannot run programs now"""
+    """the sandbox cannot run programs in its current state"""
 
     reason = "SANDBOX_NOT_READY"
     number = 3
     grpc = "FAILED_PRECONDITION"
     http = 409
     retry = "never"
-    meaning = "the sandbox cannot run programs now"
+    meaning = "the sandbox cannot run programs in its current state"
 
 
 class LimitReachedError(BermError):
@@ -78,14 +78,14 @@ class LimitReachedError(BermError):
 
 
 class InvalidArgumentError(BermError):
-    """a field of the request is not acceptable"""
+    """a field of the request is invalid"""
 
     reason = "INVALID_ARGUMENT"
     number = 5
     grpc = "INVALID_ARGUMENT"
     http = 400
     retry = "never"
-    meaning = "a field of the request is not acceptable"
+    meaning = "a field of the request is invalid"
 
 
 class GuestLostError(BermError):
@@ -111,25 +111,25 @@ class UnimplementedError(BermError):
 
 
 class UnauthenticatedError(BermError):
-    """the caller did not show who it is"""
+    """the caller did not authenticate"""
 
     reason = "UNAUTHENTICATED"
     number = 8
     grpc = "UNAUTHENTICATED"
     http = 401
     retry = "never"
-    meaning = "the caller did not show who it is"
+    meaning = "the caller did not authenticate"
 
 
 class PermissionDeniedError(BermError):
-    """the caller may not do this"""
+    """the caller is not allowed to do this"""
 
     reason = "PERMISSION_DENIED"
     number = 9
     grpc = "PERMISSION_DENIED"
     http = 403
     retry = "never"
-    meaning = "the caller may not do this"
+    meaning = "the caller is not allowed to do this"
 
 
 class MessageTooLargeError(BermError):
@@ -155,36 +155,36 @@ class DeadlineExceededError(BermError):
 
 
 class CancelledError(BermError):
-    """the caller went away or cancelled"""
+    """the caller disconnected or cancelled the call"""
 
     reason = "CANCELLED"
     number = 12
     grpc = "CANCELLED"
     http = 499
     retry = "check"
-    meaning = "the caller went away or cancelled"
+    meaning = "the caller disconnected or cancelled the call"
 
 
 class ShuttingDownError(BermError):
-    """the daemon is stopping; nothing was begun"""
+    """the daemon is shutting down; nothing was started"""
 
     reason = "SHUTTING_DOWN"
     number = 13
     grpc = "UNAVAILABLE"
     http = 503
     retry = "later"
-    meaning = "the daemon is stopping; nothing was begun"
+    meaning = "the daemon is shutting down; nothing was started"
 
 
 class MalformedError(BermError):
-    """the bytes on the wire are not what the protocol asks for"""
+    """the message violates the protocol"""
 
     reason = "MALFORMED"
     number = 14
     grpc = "INTERNAL"
     http = 400
     retry = "never"
-    meaning = "the bytes on the wire are not what the protocol asks for"
+    meaning = "the message violates the protocol"
 
 
 class ServiceNotFoundError(BermError):
@@ -221,25 +221,25 @@ class RequestIdReusedError(BermError):
 
 
 class UnsupportedError(BermError):
-    """this daemon, driver or host cannot do what a field asks for"""
+    """this daemon, driver or host does not support what a field requests"""
 
     reason = "UNSUPPORTED"
     number = 21
     grpc = "UNIMPLEMENTED"
     http = 501
     retry = "never"
-    meaning = "this daemon, driver or host cannot do what a field asks for"
+    meaning = "this daemon, driver or host does not support what a field requests"
 
 
 class DriverUnavailableError(BermError):
-    """the driver cannot make sandboxes now; nothing was begun"""
+    """the driver cannot create sandboxes now; nothing was started"""
 
     reason = "DRIVER_UNAVAILABLE"
     number = 22
     grpc = "UNAVAILABLE"
     http = 503
     retry = "later"
-    meaning = "the driver cannot make sandboxes now; nothing was begun"
+    meaning = "the driver cannot create sandboxes now; nothing was started"
 
 
 class SandboxExistsError(BermError):
@@ -298,36 +298,36 @@ class SandboxDeletedError(BermError):
 
 
 class SandboxStaleError(BermError):
-    """the sandbox was started anew; the handle is to an older incarnation"""
+    """the sandbox was restarted; the handle refers to an older incarnation"""
 
     reason = "SANDBOX_STALE"
     number = 35
     grpc = "FAILED_PRECONDITION"
     http = 409
     retry = "never"
-    meaning = "the sandbox was started anew; the handle is to an older incarnation"
+    meaning = "the sandbox was restarted; the handle refers to an older incarnation"
 
 
 class PlaceFailedError(BermError):
-    """the driver could not make or start the sandbox"""
+    """the driver could not create or start the sandbox"""
 
     reason = "PLACE_FAILED"
     number = 36
     grpc = "INTERNAL"
     http = 500
     retry = "never"
-    meaning = "the driver could not make or start the sandbox"
+    meaning = "the driver could not create or start the sandbox"
 
 
 class ImageNotFoundError(BermError):
-    """there is no image under this reference"""
+    """no image has this reference"""
 
     reason = "IMAGE_NOT_FOUND"
     number = 37
     grpc = "NOT_FOUND"
     http = 404
     retry = "never"
-    meaning = "there is no image under this reference"
+    meaning = "no image has this reference"
 
 
 class ImageInvalidError(BermError):
@@ -342,14 +342,14 @@ class ImageInvalidError(BermError):
 
 
 class HostPathRefusedError(BermError):
-    """the caller may not bring this host path into a sandbox"""
+    """the caller is not allowed to use this host path in a sandbox"""
 
     reason = "HOST_PATH_REFUSED"
     number = 39
     grpc = "PERMISSION_DENIED"
     http = 403
     retry = "never"
-    meaning = "the caller may not bring this host path into a sandbox"
+    meaning = "the caller is not allowed to use this host path in a sandbox"
 
 
 class SnapshotNotFoundError(BermError):
@@ -386,36 +386,36 @@ class SnapshotNotReadyError(BermError):
 
 
 class SnapshotInUseError(BermError):
-    """a sandbox stands on the snapshot"""
+    """a sandbox uses the snapshot"""
 
     reason = "SNAPSHOT_IN_USE"
     number = 43
     grpc = "FAILED_PRECONDITION"
     http = 409
     retry = "later"
-    meaning = "a sandbox stands on the snapshot"
+    meaning = "a sandbox uses the snapshot"
 
 
 class EventCursorExpiredError(BermError):
-    """events after this cursor are no longer all kept"""
+    """some events after this cursor were deleted"""
 
     reason = "EVENT_CURSOR_EXPIRED"
     number = 50
     grpc = "OUT_OF_RANGE"
     http = 410
     retry = "never"
-    meaning = "events after this cursor are no longer all kept"
+    meaning = "some events after this cursor were deleted"
 
 
 class EventCursorAheadError(BermError):
-    """the cursor is beyond the newest event"""
+    """the cursor is after the newest event"""
 
     reason = "EVENT_CURSOR_AHEAD"
     number = 51
     grpc = "OUT_OF_RANGE"
     http = 416
     retry = "never"
-    meaning = "the cursor is beyond the newest event"
+    meaning = "the cursor is after the newest event"
 
 
 class ExecNotFoundError(BermError):
@@ -474,14 +474,14 @@ class ProgramNotFoundError(BermError):
 
 
 class ProgramNotExecutableError(BermError):
-    """the program exists and cannot be run"""
+    """the program exists but cannot be executed"""
 
     reason = "PROGRAM_NOT_EXECUTABLE"
     number = 65
     grpc = "FAILED_PRECONDITION"
     http = 422
     retry = "never"
-    meaning = "the program exists and cannot be run"
+    meaning = "the program exists but cannot be executed"
 
 
 class CwdNotFoundError(BermError):
@@ -507,91 +507,91 @@ class UserNotFoundError(BermError):
 
 
 class OutputTrimmedError(BermError):
-    """output at this offset is no longer kept"""
+    """output at this offset was dropped"""
 
     reason = "OUTPUT_TRIMMED"
     number = 68
     grpc = "OUT_OF_RANGE"
     http = 410
     retry = "never"
-    meaning = "output at this offset is no longer kept"
+    meaning = "output at this offset was dropped"
 
 
 class OutputTamperedError(BermError):
-    """kept output shrank or changed where nobody may change it"""
+    """stored output shrank or was modified"""
 
     reason = "OUTPUT_TAMPERED"
     number = 69
     grpc = "DATA_LOSS"
     http = 500
     retry = "never"
-    meaning = "kept output shrank or changed where nobody may change it"
+    meaning = "stored output shrank or was modified"
 
 
 class OffsetBeyondEndError(BermError):
-    """the offset lies beyond the end"""
+    """the offset is beyond the end"""
 
     reason = "OFFSET_BEYOND_END"
     number = 70
     grpc = "OUT_OF_RANGE"
     http = 416
     retry = "never"
-    meaning = "the offset lies beyond the end"
+    meaning = "the offset is beyond the end"
 
 
 class StdinOffsetError(BermError):
-    """the offset leaves a hole in the program's input"""
+    """the offset leaves a gap in the program's input"""
 
     reason = "STDIN_OFFSET"
     number = 71
     grpc = "OUT_OF_RANGE"
     http = 409
     retry = "never"
-    meaning = "the offset leaves a hole in the program's input"
+    meaning = "the offset leaves a gap in the program's input"
 
 
 class StdinClosedError(BermError):
-    """the program's input has ended or was never open"""
+    """the program's input is closed or was never open"""
 
     reason = "STDIN_CLOSED"
     number = 72
     grpc = "FAILED_PRECONDITION"
     http = 409
     retry = "never"
-    meaning = "the program's input has ended or was never open"
+    meaning = "the program's input is closed or was never open"
 
 
 class StdinFullError(BermError):
-    """the program does not read its input; nothing was taken"""
+    """the program does not read its input; nothing was accepted"""
 
     reason = "STDIN_FULL"
     number = 73
     grpc = "RESOURCE_EXHAUSTED"
     http = 429
     retry = "later"
-    meaning = "the program does not read its input; nothing was taken"
+    meaning = "the program does not read its input; nothing was accepted"
 
 
 class FileNotFoundError(BermError):
-    """nothing has this path"""
+    """no file has this path"""
 
     reason = "FILE_NOT_FOUND"
     number = 80
     grpc = "NOT_FOUND"
     http = 404
     retry = "never"
-    meaning = "nothing has this path"
+    meaning = "no file has this path"
 
 
 class FileExistsError(BermError):
-    """something has this path already"""
+    """a file with this path already exists"""
 
     reason = "FILE_EXISTS"
     number = 81
     grpc = "ALREADY_EXISTS"
     http = 409
     retry = "never"
-    meaning = "something has this path already"
+    meaning = "a file with this path already exists"
 
 
 class NotARegularFileError(BermError):
@@ -628,80 +628,80 @@ class IsADirectoryError(BermError):
 
 
 class DirectoryNotEmptyError(BermError):
-    """the directory holds something"""
+    """the directory is not empty"""
 
     reason = "DIRECTORY_NOT_EMPTY"
     number = 85
     grpc = "FAILED_PRECONDITION"
     http = 409
     retry = "never"
-    meaning = "the directory holds something"
+    meaning = "the directory is not empty"
 
 
 class FileDeniedError(BermError):
-    """the sandbox user may not do this to the file"""
+    """the sandbox user lacks permission for the file"""
 
     reason = "FILE_DENIED"
     number = 86
     grpc = "PERMISSION_DENIED"
     http = 403
     retry = "never"
-    meaning = "the sandbox user may not do this to the file"
+    meaning = "the sandbox user lacks permission for the file"
 
 
 class FileReadOnlyError(BermError):
-    """the file lies on a read-only filesystem"""
+    """the file is on a read-only filesystem"""
 
     reason = "FILE_READ_ONLY"
     number = 87
     grpc = "FAILED_PRECONDITION"
     http = 409
     retry = "never"
-    meaning = "the file lies on a read-only filesystem"
+    meaning = "the file is on a read-only filesystem"
 
 
 class SymlinkLoopError(BermError):
-    """the path leads through too many symlinks"""
+    """the path goes through too many symlinks"""
 
     reason = "SYMLINK_LOOP"
     number = 88
     grpc = "FAILED_PRECONDITION"
     http = 409
     retry = "never"
-    meaning = "the path leads through too many symlinks"
+    meaning = "the path goes through too many symlinks"
 
 
 class CrossDeviceError(BermError):
-    """the two paths lie on different filesystems"""
+    """the two paths are on different filesystems"""
 
     reason = "CROSS_DEVICE"
     number = 89
     grpc = "FAILED_PRECONDITION"
     http = 409
     retry = "never"
-    meaning = "the two paths lie on different filesystems"
+    meaning = "the two paths are on different filesystems"
 
 
 class FileTooLargeError(BermError):
-    """the file is larger than the method takes"""
+    """the file is larger than the method accepts"""
 
     reason = "FILE_TOO_LARGE"
     number = 90
     grpc = "RESOURCE_EXHAUSTED"
     http = 413
     retry = "never"
-    meaning = "the file is larger than the method takes"
+    meaning = "the file is larger than the method accepts"
 
 
 class FileChangedError(BermError):
-    """the file was changed by another while it was edited; nothing was written"""
+    """another writer changed the file during the edit; nothing was written"""
 
     reason = "FILE_CHANGED"
     number = 91
     grpc = "ABORTED"
     http = 409
     retry = "later"
-    meaning = "the file was changed by another while it was edited; nothing was written"
+    meaning = "another writer changed the file during the edit; nothing was written"
 
 
 class DiskFullError(BermError):
@@ -716,25 +716,25 @@ class DiskFullError(BermError):
 
 
 class UploadIncompleteError(BermError):
-    """the bytes that came are not as many as announced; nothing was written"""
+    """the upload does not have the announced size; nothing was written"""
 
     reason = "UPLOAD_INCOMPLETE"
     number = 93
     grpc = "INVALID_ARGUMENT"
     http = 400
     retry = "never"
-    meaning = "the bytes that came are not as many as announced; nothing was written"
+    meaning = "the upload does not have the announced size; nothing was written"
 
 
 class TreeInvalidError(BermError):
-    """the archive is broken or holds a member that is refused"""
+    """the archive is damaged or contains a member that is not allowed"""
 
     reason = "TREE_INVALID"
     number = 94
     grpc = "INVALID_ARGUMENT"
     http = 400
     retry = "never"
-    meaning = "the archive is broken or holds a member that is refused"
+    meaning = "the archive is damaged or contains a member that is not allowed"
 
 
 class EditNoMatchError(BermError):
@@ -760,14 +760,14 @@ class EditNotUniqueError(BermError):
 
 
 class StoreFullError(BermError):
-    """the disk of the state directory is full; nothing was begun"""
+    """the disk of the state directory is full; nothing was started"""
 
     reason = "STORE_FULL"
     number = 110
     grpc = "RESOURCE_EXHAUSTED"
     http = 507
     retry = "later"
-    meaning = "the disk of the state directory is full; nothing was begun"
+    meaning = "the disk of the state directory is full; nothing was started"
 
 
 class StoreFailedError(BermError):
@@ -793,25 +793,25 @@ class StoreCorruptError(BermError):
 
 
 class GuestVersionError(BermError):
-    """guest and daemon have no protocol version in common"""
+    """guest and daemon share no protocol version"""
 
     reason = "GUEST_VERSION"
     number = 120
     grpc = "FAILED_PRECONDITION"
     http = 500
     retry = "never"
-    meaning = "guest and daemon have no protocol version in common"
+    meaning = "guest and daemon share no protocol version"
 
 
 class GuestProtocolError(BermError):
-    """the guest broke the protocol and was cut off"""
+    """the guest violated the protocol and was disconnected"""
 
     reason = "GUEST_PROTOCOL"
     number = 121
     grpc = "INTERNAL"
     http = 500
     retry = "check"
-    meaning = "the guest broke the protocol and was cut off"
+    meaning = "the guest violated the protocol and was disconnected"
 
 
 _BY_REASON = {

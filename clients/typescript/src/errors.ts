@@ -45,14 +45,14 @@ export class SandboxNotFoundError extends BermError {
   static override readonly meaning = "no sandbox has this id";
 }
 
-/** the sandbox cannot run programs now */
+/** the sandbox cannot run programs in its current state */
 export class SandboxNotReadyError extends BermError {
   static override readonly reason = "SANDBOX_NOT_READY";
   static override readonly number = 3;
   static override readonly grpc = "FAILED_PRECONDITION";
   static override readonly http = 409;
   static override readonly retry = "never";
-  static override readonly meaning = "the sandbox cannot run programs now";
+  static override readonly meaning = "the sandbox cannot run programs in its current state";
 }
 
 /** a configured limit is reached */
@@ -65,14 +65,14 @@ export class LimitReachedError extends BermError {
   static override readonly meaning = "a configured limit is reached";
 }
 
-/** a field of the request is not acceptable */
+/** a field of the request is invalid */
 export class InvalidArgumentError extends BermError {
   static override readonly reason = "INVALID_ARGUMENT";
   static override readonly number = 5;
   static override readonly grpc = "INVALID_ARGUMENT";
   static override readonly http = 400;
   static override readonly retry = "never";
-  static override readonly meaning = "a field of the request is not acceptable";
+  static override readonly meaning = "a field of the request is invalid";
 }
 
 /** the guest link broke; the request may have run */
@@ -95,24 +95,24 @@ export class UnimplementedError extends BermError {
   static override readonly meaning = "this daemon does not offer the method";
 }
 
-/** the caller did not show who it is */
+/** the caller did not authenticate */
 export class UnauthenticatedError extends BermError {
   static override readonly reason = "UNAUTHENTICATED";
   static override readonly number = 8;
   static override readonly grpc = "UNAUTHENTICATED";
   static override readonly http = 401;
   static override readonly retry = "never";
-  static override readonly meaning = "the caller did not show who it is";
+  static override readonly meaning = "the caller did not authenticate";
 }
 
-/** the caller may not do this */
+/** the caller is not allowed to do this */
 export class PermissionDeniedError extends BermError {
   static override readonly reason = "PERMISSION_DENIED";
   static override readonly number = 9;
   static override readonly grpc = "PERMISSION_DENIED";
   static override readonly http = 403;
   static override readonly retry = "never";
-  static override readonly meaning = "the caller may not do this";
+  static override readonly meaning = "the caller is not allowed to do this";
 }
 
 /** a message is larger than the limit */
@@ -135,34 +135,34 @@ export class DeadlineExceededError extends BermError {
   static override readonly meaning = "the caller's deadline passed";
 }
 
-/** the caller went away or cancelled */
+/** the caller disconnected or cancelled the call */
 export class CancelledError extends BermError {
   static override readonly reason = "CANCELLED";
   static override readonly number = 12;
   static override readonly grpc = "CANCELLED";
   static override readonly http = 499;
   static override readonly retry = "check";
-  static override readonly meaning = "the caller went away or cancelled";
+  static override readonly meaning = "the caller disconnected or cancelled the call";
 }
 
-/** the daemon is stopping; nothing was begun */
+/** the daemon is shutting down; nothing was started */
 export class ShuttingDownError extends BermError {
   static override readonly reason = "SHUTTING_DOWN";
   static override readonly number = 13;
   static override readonly grpc = "UNAVAILABLE";
   static override readonly http = 503;
   static override readonly retry = "later";
-  static override readonly meaning = "the daemon is stopping; nothing was begun";
+  static override readonly meaning = "the daemon is shutting down; nothing was started";
 }
 
-/** the bytes on the wire are not what the protocol asks for */
+/** the message violates the protocol */
 export class MalformedError extends BermError {
   static override readonly reason = "MALFORMED";
   static override readonly number = 14;
   static override readonly grpc = "INTERNAL";
   static override readonly http = 400;
   static override readonly retry = "never";
-  static override readonly meaning = "the bytes on the wire are not what the protocol asks for";
+  static override readonly meaning = "the message violates the protocol";
 }
 
 /** no service has this name */
@@ -195,24 +195,24 @@ export class RequestIdReusedError extends BermError {
   static override readonly meaning = "the request id was used for a different request";
 }
 
-/** this daemon, driver or host cannot do what a field asks for */
+/** this daemon, driver or host does not support what a field requests */
 export class UnsupportedError extends BermError {
   static override readonly reason = "UNSUPPORTED";
   static override readonly number = 21;
   static override readonly grpc = "UNIMPLEMENTED";
   static override readonly http = 501;
   static override readonly retry = "never";
-  static override readonly meaning = "this daemon, driver or host cannot do what a field asks for";
+  static override readonly meaning = "this daemon, driver or host does not support what a field requests";
 }
 
-/** the driver cannot make sandboxes now; nothing was begun */
+/** the driver cannot create sandboxes now; nothing was started */
 export class DriverUnavailableError extends BermError {
   static override readonly reason = "DRIVER_UNAVAILABLE";
   static override readonly number = 22;
   static override readonly grpc = "UNAVAILABLE";
   static override readonly http = 503;
   static override readonly retry = "later";
-  static override readonly meaning = "the driver cannot make sandboxes now; nothing was begun";
+  static override readonly meaning = "the driver cannot create sandboxes now; nothing was started";
 }
 
 /** a sandbox has or had this id; ids are never reused */
@@ -265,34 +265,34 @@ export class SandboxDeletedError extends BermError {
   static override readonly meaning = "the sandbox is deleted or being deleted";
 }
 
-/** the sandbox was started anew; the handle is to an older incarnation */
+/** the sandbox was restarted; the handle refers to an older incarnation */
 export class SandboxStaleError extends BermError {
   static override readonly reason = "SANDBOX_STALE";
   static override readonly number = 35;
   static override readonly grpc = "FAILED_PRECONDITION";
   static override readonly http = 409;
   static override readonly retry = "never";
-  static override readonly meaning = "the sandbox was started anew; the handle is to an older incarnation";
+  static override readonly meaning = "the sandbox was restarted; the handle refers to an older incarnation";
 }
 
-/** the driver could not make or start the sandbox */
+/** the driver could not create or start the sandbox */
 export class PlaceFailedError extends BermError {
   static override readonly reason = "PLACE_FAILED";
   static override readonly number = 36;
   static override readonly grpc = "INTERNAL";
   static override readonly http = 500;
   static override readonly retry = "never";
-  static override readonly meaning = "the driver could not make or start the sandbox";
+  static override readonly meaning = "the driver could not create or start the sandbox";
 }
 
-/** there is no image under this reference */
+/** no image has this reference */
 export class ImageNotFoundError extends BermError {
   static override readonly reason = "IMAGE_NOT_FOUND";
   static override readonly number = 37;
   static override readonly grpc = "NOT_FOUND";
   static override readonly http = 404;
   static override readonly retry = "never";
-  static override readonly meaning = "there is no image under this reference";
+  static override readonly meaning = "no image has this reference";
 }
 
 /** the image cannot be used as a root filesystem */
@@ -305,14 +305,14 @@ export class ImageInvalidError extends BermError {
   static override readonly meaning = "the image cannot be used as a root filesystem";
 }
 
-/** the caller may not bring this host path into a sandbox */
+/** the caller is not allowed to use this host path in a sandbox */
 export class HostPathRefusedError extends BermError {
   static override readonly reason = "HOST_PATH_REFUSED";
   static override readonly number = 39;
   static override readonly grpc = "PERMISSION_DENIED";
   static override readonly http = 403;
   static override readonly retry = "never";
-  static override readonly meaning = "the caller may not bring this host path into a sandbox";
+  static override readonly meaning = "the caller is not allowed to use this host path in a sandbox";
 }
 
 /** no snapshot has this id */
@@ -345,34 +345,34 @@ export class SnapshotNotReadyError extends BermError {
   static override readonly meaning = "the snapshot is not complete or has failed";
 }
 
-/** a sandbox stands on the snapshot */
+/** a sandbox uses the snapshot */
 export class SnapshotInUseError extends BermError {
   static override readonly reason = "SNAPSHOT_IN_USE";
   static override readonly number = 43;
   static override readonly grpc = "FAILED_PRECONDITION";
   static override readonly http = 409;
   static override readonly retry = "later";
-  static override readonly meaning = "a sandbox stands on the snapshot";
+  static override readonly meaning = "a sandbox uses the snapshot";
 }
 
-/** events after this cursor are no longer all kept */
+/** some events after this cursor were deleted */
 export class EventCursorExpiredError extends BermError {
   static override readonly reason = "EVENT_CURSOR_EXPIRED";
   static override readonly number = 50;
   static override readonly grpc = "OUT_OF_RANGE";
   static override readonly http = 410;
   static override readonly retry = "never";
-  static override readonly meaning = "events after this cursor are no longer all kept";
+  static override readonly meaning = "some events after this cursor were deleted";
 }
 
-/** the cursor is beyond the newest event */
+/** the cursor is after the newest event */
 export class EventCursorAheadError extends BermError {
   static override readonly reason = "EVENT_CURSOR_AHEAD";
   static override readonly number = 51;
   static override readonly grpc = "OUT_OF_RANGE";
   static override readonly http = 416;
   static override readonly retry = "never";
-  static override readonly meaning = "the cursor is beyond the newest event";
+  static override readonly meaning = "the cursor is after the newest event";
 }
 
 /** no program has this id */
@@ -425,14 +425,14 @@ export class ProgramNotFoundError extends BermError {
   static override readonly meaning = "the sandbox has no such program";
 }
 
-/** the program exists and cannot be run */
+/** the program exists but cannot be executed */
 export class ProgramNotExecutableError extends BermError {
   static override readonly reason = "PROGRAM_NOT_EXECUTABLE";
   static override readonly number = 65;
   static override readonly grpc = "FAILED_PRECONDITION";
   static override readonly http = 422;
   static override readonly retry = "never";
-  static override readonly meaning = "the program exists and cannot be run";
+  static override readonly meaning = "the program exists but cannot be executed";
 }
 
 /** the working directory does not exist or cannot be entered */
@@ -455,84 +455,84 @@ export class UserNotFoundError extends BermError {
   static override readonly meaning = "the sandbox has no such user";
 }
 
-/** output at this offset is no longer kept */
+/** output at this offset was dropped */
 export class OutputTrimmedError extends BermError {
   static override readonly reason = "OUTPUT_TRIMMED";
   static override readonly number = 68;
   static override readonly grpc = "OUT_OF_RANGE";
   static override readonly http = 410;
   static override readonly retry = "never";
-  static override readonly meaning = "output at this offset is no longer kept";
+  static override readonly meaning = "output at this offset was dropped";
 }
 
-/** kept output shrank or changed where nobody may change it */
+/** stored output shrank or was modified */
 export class OutputTamperedError extends BermError {
   static override readonly reason = "OUTPUT_TAMPERED";
   static override readonly number = 69;
   static override readonly grpc = "DATA_LOSS";
   static override readonly http = 500;
   static override readonly retry = "never";
-  static override readonly meaning = "kept output shrank or changed where nobody may change it";
+  static override readonly meaning = "stored output shrank or was modified";
 }
 
-/** the offset lies beyond the end */
+/** the offset is beyond the end */
 export class OffsetBeyondEndError extends BermError {
   static override readonly reason = "OFFSET_BEYOND_END";
   static override readonly number = 70;
   static override readonly grpc = "OUT_OF_RANGE";
   static override readonly http = 416;
   static override readonly retry = "never";
-  static override readonly meaning = "the offset lies beyond the end";
+  static override readonly meaning = "the offset is beyond the end";
 }
 
-/** the offset leaves a hole in the program's input */
+/** the offset leaves a gap in the program's input */
 export class StdinOffsetError extends BermError {
   static override readonly reason = "STDIN_OFFSET";
   static override readonly number = 71;
   static override readonly grpc = "OUT_OF_RANGE";
   static override readonly http = 409;
   static override readonly retry = "never";
-  static override readonly meaning = "the offset leaves a hole in the program's input";
+  static override readonly meaning = "the offset leaves a gap in the program's input";
 }
 
-/** the program's input has ended or was never open */
+/** the program's input is closed or was never open */
 export class StdinClosedError extends BermError {
   static override readonly reason = "STDIN_CLOSED";
   static override readonly number = 72;
   static override readonly grpc = "FAILED_PRECONDITION";
   static override readonly http = 409;
   static override readonly retry = "never";
-  static override readonly meaning = "the program's input has ended or was never open";
+  static override readonly meaning = "the program's input is closed or was never open";
 }
 
-/** the program does not read its input; nothing was taken */
+/** the program does not read its input; nothing was accepted */
 export class StdinFullError extends BermError {
   static override readonly reason = "STDIN_FULL";
   static override readonly number = 73;
   static override readonly grpc = "RESOURCE_EXHAUSTED";
   static override readonly http = 429;
   static override readonly retry = "later";
-  static override readonly meaning = "the program does not read its input; nothing was taken";
+  static override readonly meaning = "the program does not read its input; nothing was accepted";
 }
 
-/** nothing has this path */
+/** no file has this path */
 export class FileNotFoundError extends BermError {
   static override readonly reason = "FILE_NOT_FOUND";
   static override readonly number = 80;
   static override readonly grpc = "NOT_FOUND";
   static override readonly http = 404;
   static override readonly retry = "never";
-  static override readonly meaning = "nothing has this path";
+  static override readonly meaning = "no file has this path";
 }
 
-/** something has this path already */
+/** a file with this path already exists */
 export class FileExistsError extends BermError {
   static override readonly reason = "FILE_EXISTS";
   static override readonly number = 81;
   static override readonly grpc = "ALREADY_EXISTS";
   static override readonly http = 409;
   static override readonly retry = "never";
-  static override readonly meaning = "something has this path already";
+  static override readonly meaning = "a file with this path already exists";
 }
 
 /** the path names something other than a regular file */
@@ -565,74 +565,74 @@ export class IsADirectoryError extends BermError {
   static override readonly meaning = "the path names a directory";
 }
 
-/** the directory holds something */
+/** the directory is not empty */
 export class DirectoryNotEmptyError extends BermError {
   static override readonly reason = "DIRECTORY_NOT_EMPTY";
   static override readonly number = 85;
   static override readonly grpc = "FAILED_PRECONDITION";
   static override readonly http = 409;
   static override readonly retry = "never";
-  static override readonly meaning = "the directory holds something";
+  static override readonly meaning = "the directory is not empty";
 }
 
-/** the sandbox user may not do this to the file */
+/** the sandbox user lacks permission for the file */
 export class FileDeniedError extends BermError {
   static override readonly reason = "FILE_DENIED";
   static override readonly number = 86;
   static override readonly grpc = "PERMISSION_DENIED";
   static override readonly http = 403;
   static override readonly retry = "never";
-  static override readonly meaning = "the sandbox user may not do this to the file";
+  static override readonly meaning = "the sandbox user lacks permission for the file";
 }
 
-/** the file lies on a read-only filesystem */
+/** the file is on a read-only filesystem */
 export class FileReadOnlyError extends BermError {
   static override readonly reason = "FILE_READ_ONLY";
   static override readonly number = 87;
   static override readonly grpc = "FAILED_PRECONDITION";
   static override readonly http = 409;
   static override readonly retry = "never";
-  static override readonly meaning = "the file lies on a read-only filesystem";
+  static override readonly meaning = "the file is on a read-only filesystem";
 }
 
-/** the path leads through too many symlinks */
+/** the path goes through too many symlinks */
 export class SymlinkLoopError extends BermError {
   static override readonly reason = "SYMLINK_LOOP";
   static override readonly number = 88;
   static override readonly grpc = "FAILED_PRECONDITION";
   static override readonly http = 409;
   static override readonly retry = "never";
-  static override readonly meaning = "the path leads through too many symlinks";
+  static override readonly meaning = "the path goes through too many symlinks";
 }
 
-/** the two paths lie on different filesystems */
+/** the two paths are on different filesystems */
 export class CrossDeviceError extends BermError {
   static override readonly reason = "CROSS_DEVICE";
   static override readonly number = 89;
   static override readonly grpc = "FAILED_PRECONDITION";
   static override readonly http = 409;
   static override readonly retry = "never";
-  static override readonly meaning = "the two paths lie on different filesystems";
+  static override readonly meaning = "the two paths are on different filesystems";
 }
 
-/** the file is larger than the method takes */
+/** the file is larger than the method accepts */
 export class FileTooLargeError extends BermError {
   static override readonly reason = "FILE_TOO_LARGE";
   static override readonly number = 90;
   static override readonly grpc = "RESOURCE_EXHAUSTED";
   static override readonly http = 413;
   static override readonly retry = "never";
-  static override readonly meaning = "the file is larger than the method takes";
+  static override readonly meaning = "the file is larger than the method accepts";
 }
 
-/** the file was changed by another while it was edited; nothing was written */
+/** another writer changed the file during the edit; nothing was written */
 export class FileChangedError extends BermError {
   static override readonly reason = "FILE_CHANGED";
   static override readonly number = 91;
   static override readonly grpc = "ABORTED";
   static override readonly http = 409;
   static override readonly retry = "later";
-  static override readonly meaning = "the file was changed by another while it was edited; nothing was written";
+  static override readonly meaning = "another writer changed the file during the edit; nothing was written";
 }
 
 /** the sandbox's disk limit is reached */
@@ -645,24 +645,24 @@ export class DiskFullError extends BermError {
   static override readonly meaning = "the sandbox's disk limit is reached";
 }
 
-/** the bytes that came are not as many as announced; nothing was written */
+/** the upload does not have the announced size; nothing was written */
 export class UploadIncompleteError extends BermError {
   static override readonly reason = "UPLOAD_INCOMPLETE";
   static override readonly number = 93;
   static override readonly grpc = "INVALID_ARGUMENT";
   static override readonly http = 400;
   static override readonly retry = "never";
-  static override readonly meaning = "the bytes that came are not as many as announced; nothing was written";
+  static override readonly meaning = "the upload does not have the announced size; nothing was written";
 }
 
-/** the archive is broken or holds a member that is refused */
+/** the archive is damaged or contains a member that is not allowed */
 export class TreeInvalidError extends BermError {
   static override readonly reason = "TREE_INVALID";
   static override readonly number = 94;
   static override readonly grpc = "INVALID_ARGUMENT";
   static override readonly http = 400;
   static override readonly retry = "never";
-  static override readonly meaning = "the archive is broken or holds a member that is refused";
+  static override readonly meaning = "the archive is damaged or contains a member that is not allowed";
 }
 
 /** the text to replace is not in the file; nothing was written */
@@ -685,14 +685,14 @@ export class EditNotUniqueError extends BermError {
   static override readonly meaning = "the text to replace is in the file more than once; nothing was written";
 }
 
-/** the disk of the state directory is full; nothing was begun */
+/** the disk of the state directory is full; nothing was started */
 export class StoreFullError extends BermError {
   static override readonly reason = "STORE_FULL";
   static override readonly number = 110;
   static override readonly grpc = "RESOURCE_EXHAUSTED";
   static override readonly http = 507;
   static override readonly retry = "later";
-  static override readonly meaning = "the disk of the state directory is full; nothing was begun";
+  static override readonly meaning = "the disk of the state directory is full; nothing was started";
 }
 
 /** the state cannot be written */
@@ -715,24 +715,24 @@ export class StoreCorruptError extends BermError {
   static override readonly meaning = "the state is damaged";
 }
 
-/** guest and daemon have no protocol version in common */
+/** guest and daemon share no protocol version */
 export class GuestVersionError extends BermError {
   static override readonly reason = "GUEST_VERSION";
   static override readonly number = 120;
   static override readonly grpc = "FAILED_PRECONDITION";
   static override readonly http = 500;
   static override readonly retry = "never";
-  static override readonly meaning = "guest and daemon have no protocol version in common";
+  static override readonly meaning = "guest and daemon share no protocol version";
 }
 
-/** the guest broke the protocol and was cut off */
+/** the guest violated the protocol and was disconnected */
 export class GuestProtocolError extends BermError {
   static override readonly reason = "GUEST_PROTOCOL";
   static override readonly number = 121;
   static override readonly grpc = "INTERNAL";
   static override readonly http = 500;
   static override readonly retry = "check";
-  static override readonly meaning = "the guest broke the protocol and was cut off";
+  static override readonly meaning = "the guest violated the protocol and was disconnected";
 }
 
 const byReason = new Map<string, typeof BermError>([
