@@ -2,6 +2,9 @@
 .DEFAULT_GOAL := all
 .PHONY: all install check test demo bench gen fmt conformance-wire escape vm fuzz soak nightly clean help
 
+# Go and npm keep their caches below it, and a service or a bare container has none.
+export HOME := $(or $(HOME),$(shell getent passwd "$$(id -u)" | cut -d: -f6),/root)
+
 SOURCES = $(shell git ls-files -co --exclude-standard -- 'src/*.[ch]' 'tests/*.[ch]' 'bench/*.[ch]' 'clients/c/*.[ch]')
 
 all: ## build everything; programs land in build/bin
