@@ -356,6 +356,7 @@ static const struct {
 };
 
 int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret_what) {
+    umask(022); /* sandboxes have other uids: a private mask would lock them out of their roots */
     *s = (struct spawn){
         .self = -1,
         .state = o->state_fd,

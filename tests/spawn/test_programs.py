@@ -54,6 +54,14 @@ def the_user_is_nobody_special():
 
 
 @test
+def umask_of_the_caller_does_not_reach_the_sandbox():
+    with tempfile.TemporaryDirectory() as fresh:      # the generated part of the root is made only once
+        text = output("--state", fresh, "--", "sh", "-c", "umask; touch f; stat -c %a f; ls / | wc -l; ls -d /proc/self", umask=0o077)
+        same(text, output("--", "sh", "-c", "umask; touch f; stat -c %a f; ls / | wc -l; ls -d /proc/self"), "as with any other")
+        check(text.startswith("0022\n644\n"), text)
+
+
+@test
 def python_runs():
     same(output("--", "python3", "-c", "import json, ssl, sys; print(sys.executable, 6 * 7)"),
          "/usr/bin/python3 42\n", "python3")
