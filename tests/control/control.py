@@ -350,6 +350,7 @@ class OtherUser(Calls):
 
 def serve_other_user(target, uid):
     """The other side of OtherUser: everything is imported as root, then root is given up."""
+    Client(target).close()      # grpc imports more for its first channel, and the clone may be root's alone
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)

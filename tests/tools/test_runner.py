@@ -138,12 +138,23 @@ def test_a_suite_of_a_background_run_can_be_interrupted(runner, monkeypatch, nam
         signal.signal(number, before)
 
 
-def test_a_suite_has_a_home_and_room_for_socket_paths(runner, monkeypatch):
+@pytest.mark.parametrize("unusual", ["/tmp/" + 100 * "x", "/tmp/a b"])
+def test_a_suite_has_a_home_and_a_plain_temporary_directory(runner, monkeypatch, unusual):
     monkeypatch.delenv("HOME")
-    monkeypatch.setenv("TMPDIR", "/tmp/" + 100 * "x")
-    monkeypatch.setattr("tempfile.tempdir", "/tmp/" + 100 * "x")
+    monkeypatch.setenv("TMPDIR", unusual)
+    monkeypatch.setattr("tempfile.tempdir", unusual)
     runner.prepare(1)
-    assert outcome(runner, 'test -d "$HOME" && test "${#TMPDIR}" -lt 30', "exit").startswith("1 passed")
+    assert outcome(runner, 'test -d "$HOME" && test "$TMPDIR" = /tmp', "exit").startswith("1 passed")
+
+
+def test_a_suite_makes_files_that_others_may_read(runner, tmp_path):
+    before = os.umask(0o077)
+    try:
+        runner.prepare(1)
+        assert outcome(runner, f"touch {tmp_path}/file", "exit").startswith("1 passed")
+        assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+    finally:
+        os.umask(before)
 
 
 def test_a_run_that_is_terminated_takes_its_suites_along(tmp_path):
