@@ -38,7 +38,9 @@ struct daemon {
     struct listener listeners[2]; /* Unix, TCP */
     uv_signal_t signals[2];       /* SIGTERM, SIGINT */
     struct deadline drain_limit;
-    struct driver *driver;
+    struct driver *drivers[REGISTRY_DRIVERS_MAX];
+    size_t n_drivers;
+    size_t n_opening;
     struct opener *opener;
     struct registry *registry;
     char no_driver[240]; /* why there is none */
@@ -68,24 +70,23 @@ static void close_opener(struct daemon *d) {
 
 static void on_driver_closed(struct driver *driver) {
     struct daemon *d = driver->user;
-    d->driver = NULL;
-    close_opener(d);
+    if (--d->n_drivers == 0)
+        close_opener(d);
 }
 
-static void close_driver(struct daemon *d) {
-    if (!d->driver) {
+static void close_drivers(struct daemon *d) {
+    if (d->n_drivers == 0)
         close_opener(d);
-        return;
+    for (size_t i = d->n_drivers; i-- > 0;) { /* each reports later, from the loop */
+        d->drivers[i]->on_closed = on_driver_closed;
+        driver_close(d->drivers[i]);
     }
-    d->driver->user = d;
-    d->driver->on_closed = on_driver_closed;
-    driver_close(d->driver);
 }
 
 static void on_registry_closed(void *user) {
     struct daemon *d = user;
     d->context.registry = d->registry = NULL;
-    close_driver(d);
+    close_drivers(d);
 }
 
 static void close_all(struct daemon *d) {
@@ -102,7 +103,7 @@ static void close_all(struct daemon *d) {
     if (d->registry)
         registry_close(d->registry, on_registry_closed, d);
     else
-        close_driver(d);
+        close_drivers(d);
 }
 
 static void on_sandboxes_stopped(struct registry *r) {
@@ -216,7 +217,8 @@ static void open_registry(struct daemon *d) {
                                 .run_id = d->state.run_id,
                                 .version = BERM_VERSION,
                                 .host_was_rebooted = d->state.host_was_rebooted,
-                                .driver = d->no_driver[0] ? NULL : d->driver,
+                                .drivers = d->drivers,
+                                .n_drivers = d->n_drivers,
                                 .no_driver = d->no_driver,
                                 .opener = d->opener,
                                 .no_opener = "the knob mount_roots is empty",
@@ -238,19 +240,25 @@ static void on_driver_open(struct driver *driver, const struct err *e) {
         return;
     if (e)
         fail(d, e);
-    else
+    else if (--d->n_opening == 0)
         open_registry(d);
 }
 
-static void open_driver(struct daemon *d) {
+static void add_driver(struct daemon *d, struct driver *driver) {
+    driver->on_lost = on_driver_lost;
+    d->drivers[d->n_drivers++] = driver;
+    d->n_opening++;
+}
+
+static void open_drivers(struct daemon *d) {
     struct err e;
     if (d->rights.spawn_fd >= 0) {
         int spawn_fd = TAKE_FD(d->rights.spawn_fd), run_dir_fd = TAKE_FD(d->rights.run_dir_fd);
-        d->driver = native_open(&d->loop, spawn_fd, run_dir_fd, on_driver_open, d, &e);
-        if (!d->driver)
-            fail(d, &e);
+        struct driver *native = native_open(&d->loop, spawn_fd, run_dir_fd, on_driver_open, d, &e);
+        if (native)
+            add_driver(d, native);
         else
-            d->driver->on_lost = on_driver_lost;
+            fail(d, &e);
         return;
     }
     snprintf(d->no_driver, sizeof d->no_driver,
@@ -321,7 +329,7 @@ static int run(struct daemon *d, struct err *e) {
     if (bind_all(d, e) < 0 || rights_drop(&d->rights, &d->state, e) < 0)
         fail(d, e);
     else
-        open_driver(d);
+        open_drivers(d);
     uv_run(&d->loop, UV_RUN_DEFAULT);
     server_done(&d->server);
     *e = d->failure;

@@ -1,13 +1,17 @@
-/* driver — what a driver implements: it makes an instance for a guest to live in, gives one byte stream to
- * that guest, and can find both again after a restart.
+/* driver — the contract that a driver implements. A driver creates an instance for a guest to run in, opens a byte
+ * stream to that guest, and finds both again after a restart.
  *
- * Owner:   the registry owns the driver, a sandbox its place.
- * States:  instance_create → on_ready (or on_failed, and it is over) → on_gone, last; an adopted instance is
- *          ready from the start.
- * Restart: nothing of an instance is bermd's child. instance_adopt finds it by its id alone.
- * Bounds:  every request to a driver is answered or fails; a driver that is lost fails them all.
+ * Tables:  struct driver_ops is mandatory. The other tables are capabilities: a driver that lacks one leaves its
+ *          pointer in struct driver NULL, and core refuses or avoids what needs it. docs/writing-a-driver.md has
+ *          the whole contract.
+ * Owner:   the daemon owns the driver, a sandbox owns its instance.
+ * States:  create → on_ready → on_gone (last), or create → on_failed (last). An adopted instance is ready
+ *          when adopt returns.
+ * Restart: no process of an instance is a child of bermd. adopt finds an instance by its id alone.
+ * Bounds:  the driver answers every request once; when it is lost, it fails all of them.
  * Callbacks come from the loop, never from inside the function that asked, and never after
- * instance_close. Inside a callback you may call anything here. */
+ * instance_close. One exception: a request to a driver that is lost may be answered at once. Inside a
+ * callback you may call anything here. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,7 +31,7 @@ struct instance;
 
 enum instance_profile { INSTANCE_USER = 1, INSTANCE_ROOT = 2 };
 enum instance_layer { INSTANCE_DISK = 1, INSTANCE_MEMORY = 2 };
-/* EGRESS and OPEN are refused with UNSUPPORTED by a driver whose features lack them. */
+/* A driver refuses EGRESS and OPEN with UNSUPPORTED when its features lack them. */
 enum instance_network {
     INSTANCE_NETWORK_NONE = 1,
     INSTANCE_NETWORK_EGRESS = 2,
@@ -41,32 +45,31 @@ struct instance_limits {
     uint64_t pids;
     uint64_t disk_bytes;
     uint64_t disk_inodes;
-    uint64_t file_bytes; /* largest file anything inside may write, its output logs included */
+    uint64_t file_bytes; /* largest file that any process inside may write, output logs included */
 };
 
+/* Only for a driver that has DRIVER_HAS_MOUNTS. */
 struct instance_mount {
     int dir_fd; /* borrowed for the call */
     const char *target;
     bool writable;
     bool
-        is_public; /* nobody inside has its owner's rights: what all may read is what can be read */
-    bool
-        is_layered; /* what is written goes to the instance's own layer and not there; not with the others */
+        is_public; /* nobody inside gets its owner's rights; only world-readable files can be read */
+    bool is_layered; /* writes go to the instance's own layer; excludes the other two */
 };
 
 struct instance_spec {
     const char *id;       /* [a-z0-9-], at most 63 */
     const char *hostname; /* NULL: the id */
-    uint32_t slot;        /* its range of uids; the same at each start */
+    uint64_t slot;        /* from driver.slots, the same at each start; 0 without that table */
     enum instance_profile profile;
     enum instance_layer layer;
     enum instance_network network;
-    int image_fd; /* a directory as root, borrowed; -1 = the host's own toolchain */
     struct instance_limits limits;
     const struct instance_mount *mounts;
     size_t n_mounts;
     bool
-        is_parked; /* nobody's yet: at most one instance_claim follows, before anything runs in it */
+        is_parked; /* for driver.parking: at most one claim follows, before any program runs in it */
 };
 
 struct instance_usage {
@@ -77,21 +80,27 @@ struct instance_usage {
     uint64_t oom_kills;
 };
 
+struct exec_cgroup_usage {
+    uint64_t cpu_user_us;
+    uint64_t cpu_system_us;
+    uint64_t memory_peak_bytes;
+    uint64_t pids_peak;
+};
+
 struct instance_events {
-    /* The guest lives and can be reached by instance_link. */
+    /* The guest runs; instance_connect can reach it, at once or soon. */
     void (*on_ready)(struct instance *p);
-    /* It could not be made, or not be found; nothing of it is left. Last. */
+    /* The instance could not be created; nothing of it is left. Last. */
     void (*on_failed)(struct instance *p, const struct err *e);
-    /* The guest has ended, whatever ended it, and so has everything in it. Last. */
+    /* The guest has ended, and every process in the instance with it. Last. */
     void (*on_gone)(struct instance *p);
 };
 
-/* How one request to a living instance ended; e is NULL on success. */
+/* How one request to a running instance ended; e is NULL on success. */
 struct instance_answer {
     const struct err *e;
-    struct instance_usage usage; /* of instance_usage */
-    const int
-        *fds; /* of instance_make_exec_cgroups: per_cgroup for each exec cgroup, yours from here */
+    struct instance_usage usage; /* of usage.measure, and of exec_cgroups.kill as far as known */
+    const int *fds; /* of exec_cgroups.make: per_cgroup for each cgroup; the callee owns them */
     size_t n_fds;
     size_t per_cgroup;
 };
@@ -99,17 +108,20 @@ typedef void instance_done(struct instance *p, const struct instance_answer *a, 
 
 typedef void driver_done(void *user, const struct err *e); /* NULL on success */
 
-/* What a driver can do; DRIVER_HAS_x of what an instance_spec asks for. */
+/* What an instance_spec may ask for. Other abilities are tables; see struct driver. */
 enum driver_feature {
-    DRIVER_HAS_PAUSE = 1 << 0,
-    DRIVER_HAS_LIMIT_MEMORY = 1 << 1,
-    DRIVER_HAS_LIMIT_CPU = 1 << 2,
-    DRIVER_HAS_LIMIT_PIDS = 1 << 3,
-    DRIVER_HAS_LIMIT_DISK = 1 << 4,
-    DRIVER_HAS_EGRESS = 1 << 5,
-    DRIVER_HAS_OPEN = 1 << 6,
-    DRIVER_HAS_EXEC_CGROUPS = 1 << 7, /* a cgroup for each program */
+    DRIVER_HAS_LIMIT_MEMORY = 1 << 0,
+    DRIVER_HAS_LIMIT_CPU = 1 << 1,
+    DRIVER_HAS_LIMIT_PIDS = 1 << 2,
+    DRIVER_HAS_LIMIT_DISK = 1 << 3,
+    DRIVER_HAS_EGRESS = 1 << 4,
+    DRIVER_HAS_OPEN = 1 << 5,
+    DRIVER_HAS_MOUNTS = 1 << 6, /* host directories, passed as descriptors */
+    DRIVER_HAS_LAYER_MEMORY = 1 << 7,
+    DRIVER_HAS_PROFILE_ROOT = 1 << 8,
 };
+
+/* --- the mandatory table --- */
 
 struct driver_ops {
     const char *name;
@@ -118,38 +130,85 @@ struct driver_ops {
                                const struct instance_events *events, void *user, struct err *e);
     struct instance *(*adopt)(struct driver *d, const char *id,
                               const struct instance_events *events, void *user, struct err *e);
-    int (*watch_exit)(struct instance *p);
-    int (*link)(struct instance *p, struct err *e);
+    int (*connect)(struct instance *p, struct err *e);
     void (*stop)(struct instance *p);
     void (*close_instance)(struct instance *p);
     void (*discard)(struct driver *d, const char *id, bool with_files, driver_done *done,
                     void *user);
-    void (*sweep)(struct driver *d, const char *const *ids, size_t n);
-    /* Each answers through `done`, which may be NULL. */
+    void (*sweep)(struct driver *d, const char *const *ids, size_t n, driver_done *done,
+                  void *user);
+};
+
+/* --- capabilities; each request answers through `done`, which may be NULL --- */
+
+struct driver_pause_ops {
     void (*pause)(struct instance *p, instance_done *done, void *user);
     void (*resume)(struct instance *p, instance_done *done, void *user);
-    void (*set_limits)(struct instance *p, const struct instance_limits *l, instance_done *done,
-                       void *user);
-    void (*usage)(struct instance *p, instance_done *done, void *user);
-    void (*make_exec_cgroups)(struct instance *p, uint32_t first, uint32_t count,
-                              instance_done *done, void *user);
-    void (*kill_exec_cgroup)(struct instance *p, uint32_t cgroup, instance_done *done, void *user);
+};
+
+struct driver_usage_ops {
+    void (*measure)(struct instance *p, instance_done *done, void *user);
+};
+
+/* Limits of a running instance. Limits at its creation are features. */
+struct driver_limits_ops {
+    void (*set)(struct instance *p, const struct instance_limits *l, instance_done *done,
+                void *user);
+};
+
+/* A cgroup for each exec, by a number that core chooses. Core passes the first descriptor of a cgroup to the guest
+ * as the file to join it by, and lends it to read_usage. */
+struct driver_exec_cgroup_ops {
+    /* Creates cgroups, or opens those that exist already. */
+    void (*make)(struct instance *p, uint32_t first, uint32_t count, instance_done *done,
+                 void *user);
+    /* Kills every process in it and removes it. */
+    void (*kill)(struct instance *p, uint32_t cgroup, instance_done *done, void *user);
+    /* Brings the counters up to date without waiting; one that cannot be read stays, and a peak never falls.
+     * `cgroup_fd` is a directory. */
+    void (*read_usage)(int cgroup_fd, struct exec_cgroup_usage *usage);
+};
+
+/* Instances that are created ahead of their sandbox. */
+struct driver_parking_ops {
+    /* Applies what differs: hostname (NULL = unchanged), limits (0 = unchanged) and read-only mounts. Core does not
+     * ask when nothing differs. After a failure the instance is of no use. */
     void (*claim)(struct instance *p, const struct instance_spec *spec, instance_done *done,
                   void *user);
+    /* Whether the driver has answered every request: the pool creates instances only then. */
     bool (*is_idle)(const struct driver *d);
 };
 
-/* The head of every driver and every instance; a driver's own come behind them. */
+/* For a driver whose adopt does not contact the guest: on_gone comes only after watch, connect or stop. */
+struct driver_dormant_ops {
+    /* Reports the exit from now on, also one that happened before. -number: a resource is short now. */
+    int (*watch_exit)(struct instance *p);
+};
+
+/* Numbers that core records with a sandbox and passes to each create, such as a range of uids. */
+struct driver_slot_ops {
+    int64_t (*take)(struct driver *d);             /* -1: all are in use */
+    bool (*keep)(struct driver *d, uint64_t slot); /* of a record; false: no such slot */
+    void (*give_back)(struct driver *d, uint64_t slot);
+};
+
+/* The head of every driver and every instance; the driver's own members follow. */
 struct driver {
     const struct driver_ops *ops;
+    /* Capabilities, final when on_open comes; NULL: the driver lacks it. */
+    const struct driver_pause_ops *pause;
+    const struct driver_usage_ops *usage;
+    const struct driver_limits_ops *limits;
+    const struct driver_exec_cgroup_ops *exec_cgroups;
+    const struct driver_parking_ops *parking;
+    const struct driver_dormant_ops *dormant;
+    const struct driver_slot_ops *slots;
+    unsigned features; /* enum driver_feature, final when on_open comes */
     uv_loop_t *loop;
-    unsigned features; /* enum driver_feature, once on_open has come */
-    void (*on_open)(struct driver *d, const struct err *e); /* NULL error: it can make instances */
-    void (*on_swept)(struct driver *d, const struct err *e);
-    void (*on_lost)(struct driver *d);   /* it can do nothing any more; NULL: nobody minds */
+    void (*on_open)(struct driver *d, const struct err *e); /* NULL: it can create instances */
+    void (*on_lost)(struct driver *d);   /* it can do nothing any more; may be NULL */
     void (*on_closed)(struct driver *d); /* last */
     void *user;
-    void *sweeper; /* whoever asked for a sweep */
 };
 
 struct instance {
@@ -159,79 +218,85 @@ struct instance {
     char id[INSTANCE_ID_MAX];
 };
 
-/* NULL and an error when the request itself is wrong; everything later comes as an event. */
+/* --- calls of core --- */
+
+/* -1: all slots are in use. */
+static inline int64_t driver_take_slot(struct driver *d) {
+    return d->slots ? d->slots->take(d) : 0;
+}
+static inline bool driver_keep_slot(struct driver *d, uint64_t slot) {
+    return !d->slots || d->slots->keep(d, slot);
+}
+static inline void driver_give_slot_back(struct driver *d, uint64_t slot) {
+    if (d->slots)
+        d->slots->give_back(d, slot);
+}
+
+/* NULL and an error when the request itself is wrong; every later outcome comes as an event. */
 static inline struct instance *instance_create(struct driver *d, const struct instance_spec *spec,
                                                const struct instance_events *events, void *user,
                                                struct err *e) {
     return d->ops->create(d, spec, events, user, e);
 }
-/* Finds a living instance; one that is returned is ready, and only on_gone follows. It may have been found without
- * a word to its guest: then its end is told from instance_watch_exit, instance_link or instance_stop on. */
+/* Finds a running instance. The result is ready, and only on_gone follows. NULL: no guest runs under this id. */
 static inline struct instance *instance_adopt(struct driver *d, const char *id,
                                               const struct instance_events *events, void *user,
                                               struct err *e) {
     return d->ops->adopt(d, id, events, user, e);
 }
-/* Looks after an instance that was found, so that its end is told, also when that was before; -number when something
- * is short for that now. */
+/* Makes sure that the exit of an adopted instance is reported. */
 MUST_USE static inline int instance_watch_exit(struct instance *p) {
-    return p->driver->ops->watch_exit(p);
+    return p->driver->dormant ? p->driver->dormant->watch_exit(p) : 0;
 }
-/* A new connection to the guest, yours from here; -number when nobody answers. */
-static inline int instance_link(struct instance *p, struct err *e) {
-    return p->driver->ops->link(p, e);
+/* A new connection to the guest: a stream socket, owned by the caller. -number when nobody answers. Whether it
+ * passes descriptors is for the guest to say, in its hello. */
+static inline int instance_connect(struct instance *p, struct err *e) {
+    return p->driver->ops->connect(p, e);
 }
-/* Ends everything in it, frozen or not; its files stay. on_gone follows. */
+/* Ends every process in it, frozen or not; its files stay. on_gone follows. */
 static inline void instance_stop(struct instance *p) {
     p->driver->ops->stop(p);
 }
-/* Each answers through `done`, which may be NULL. A driver that is lost answers at once. */
-static inline void instance_pause(struct instance *p, instance_done *done, void *user) {
-    p->driver->ops->pause(p, done, user);
-}
-static inline void instance_resume(struct instance *p, instance_done *done, void *user) {
-    p->driver->ops->resume(p, done, user);
-}
-static inline void instance_set_limits(struct instance *p, const struct instance_limits *l,
-                                       instance_done *done, void *user) {
-    p->driver->ops->set_limits(p, l, done, user);
-}
-static inline void instance_measure(struct instance *p, instance_done *done, void *user) {
-    p->driver->ops->usage(p, done, user);
-}
-/* Cgroups for programs, by number; one that is there already is given again. */
-static inline void instance_make_exec_cgroups(struct instance *p, uint32_t first, uint32_t count,
-                                              instance_done *done, void *user) {
-    p->driver->ops->make_exec_cgroups(p, first, count, done, user);
-}
-static inline void instance_kill_exec_cgroup(struct instance *p, uint32_t cgroup,
-                                             instance_done *done, void *user) {
-    p->driver->ops->kill_exec_cgroup(p, cgroup, done, user);
-}
-/* Gives a parked one what differs: hostname (NULL = as it was made), limits (0 = as it was made) and mounts that
- * nobody writes to. One that is as wanted needs none. After a failure it is of no use. */
-static inline void instance_claim(struct instance *p, const struct instance_spec *spec,
-                                  instance_done *done, void *user) {
-    p->driver->ops->claim(p, spec, done, user);
-}
-/* Lets go of it: the instance itself lives on, for the next bermd to adopt. */
+/* Lets go of it: the instance itself runs on, for the next bermd to adopt. */
 static inline void instance_close(struct instance *p) {
     p->driver->ops->close_instance(p);
 }
-/* Clears away what is left of an instance that is gone, its files too when that is asked, and then says
- * so. Ends it, should it live. */
+static inline void instance_pause(struct instance *p, instance_done *done, void *user) {
+    p->driver->pause->pause(p, done, user);
+}
+static inline void instance_resume(struct instance *p, instance_done *done, void *user) {
+    p->driver->pause->resume(p, done, user);
+}
+static inline void instance_set_limits(struct instance *p, const struct instance_limits *l,
+                                       instance_done *done, void *user) {
+    p->driver->limits->set(p, l, done, user);
+}
+static inline void instance_measure(struct instance *p, instance_done *done, void *user) {
+    p->driver->usage->measure(p, done, user);
+}
+static inline void instance_make_exec_cgroups(struct instance *p, uint32_t first, uint32_t count,
+                                              instance_done *done, void *user) {
+    p->driver->exec_cgroups->make(p, first, count, done, user);
+}
+static inline void instance_kill_exec_cgroup(struct instance *p, uint32_t cgroup,
+                                             instance_done *done, void *user) {
+    p->driver->exec_cgroups->kill(p, cgroup, done, user);
+}
+static inline void instance_claim(struct instance *p, const struct instance_spec *spec,
+                                  instance_done *done, void *user) {
+    p->driver->parking->claim(p, spec, done, user);
+}
+/* Removes what is left of an instance that is gone, its files too if asked, and then reports. Ends the instance if
+ * it still runs. */
 static inline void driver_discard(struct driver *d, const char *id, bool with_files,
                                   driver_done *done, void *user) {
     d->ops->discard(d, id, with_files, done, user);
 }
-/* Ends and removes everything of this driver's that is none of these; on_swept follows. A new daemon
- * does it once, after it has read its records and before it listens. */
-static inline void driver_sweep(struct driver *d, const char *const *ids, size_t n) {
-    d->ops->sweep(d, ids, n);
-}
-/* Whether everything asked of it is answered. */
-static inline bool driver_is_idle(const struct driver *d) {
-    return d->ops->is_idle(d);
+/* Ends and removes every instance of this driver that is not in the list, and then reports. A new daemon
+ * does this once, after it has read its records and adopted what runs, and before it listens. */
+static inline void driver_sweep(struct driver *d, const char *const *ids, size_t n,
+                                driver_done *done, void *user) {
+    d->ops->sweep(d, ids, n, done, user);
 }
 static inline void driver_close(struct driver *d) {
     d->ops->close(d);

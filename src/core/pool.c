@@ -18,8 +18,9 @@
 
 struct pool {
     struct registry *registry;
-    struct list ready;    /* oldest first */
-    struct entrant *next; /* the one that is being made */
+    struct driver *driver; /* the first that has parking */
+    struct list ready;     /* oldest first */
+    struct entrant *next;  /* the one that is being made */
     unsigned n_ready;
     uint64_t pause_us; /* before the next one is made */
     struct deadline again;
@@ -30,6 +31,7 @@ struct entrant {
     struct list in_pool;
     struct pool *pool; /* NULL: it is being cleared away */
     struct registry *registry;
+    struct driver *driver;
     struct parked parked;
     char id[INSTANCE_ID_MAX];
     unsigned n_tries; /* to connect */
@@ -38,34 +40,34 @@ struct entrant {
 
 /* --- the kind of instance --- */
 
-static uint64_t bound(const struct registry *r, enum limit_id limit, unsigned feature) {
-    int64_t value = r->spec.limits->of[limit];
-    bool holds = (r->spec.driver->features & feature) != 0;
+static uint64_t bound(const struct pool *p, enum limit_id limit, unsigned feature) {
+    int64_t value = p->registry->spec.limits->of[limit];
+    bool holds = (p->driver->features & feature) != 0;
     return holds && value > 0 ? (uint64_t)value : 0;
 }
 
 /* As a spec that says nothing has them. */
-static struct instance_limits limits_of(const struct registry *r) {
+static struct instance_limits limits_of(const struct pool *p) {
     struct instance_limits l;
     sandbox_limits(&(Berm__V1__SandboxSpec){0}, &l);
-    l.memory_bytes = bound(r, LIMIT_SANDBOX_MEMORY, DRIVER_HAS_LIMIT_MEMORY);
-    l.cpu_milli = bound(r, LIMIT_SANDBOX_CPU, DRIVER_HAS_LIMIT_CPU);
-    l.pids = bound(r, LIMIT_SANDBOX_PIDS, DRIVER_HAS_LIMIT_PIDS);
-    l.disk_bytes = bound(r, LIMIT_SANDBOX_DISK, DRIVER_HAS_LIMIT_DISK);
-    l.disk_inodes = bound(r, LIMIT_SANDBOX_INODES, DRIVER_HAS_LIMIT_DISK);
+    l.memory_bytes = bound(p, LIMIT_SANDBOX_MEMORY, DRIVER_HAS_LIMIT_MEMORY);
+    l.cpu_milli = bound(p, LIMIT_SANDBOX_CPU, DRIVER_HAS_LIMIT_CPU);
+    l.pids = bound(p, LIMIT_SANDBOX_PIDS, DRIVER_HAS_LIMIT_PIDS);
+    l.disk_bytes = bound(p, LIMIT_SANDBOX_DISK, DRIVER_HAS_LIMIT_DISK);
+    l.disk_inodes = bound(p, LIMIT_SANDBOX_INODES, DRIVER_HAS_LIMIT_DISK);
     return l;
 }
 
-void pool_keep_limits(const struct registry *r, struct instance_limits *limits) {
-    struct instance_limits own = limits_of(r);
+void pool_keep_limits(const struct pool *p, struct instance_limits *limits) {
+    struct instance_limits own = limits_of(p);
     limits->memory_bytes = limits->memory_bytes == own.memory_bytes ? 0 : limits->memory_bytes;
     limits->cpu_milli = limits->cpu_milli == own.cpu_milli ? 0 : limits->cpu_milli;
     limits->pids = limits->pids == own.pids ? 0 : limits->pids;
 }
 
 /* A bound can be set to another later, not taken away; the disk's is part of the layer. */
-static bool limits_fit(const struct registry *r, const Berm__V1__SandboxSpec *spec) {
-    struct instance_limits own = limits_of(r), l;
+static bool limits_fit(const struct pool *p, const Berm__V1__SandboxSpec *spec) {
+    struct instance_limits own = limits_of(p), l;
     sandbox_limits(spec, &l);
     return !l.memory_bytes == !own.memory_bytes && !l.cpu_milli == !own.cpu_milli &&
            !l.pids == !own.pids && l.disk_bytes == own.disk_bytes &&
@@ -84,7 +86,7 @@ static bool mounts_fit(const Berm__V1__SandboxSpec *spec) {
     return imports_mounts_max(spec) <= INSTANCE_CLAIM_MOUNTS_MAX;
 }
 
-static bool fits(const struct registry *r, const Berm__V1__SandboxSpec *spec) {
+static bool fits(const struct pool *p, const Berm__V1__SandboxSpec *spec) {
     const Berm__V1__RootFilesystem *root = spec->root;
     bool is_usual =
         spec->profile != BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT &&
@@ -92,7 +94,8 @@ static bool fits(const struct registry *r, const Berm__V1__SandboxSpec *spec) {
                    (root->source_case == BERM__V1__ROOT_FILESYSTEM__SOURCE__NOT_SET ||
                     root->source_case == BERM__V1__ROOT_FILESYSTEM__SOURCE_HOST))) &&
         (!spec->network || spec->network->mode <= BERM__V1__NETWORK_MODE__NETWORK_MODE_NONE);
-    return is_usual && mounts_fit(spec) && limits_fit(r, spec);
+    return is_usual && strcmp(spec->driver, p->driver->ops->name) == 0 && mounts_fit(spec) &&
+           limits_fit(p, spec);
 }
 
 /* --- going --- */
@@ -102,7 +105,7 @@ static void on_discarded(void *user, const struct err *e) {
     struct registry *r = it->registry;
     if (e)
         log_text(LOG_WARN, "pool", "%s", e->text);
-    registry_give_slot(r, it->parked.slot);
+    driver_give_slot_back(it->driver, it->parked.slot);
     free(it);
     (void)registry_job_over(r);
 }
@@ -132,7 +135,7 @@ static void clear(struct entrant *it) {
     if (it->parked.instance)
         instance_close(TAKE(it->parked.instance));
     registry_job(it->registry);
-    driver_discard(it->registry->spec.driver, it->id, true, on_discarded, it);
+    driver_discard(it->driver, it->id, true, on_discarded, it);
 }
 
 static void fail(struct entrant *it, const struct err *e) {
@@ -174,7 +177,7 @@ static const struct guest_events guest_events = {on_exec, on_link_ready, on_noti
 static void connect_guest(struct entrant *it) {
     struct err e;
     struct registry *r = it->registry;
-    int fd = instance_link(it->parked.instance, &e);
+    int fd = instance_connect(it->parked.instance, &e);
     if (fd < 0 && ++it->n_tries < CONNECT_TURNS) { /* it does not listen yet */
         deadline_set(r->spec.deadlines, &it->again, clock_us() + CONNECT_US);
         return;
@@ -225,34 +228,34 @@ static bool make(struct entrant *it, struct err *e) {
     struct instance_spec spec = {
         .id = it->id,
         .hostname = it->parked.name,
-        .slot = (uint32_t)it->parked.slot,
+        .slot = it->parked.slot,
         .profile = INSTANCE_USER,
         .layer = INSTANCE_DISK,
         .network = INSTANCE_NETWORK_NONE,
-        .image_fd = -1,
-        .limits = limits_of(r),
+        .limits = limits_of(it->pool),
         .is_parked = true,
     };
     registry_make_id(SANDBOX_ID_PREFIX, it->parked.name);
     snprintf(it->id, sizeof it->id, "p-%s-", it->parked.name + strlen(SANDBOX_ID_PREFIX));
     it->parked.transcript = transcript_open(-1, "guest.log", r->spec.limits->of[LIMIT_GUEST_LOG]);
-    it->parked.instance = instance_create(r->spec.driver, &spec, &instance_events, it, e);
+    it->parked.instance = instance_create(it->driver, &spec, &instance_events, it, e);
     return it->parked.instance != NULL;
 }
 
 static void make_next(struct pool *p) {
     struct err e = {.text = "out of memory"};
     struct entrant *it = calloc(1, sizeof *it);
-    int64_t slot = it ? registry_take_slot(p->registry) : -1;
+    int64_t slot = it ? driver_take_slot(p->driver) : -1;
     if (slot >= 0) {
-        *it = (struct entrant){.pool = p, .registry = p->registry, .parked.slot = (uint64_t)slot};
+        *it = (struct entrant){
+            .pool = p, .registry = p->registry, .driver = p->driver, .parked.slot = (uint64_t)slot};
         list_init(&it->in_pool);
         deadline_init(&it->again, on_connect_again);
         if (make(it, &e)) {
             p->next = it;
             return;
         }
-        registry_give_slot(p->registry, it->parked.slot);
+        driver_give_slot_back(p->driver, it->parked.slot);
         if (it->parked.transcript)
             transcript_close(it->parked.transcript);
     }
@@ -269,7 +272,7 @@ static void on_again(struct deadline *d) {
         return;
     if (!fd_are_available(r->spec.state_dir_fd, 2 * SANDBOX_FDS))
         rest(p, SHORT_US); /* sandboxes that are asked for come first */
-    else if (driver_is_idle(r->spec.driver))
+    else if (p->driver->parking->is_idle(p->driver))
         make_next(p);
     else
         rest(p, REST_US);
@@ -278,11 +281,15 @@ static void on_again(struct deadline *d) {
 /* --- from outside --- */
 
 struct pool *pool_new(struct registry *r) {
-    bool is_wanted = r->spec.driver && r->spec.limits->of[LIMIT_SANDBOXES_PARKED] > 0;
+    struct driver *d;
+    for (size_t i = 0; (d = registry_driver_at(r, i)) && !d->parking;)
+        i++;
+    bool is_wanted = d && r->spec.limits->of[LIMIT_SANDBOXES_PARKED] > 0;
     struct pool *p = is_wanted ? calloc(1, sizeof *p) : NULL;
     if (!p)
         return NULL;
     p->registry = r;
+    p->driver = d;
     p->pause_us = REST_US;
     list_init(&p->ready);
     deadline_init(&p->again, on_again);
@@ -309,7 +316,7 @@ void pool_close(struct pool *p) {
 }
 
 bool pool_take(struct pool *p, const Berm__V1__SandboxSpec *spec, struct parked *ret_parked) {
-    if (!p || list_is_empty(&p->ready) || !fits(p->registry, spec))
+    if (!p || list_is_empty(&p->ready) || !fits(p, spec))
         return false;
     struct entrant *it = container_of(p->ready.next, struct entrant, in_pool);
     leave(it);
@@ -326,7 +333,7 @@ void pool_discard(struct pool *p, const struct parked *parked) {
         instance_close(parked->instance);
         return;
     }
-    *it = (struct entrant){.registry = p->registry, .parked = *parked};
+    *it = (struct entrant){.registry = p->registry, .driver = p->driver, .parked = *parked};
     snprintf(it->id, sizeof it->id, "%s", parked->instance->id);
     clear(it);
 }

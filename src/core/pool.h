@@ -1,4 +1,5 @@
-/* pool — instances made ahead, so that a sandbox is there when it is asked for.
+/* pool — instances made ahead, so that a sandbox is there when it is asked for. They are of the first driver that has
+ * parking.
  *
  * Owner:   the registry.
  * A parked instance is of the kind that most sandboxes are: the host's root, profile user, a layer on disk, no
@@ -37,4 +38,4 @@ bool pool_take(struct pool *p, const Berm__V1__SandboxSpec *spec, struct parked 
 /* One that was taken and cannot be used. */
 void pool_discard(struct pool *p, const struct parked *parked);
 /* Leaves of a sandbox's limits those that are not a parked instance's already; the others are 0. */
-void pool_keep_limits(const struct registry *r, struct instance_limits *limits);
+void pool_keep_limits(const struct pool *p, struct instance_limits *limits);

@@ -107,29 +107,34 @@ static void sweep_folders(struct registry *r) {
         closedir(list);
 }
 
-static void on_swept(struct driver *d, const struct err *e) {
-    struct registry *r = d->sweeper;
+static void on_swept(void *user, const struct err *e) {
+    struct registry *r = user;
     if (e)
         log_text(LOG_WARN, "sweep", "%s", e->text);
-    report(r);
+    if (--r->n_sweeping == 0)
+        report(r);
+}
+
+static void sweep_driver(struct registry *r, struct driver *d) {
+    size_t n = 0;
+    AUTO_FREE const char **ids = calloc(r->sandboxes.count + 1, sizeof *ids);
+    if (!ids)
+        return;
+    LIST_FOR_EACH(node, &r->all) {
+        const struct sandbox *sb = container_of(node, struct sandbox, in_registry);
+        if (sb->driver == d)
+            ids[n++] = sb->instance_id;
+    }
+    r->n_sweeping++;
+    driver_sweep(d, ids, n, on_swept, r);
 }
 
 static void sweep(struct registry *r) {
-    struct driver *d = r->spec.driver;
-    size_t n = 0;
     sweep_folders(r);
-    const char **ids = calloc(r->sandboxes.count + 1, sizeof *ids);
-    if (!d || !ids) {
-        free(ids);
-        report(r);
-        return;
-    }
-    LIST_FOR_EACH(node, &r->all)
-        ids[n++] = container_of(node, struct sandbox, in_registry)->instance_id;
-    d->sweeper = r;
-    d->on_swept = on_swept;
-    driver_sweep(d, ids, n);
-    free(ids);
+    r->n_sweeping = 1; /* ours, until every driver was asked */
+    for (size_t i = 0; registry_driver_at(r, i); i++)
+        sweep_driver(r, registry_driver_at(r, i));
+    on_swept(r, NULL);
 }
 
 /* --- adopting --- */
@@ -176,6 +181,12 @@ void recovery_init(struct registry *r) {
 }
 
 static void recover(struct sandbox *sb) {
+    if (!sb->driver) { /* its record waits for a daemon that has the driver */
+        log_text(LOG_WARN, "start", "%s: the driver \"%s\" is not loaded", sb->record->sandbox_id,
+                 sb->record->spec->driver);
+        registry_recovered_one(sb->registry);
+        return;
+    }
     sb->recovering = true;
     if (sb->n_running > 0)
         sandbox_count_output(sb);

@@ -14,7 +14,6 @@
 #include "core/recovery.h"
 #include "core/reserve.h"
 
-#define SLOTS 65000
 #define PRUNE_EVERY_US UINT64_C(600000000)
 #define PRUNE_NEXT_US UINT64_C(100000)
 #define PRUNE_AT_ONCE 32
@@ -44,8 +43,14 @@ struct deadlines *registry_deadlines(struct registry *r) {
 const struct limits *registry_limits(const struct registry *r) {
     return r->spec.limits;
 }
-struct driver *registry_driver(struct registry *r) {
-    return r->spec.driver;
+struct driver *registry_driver_at(const struct registry *r, size_t i) {
+    return i < r->spec.n_drivers ? r->drivers[i] : NULL;
+}
+struct driver *registry_driver(const struct registry *r, const char *name) {
+    struct driver *d = registry_driver_at(r, 0);
+    for (size_t i = 0; name[0] && d && strcmp(d->ops->name, name) != 0;)
+        d = registry_driver_at(r, ++i);
+    return d;
 }
 const char *registry_no_driver(const struct registry *r) {
     return r->spec.no_driver;
@@ -54,7 +59,7 @@ bool registry_has_opener(const struct registry *r) {
     return r->spec.opener != NULL;
 }
 
-/* --- ids and slots --- */
+/* --- ids --- */
 
 static void random_bytes(uint8_t *bytes, size_t n) {
     for (size_t got = 0; got < n;) {
@@ -71,31 +76,6 @@ void registry_make_id(const char *prefix, char ret_id[64]) {
     for (size_t i = 0; i < sizeof bytes; i++)
         text[i] = letters[bytes[i] % 32];
     snprintf(ret_id, 64, "%s%s", prefix, text);
-}
-
-/* A range is not given again at once, so that nothing left over of the last one meets the next; nor is
- * it after a restart, when what the last daemon had made ahead is still being swept. */
-int64_t registry_take_slot(struct registry *r) {
-    for (unsigned i = 0; i < SLOTS; i++) {
-        uint32_t slot = r->next_slot;
-        r->next_slot = (slot + 1) % SLOTS;
-        if (r->slots[slot / 8] & (1u << (slot % 8)))
-            continue;
-        r->slots[slot / 8] |= (uint8_t)(1u << (slot % 8));
-        return (int64_t)slot;
-    }
-    return -1;
-}
-
-bool registry_keep_slot(struct registry *r, uint64_t slot) {
-    if (slot >= SLOTS)
-        return false;
-    r->slots[slot / 8] |= (uint8_t)(1u << (slot % 8));
-    return true;
-}
-
-void registry_give_slot(struct registry *r, uint64_t slot) {
-    r->slots[slot / 8] &= (uint8_t) ~(1u << (slot % 8));
 }
 
 /* --- finding --- */
@@ -265,7 +245,8 @@ static void on_flush(struct deadline *d) {
 /* --- the end --- */
 
 static bool is_down(const struct sandbox *sb) {
-    return sb->presence == PRESENCE_NONE && sb->recorded.on_way == 0 && sb->wanted >= WANTED_STOP;
+    return !sb->driver ||
+           (sb->presence == PRESENCE_NONE && sb->recorded.on_way == 0 && sb->wanted >= WANTED_STOP);
 }
 
 void registry_look(struct registry *r) {
@@ -297,7 +278,6 @@ static void on_turn_closed(uv_handle_t *handle) {
     void *user = r->close_user;
     map_done(&r->sandboxes);
     map_done(&r->execs);
-    free(r->slots);
     free(r);
     told(user);
 }
@@ -390,12 +370,12 @@ static int read_records(struct registry *r, struct err *e) {
 int registry_open(const struct registry_spec *spec, struct registry **ret_r, struct err *e) {
     struct db_facts facts;
     struct registry *r = calloc(1, sizeof *r);
-    if (!r || !(r->slots = calloc(1, SLOTS / 8 + 1)) || map_init(&r->sandboxes) < 0 ||
-        map_init(&r->execs) < 0)
+    if (!r || map_init(&r->sandboxes) < 0 || map_init(&r->execs) < 0)
         return err_set(e, ERR_LIMIT_REACHED, "out of memory"); /* at start: the process ends */
     r->spec = *spec;
-    random_bytes((uint8_t *)&r->next_slot, sizeof r->next_slot);
-    r->next_slot %= SLOTS;
+    r->spec.n_drivers = MIN(spec->n_drivers, COUNT_OF(r->drivers));
+    for (size_t i = 0; i < r->spec.n_drivers; i++)
+        r->drivers[i] = spec->drivers[i];
     list_init(&r->all);
     list_init(&r->dormant);
     list_init(&r->idle_execs);
@@ -405,7 +385,6 @@ int registry_open(const struct registry_spec *spec, struct registry **ret_r, str
     if (failed < 0) {
         map_done(&r->sandboxes);
         map_done(&r->execs);
-        free(r->slots);
         free(r);
         return failed;
     }

@@ -20,6 +20,8 @@ struct file_turns;
 struct sandbox;
 struct exec;
 
+#define REGISTRY_DRIVERS_MAX 4
+
 struct registry_spec {
     uv_loop_t *loop;
     struct deadlines *deadlines;
@@ -30,8 +32,9 @@ struct registry_spec {
     const char *run_id;
     const char *version;
     bool host_was_rebooted;
-    struct driver *driver; /* NULL: there is none; sandboxes cannot be made */
-    const char *no_driver; /* why, for people */
+    struct driver *const *drivers; /* open, the default first; the array is borrowed for the call */
+    size_t n_drivers;      /* 0: sandboxes cannot be created; at most REGISTRY_DRIVERS_MAX */
+    const char *no_driver; /* why there is none, for people */
     struct opener *opener; /* NULL: no host path goes in */
     const char *no_opener; /* why, for people */
     int64_t token_uid;     /* whose rights on host paths callers by token have; -1 = nobody's */
@@ -54,7 +57,10 @@ struct db *registry_db(struct registry *r);
 struct file_turns *registry_file_turns(struct registry *r);
 struct deadlines *registry_deadlines(struct registry *r);
 const struct limits *registry_limits(const struct registry *r);
-struct driver *registry_driver(struct registry *r);
+/* By its name, or the default one for an empty name. NULL: no such driver is loaded. */
+struct driver *registry_driver(const struct registry *r, const char *name);
+/* In order, the default first; NULL after the last. */
+struct driver *registry_driver_at(const struct registry *r, size_t i);
 const char *registry_no_driver(const struct registry *r);
 bool registry_has_opener(const struct registry *r);
 

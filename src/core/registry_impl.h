@@ -7,6 +7,7 @@
 
 struct registry {
     struct registry_spec spec;
+    struct driver *drivers[REGISTRY_DRIVERS_MAX];
     struct db *db;
     struct ledger *ledger;
     struct map sandboxes;
@@ -18,8 +19,6 @@ struct registry {
     uint64_t exec_number;
     uint64_t exec_number_found; /* of the last program of the daemon before */
     unsigned n_cgroups_ahead;
-    uint8_t *slots; /* a bit for each range of uids in use */
-    uint32_t next_slot;
     struct pool *pool; /* NULL: there is none, or none any more */
     uv_check_t turn;
     struct deadline prune;
@@ -41,6 +40,7 @@ struct registry {
     unsigned n_adopted;
     unsigned n_adopted_execs;
     unsigned n_lost_execs;
+    unsigned n_sweeping; /* drivers that have not reported their sweep */
     bool is_recovered;
     /* the end */
     unsigned n_jobs; /* under way, each with a sandbox in its hand */
@@ -52,11 +52,6 @@ struct registry {
 int64_t registry_unix_ms(void);
 /* Now, and every ten minutes. */
 void registry_prune(struct registry *r);
-/* -1 when all are in use. */
-int64_t registry_take_slot(struct registry *r);
-/* One of a record; false: there is none of that number. */
-bool registry_keep_slot(struct registry *r, uint64_t slot);
-void registry_give_slot(struct registry *r, uint64_t slot);
 /* A sandbox is as far as a restart can bring it before the daemon listens. */
 void registry_recovered_one(struct registry *r);
 /* Something is asked that will answer with a sandbox it was given, which has to be there then. */

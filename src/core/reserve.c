@@ -34,7 +34,8 @@ static bool is_unlimited(const struct sandbox *sb) {
 }
 
 static bool may_fill(const struct sandbox *sb) {
-    return sandbox_is(sb, SB_READY) && sb->wanted == WANTED_RUN && is_unlimited(sb);
+    return sb->driver && sb->driver->pause && sandbox_is(sb, SB_READY) &&
+           sb->wanted == WANTED_RUN && is_unlimited(sb);
 }
 
 bool reserve_holds(const struct sandbox *sb) {
@@ -113,8 +114,7 @@ static void on_look(struct deadline *d) {
 }
 
 static bool is_wanted(const struct registry *r) {
-    return reserve_bytes(r) > 0 && r->is_recovered && !r->closing && r->spec.driver &&
-           (r->spec.driver->features & DRIVER_HAS_PAUSE) != 0;
+    return reserve_bytes(r) > 0 && r->is_recovered && !r->closing;
 }
 
 void reserve_watch(struct sandbox *sb) {

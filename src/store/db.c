@@ -185,11 +185,11 @@ void db_drop(struct db_txn *t) {
 
 void db_put_sandbox(struct db_txn *t, const struct db_sandbox *row) {
     const struct sql_value values[] = {
-        sql_text(row->id),      sql_text(row->owner),
-        sql_int(row->number),   sql_int(row->state),
-        sql_int(row->wanted),   sql_int(row->slot),
-        sql_blob(row->record),  sql_int((uint64_t)row->deleted_unix_ms),
-        sql_text(row->instance)};
+        sql_text(row->id),       sql_text(row->owner),
+        sql_int(row->number),    sql_int(row->state),
+        sql_int(row->wanted),    sql_int(row->slot),
+        sql_blob(row->record),   sql_int((uint64_t)row->deleted_unix_ms),
+        sql_text(row->instance), sql_text(row->driver)};
     writer_add(t, STATEMENT_PUT_SANDBOX, values, COUNT_OF(values));
 }
 
@@ -275,6 +275,7 @@ static bool on_sandbox_row(void *user, struct sql_row *row) {
         .record = sql_get_bytes(row, 6),
         .deleted_unix_ms = sql_get_int(row, 7),
         .instance = sql_get_bytes(row, 8),
+        .driver = sql_get_bytes(row, 9),
     };
     r->rows++;
     return r->on_sandbox(r->user, &sandbox);

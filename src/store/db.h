@@ -33,10 +33,11 @@ struct db_sandbox {
     uint64_t number;   /* order of creation, from 1, never reused */
     uint32_t state;    /* SandboxState */
     uint32_t wanted;   /* core's own: what the sandbox is on its way to */
-    uint64_t slot;     /* the driver's range of uids */
+    uint64_t slot;     /* the driver's own number, such as a range of uids */
     struct str record; /* berm.v1.Sandbox; empty: history is no longer kept, the id stays taken */
     int64_t deleted_unix_ms; /* 0 = not deleted */
     struct str instance;     /* the driver's name for it; empty: its id */
+    struct str driver;       /* name of the driver it belongs to */
 };
 struct db_exec {
     struct str id;
@@ -90,7 +91,7 @@ typedef void db_done(void *user, const struct err *e); /* NULL: it is durable */
 MUST_USE struct db_txn *db_begin(struct db *db);
 /* Ends a txn that is not to be committed. */
 void db_drop(struct db_txn *t);
-/* New, or in place of what has its id; owner, number and sandbox_id stay as they were first given. */
+/* New, or in place of what has its id; owner, number, driver and sandbox_id stay as they were first given. */
 void db_put_sandbox(struct db_txn *t, const struct db_sandbox *row);
 void db_put_exec(struct db_txn *t, const struct db_exec *row);
 void db_put_event(struct db_txn *t, const struct db_event *row);

@@ -59,12 +59,14 @@ static const char version_1[] =
 static const char version_2[] = "ALTER TABLE sandboxes ADD COLUMN place TEXT NOT NULL DEFAULT '';";
 
 static const char version_3[] = "ALTER TABLE sandboxes RENAME COLUMN place TO instance;"
-                                "ALTER TABLE execs RENAME COLUMN leaf TO cgroup;";
+                                "ALTER TABLE execs RENAME COLUMN leaf TO cgroup;"
+                                "ALTER TABLE sandboxes"
+                                " ADD COLUMN driver TEXT NOT NULL DEFAULT 'native';";
 
 static const char *const texts[] = {version_1, version_2, version_3};
 const struct schema_steps schema_steps = {texts, COUNT_OF(texts)};
 
-#define SANDBOX "id, owner, number, state, wanted, slot, record, deleted_unix_ms, instance"
+#define SANDBOX "id, owner, number, state, wanted, slot, record, deleted_unix_ms, instance, driver"
 #define EXEC "id, sandbox_id, owner, number, state, cgroup, record"
 #define EVENT "sequence, time_unix_ms, owner, sandbox_id, kind, labels, record"
 #define REQUEST "identity, request_id, method, digest, object_id, answer, expires_unix_ms"
@@ -74,7 +76,7 @@ const char *const schema_statements[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
     [STATEMENT_COMMIT] = "COMMIT",
     [STATEMENT_PUT_SANDBOX] =
-        "INSERT INTO sandboxes (" SANDBOX ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO sandboxes (" SANDBOX ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET state = excluded.state, wanted = excluded.wanted,"
         " slot = excluded.slot, record = excluded.record,"
         " deleted_unix_ms = excluded.deleted_unix_ms, instance = excluded.instance",

@@ -45,9 +45,9 @@ static void on_open(struct driver *d, const struct err *e) {
         CHECK_STR(e->text, "");
 }
 
-static void on_swept(struct driver *d, const struct err *e) {
+static void on_swept(void *user, const struct err *e) {
     CHECK(e == NULL);
-    ((struct world *)d->user)->swept++;
+    ((struct world *)user)->swept++;
 }
 
 static void on_closed(struct driver *d) {
@@ -85,7 +85,6 @@ static void spawn_start(struct world *w) {
                             on_open, w, &e);
     CHECK(w->driver != NULL);
     w->driver->on_closed = on_closed;
-    w->driver->on_swept = on_swept;
     RUN_UNTIL(w, w->opened + w->open_failed == 1);
 }
 
@@ -101,7 +100,8 @@ static void world_open(struct world *w) {
     }
     uv_loop_init(&w->loop);
     spawn_start(w);
-    driver_sweep(w->driver, NULL, 0); /* an earlier state may have had the same identity */
+    driver_sweep(w->driver, NULL, 0, on_swept,
+                 w); /* an earlier state may have had the same identity */
     RUN_UNTIL(w, w->swept == 1);
 }
 
@@ -162,8 +162,7 @@ static struct instance_spec spec_of(const char *id, uint32_t slot) {
                                   .slot = slot,
                                   .profile = INSTANCE_USER,
                                   .layer = INSTANCE_MEMORY,
-                                  .network = INSTANCE_NETWORK_NONE,
-                                  .image_fd = -1};
+                                  .network = INSTANCE_NETWORK_NONE};
 }
 
 /* Asks test-guest to start a program in an exec cgroup: the answer is its pid inside. */
@@ -181,7 +180,7 @@ static int link_to(struct world *world, struct instance *p) {
     int link = -1;
     for (int turns = 0; link < 0 && turns < 60000; turns++, usleep(500)) {
         uv_run(&world->loop, UV_RUN_NOWAIT);
-        link = instance_link(p, &e);
+        link = instance_connect(p, &e);
     }
     CHECK(link >= 0);
     return link;
@@ -211,7 +210,7 @@ static void spawn_again(void) {
     RUN_UNTIL(&w, w.closed == 1);
     CHECK_INT(waitpid(w.spawn_pid, &status, 0), w.spawn_pid);
     spawn_start(&w);
-    driver_sweep(w.driver, NULL, 0);
+    driver_sweep(w.driver, NULL, 0, on_swept, &w);
     RUN_UNTIL(&w, w.swept == 2);
 }
 
@@ -221,7 +220,8 @@ TEST(native_makes_a_instance_links_to_it_and_ends_it) {
     if (!is_root())
         return;
     world_open(&w);
-    CHECK(w.driver->features & DRIVER_HAS_PAUSE);
+    CHECK(w.driver->pause && w.driver->usage && w.driver->limits && w.driver->exec_cgroups &&
+          w.driver->parking);
     struct instance_spec spec = spec_of("sb-one", 1);
     spec.limits =
         (struct instance_limits){.memory_bytes = 256 << 20, .pids = 64}; /* counted where limited */
@@ -234,24 +234,27 @@ TEST(native_makes_a_instance_links_to_it_and_ends_it) {
         exit(1);
     int link = link_to(&w, p);
 
-    w.driver->ops->make_exec_cgroups(p, 1, 2, on_answer, &seen);
+    instance_make_exec_cgroups(p, 1, 2, on_answer, &seen);
     RUN_UNTIL(&w, seen.answers == 1);
     CHECK(seen.ok && seen.n_fds >= 2);
     CHECK(start_in(link, seen.fds[0]) > 1);
+    struct exec_cgroup_usage used = {.memory_peak_bytes = UINT64_C(1) << 60};
+    w.driver->exec_cgroups->read_usage(seen.fds[0], &used);
+    CHECK_INT(used.memory_peak_bytes, UINT64_C(1) << 60); /* a peak never falls */
     fd_close_all(seen.fds, seen.n_fds);
 
     seen.answers = 0;
-    w.driver->ops->usage(p, on_answer, &seen);
+    instance_measure(p, on_answer, &seen);
     RUN_UNTIL(&w, seen.answers == 1);
     CHECK(seen.ok && seen.usage.pids >= 2);
 
-    w.driver->ops->pause(p, on_answer, &seen);
-    w.driver->ops->resume(p, on_answer, &seen);
-    w.driver->ops->kill_exec_cgroup(p, 1, on_answer, &seen);
+    instance_pause(p, on_answer, &seen);
+    instance_resume(p, on_answer, &seen);
+    instance_kill_exec_cgroup(p, 1, on_answer, &seen);
     RUN_UNTIL(&w, seen.answers == 4);
     CHECK(seen.ok);
 
-    w.driver->ops->pause(p, on_answer, &seen);
+    instance_pause(p, on_answer, &seen);
     RUN_UNTIL(&w, seen.answers == 5);
     instance_stop(p); /* frozen or not */
     instance_stop(p);
@@ -259,6 +262,23 @@ TEST(native_makes_a_instance_links_to_it_and_ends_it) {
     CHECK_INT(seen.failed, 0);
     close(link);
     driver_discard(w.driver, "sb-one", true, NULL, NULL);
+    world_close(&w);
+}
+
+TEST(native_slots_are_taken_once_and_given_back) {
+    if (!is_root())
+        return;
+    world_open(&w);
+    int64_t first = driver_take_slot(w.driver), second = driver_take_slot(w.driver);
+    CHECK(first >= 0 && second >= 0 && first != second);
+    CHECK(driver_keep_slot(w.driver, (uint64_t)first));
+    CHECK(!driver_keep_slot(w.driver, 65000)); /* no such range */
+    unsigned taken = 2;
+    while (driver_take_slot(w.driver) >= 0)
+        taken++;
+    CHECK_INT(taken, 65000);
+    driver_give_slot_back(w.driver, (uint64_t)second);
+    CHECK_INT(driver_take_slot(w.driver), second);
     world_close(&w);
 }
 
@@ -307,11 +327,11 @@ TEST(native_instances_outlive_the_driver_and_are_adopted) {
     const char *kept[300]; /* more than one message holds */
     for (size_t i = 0; i < COUNT_OF(kept); i++)
         kept[i] = i == 299 ? "sb-lasting" : "sb-another";
-    driver_sweep(w.driver, kept, COUNT_OF(kept));
+    driver_sweep(w.driver, kept, COUNT_OF(kept), on_swept, &w);
     RUN_UNTIL(&w, w.swept == 2);
     p = instance_adopt(w.driver, "sb-lasting", &events, &after, &e);
     CHECK(p != NULL);
-    link = instance_link(p, &e);
+    link = instance_connect(p, &e);
     CHECK(link >= 0);
     close(link);
     instance_stop(p);
@@ -383,7 +403,7 @@ TEST(native_adopts_whoever_listens) {
     CHECK_INT(instance_watch_exit(p), 0);
     CHECK_INT(count_fds(), before + 2); /* the connection, and whom to watch */
     CHECK_INT(instance_watch_exit(p), 0);
-    int link = instance_link(p, &e);
+    int link = instance_connect(p, &e);
     CHECK_INT(pid_of_guest(link), pid);
     CHECK_INT(count_fds(), before + 2);
     close(link);
@@ -402,7 +422,7 @@ TEST(native_tells_the_end_of_a_guest_that_nobody_met) {
         struct instance *p = adopt_unmet("sb-unmet", &seen);
         kill_guest(pid);
         if (by_link) {
-            CHECK(instance_link(p, &e) < 0);
+            CHECK(instance_connect(p, &e) < 0);
             CHECK_INT(e.code, ERR_GUEST_LOST);
         } else {
             CHECK_INT(instance_watch_exit(p), 0);
@@ -522,7 +542,7 @@ TEST(native_fails_what_waits_when_berm_spawn_is_killed) {
     kill(w.spawn_pid, SIGSTOP); /* so that the next request waits */
     struct instance_spec spec = spec_of("sb-second", 5);
     CHECK(instance_create(w.driver, &spec, &events, &late, &e) != NULL);
-    w.driver->ops->usage(p, on_answer, &made);
+    instance_measure(p, on_answer, &made);
     uv_run(&w.loop, UV_RUN_NOWAIT);
     kill(w.spawn_pid, SIGKILL);
     RUN_UNTIL(&w, late.failed == 1 && made.answers == 1);

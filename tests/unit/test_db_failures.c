@@ -322,6 +322,32 @@ TEST(schema_migrates_in_one_transaction_or_not_at_all) {
     db_remove_dir(&f);
 }
 
+static bool is_of_native(void *user, const struct db_sandbox *row) {
+    *(unsigned *)user +=
+        str_is(row->driver, STR("native")) && str_is(row->instance, STR("p-1-")) && row->slot == 7;
+    return true;
+}
+
+TEST(schema_gives_sandboxes_of_version_2_to_the_native_driver) {
+    struct sql *s;
+    unsigned was, seen = 0;
+    db_make_dir(&f);
+    store_bytes("berm.db", "", 0, 0);
+    CHECK_INT(sql_open(db_path(&f, "berm.db"), NULL, 0, &s, &f.e), 0);
+    CHECK_INT(schema_migrate(s, &(struct schema_steps){schema_steps.texts, 2}, &was, &f.e), 0);
+    CHECK_INT(
+        sql_exec(s,
+                 "INSERT INTO sandboxes (id, owner, number, state, wanted, slot, record,"
+                 " deleted_unix_ms, place) VALUES ('a', 'uid:0', 1, 2, 1, 7, x'00', 0, 'p-1-')",
+                 NULL, NULL, &f.e),
+        0);
+    sql_close(s);
+    CHECK_INT(db_start(&f), 0);
+    CHECK_INT(db_each_living(f.db, is_of_native, &seen, &f.e), 0);
+    CHECK_INT(seen, 1);
+    db_finish(&f);
+}
+
 /* ---- A disk that is full, read-only, or failing ---- */
 
 /* Runs the body where it may mount. */

@@ -21,7 +21,8 @@ static struct world {
     uv_timer_t tick; /* a turn that ran a timer would else wait for one more thing to happen */
     struct deadlines deadlines;
     struct limits limits;
-    struct driver driver;
+    struct driver drivers[2];
+    size_t n_kept; /* by the sweeps */
     struct context context;
     struct api api;
     bool recovered, closed;
@@ -47,9 +48,11 @@ static void drv_discard(struct driver *d, const char *id, bool with_files, drive
     (void)d, (void)id;
     done(user, NULL);
 }
-static void drv_sweep(struct driver *d, const char *const *ids, size_t n) {
-    (void)ids, (void)n;
-    d->on_swept(d, NULL);
+static void drv_sweep(struct driver *d, const char *const *ids, size_t n, driver_done *done,
+                      void *user) {
+    (void)d, (void)ids;
+    w.n_kept += n;
+    done(user, NULL);
 }
 static const struct driver_ops driver_ops = {.name = "none",
                                              .close = drv_close,
@@ -57,6 +60,12 @@ static const struct driver_ops driver_ops = {.name = "none",
                                              .adopt = drv_adopt,
                                              .discard = drv_discard,
                                              .sweep = drv_sweep};
+static const struct driver_ops other_ops = {.name = "other",
+                                            .close = drv_close,
+                                            .create = drv_create,
+                                            .adopt = drv_adopt,
+                                            .discard = drv_discard,
+                                            .sweep = drv_sweep};
 
 static void on_tick(uv_timer_t *tick) {
     (void)tick;
@@ -70,14 +79,15 @@ static void on_closed(void *user) {
     w.closed = true;
 }
 
-static void world_begin(void) {
+/* A daemon with the first n of the two drivers. */
+static void daemon_begin(size_t n_drivers) {
     struct err e;
-    char path[96];
     struct api_auth auth = {.open = true};
-    w = (struct world){.dir = "/tmp/berm-calls-XXXXXX", .driver = {.ops = &driver_ops}};
-    CHECK(mkdtemp(w.dir) != NULL);
+    struct driver *const drivers[] = {&w.drivers[0], &w.drivers[1]};
+    char path[96];
     snprintf(path, sizeof path, "%s/sandboxes", w.dir);
-    CHECK_INT(mkdir(path, 0700), 0);
+    w.recovered = w.closed = false;
+    w.n_kept = 0;
     w.dir_fd = open(w.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     w.sandboxes_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     uv_loop_init(&w.loop);
@@ -93,7 +103,8 @@ static void world_begin(void) {
                                  .sandboxes_fd = w.sandboxes_fd,
                                  .run_id = "run",
                                  .version = "0",
-                                 .driver = &w.driver};
+                                 .drivers = drivers,
+                                 .n_drivers = n_drivers};
     CHECK_INT(registry_open(&spec, &w.context.registry, &e), 0);
     w.context.facts = (struct system_facts){.instance_id = "i", .limits = &w.limits};
     requests_init(&w.context.requests);
@@ -105,8 +116,17 @@ static void world_begin(void) {
         uv_run(&w.loop, UV_RUN_ONCE);
 }
 
-static void world_end(void) {
-    char command[96];
+static void world_begin(void) {
+    char path[96];
+    w = (struct world){.dir = "/tmp/berm-calls-XXXXXX",
+                       .drivers = {{.ops = &driver_ops}, {.ops = &other_ops}}};
+    CHECK(mkdtemp(w.dir) != NULL);
+    snprintf(path, sizeof path, "%s/sandboxes", w.dir);
+    CHECK_INT(mkdir(path, 0700), 0);
+    daemon_begin(1);
+}
+
+static void daemon_end(void) {
     registry_close(w.context.registry, on_closed, NULL);
     while (!w.closed)
         uv_run(&w.loop, UV_RUN_ONCE);
@@ -117,6 +137,11 @@ static void world_end(void) {
     api_done(&w.api);
     close(w.sandboxes_fd);
     close(w.dir_fd);
+}
+
+static void world_end(void) {
+    char command[96];
+    daemon_end();
     snprintf(command, sizeof command, "rm -r '%s'", w.dir);
     CHECK_INT(system(command), 0);
 }
@@ -276,6 +301,61 @@ TEST(sandbox_calls_that_fail_leave_the_request_id_free) {
     begin(&a, "CreateSandbox", &m);
     CHECK_INT(finish(&a), 0);
     end(&a);
+    world_end();
+}
+
+/* --- several drivers --- */
+
+static enum err_code ask_about(const char *method, const void *m) {
+    struct client k;
+    begin(&k, method, m);
+    enum err_code code = finish(&k);
+    if (code == ERR_NONE)
+        CHECK_STR(shown(&k)->spec->driver, "other");
+    end(&k);
+    return code;
+}
+
+static enum err_code delete_box(const char *id) {
+    Berm__V1__DeleteSandboxRequest m = BERM__V1__DELETE_SANDBOX_REQUEST__INIT;
+    struct client k;
+    m.sandbox_id = (char *)id;
+    m.wait_ms = 10000;
+    begin(&k, "DeleteSandbox", &m);
+    enum err_code code = finish(&k);
+    end(&k);
+    return code;
+}
+
+TEST(sandbox_whose_driver_is_not_loaded_keeps_its_record) {
+    Berm__V1__CreateSandboxRequest m = BERM__V1__CREATE_SANDBOX_REQUEST__INIT;
+    Berm__V1__SandboxSpec spec = BERM__V1__SANDBOX_SPEC__INIT;
+    Berm__V1__GetSandboxRequest get = BERM__V1__GET_SANDBOX_REQUEST__INIT;
+    Berm__V1__StartSandboxRequest start = BERM__V1__START_SANDBOX_REQUEST__INIT;
+    world_begin();
+    daemon_end();
+    daemon_begin(2);
+    m.sandbox_id = get.sandbox_id = start.sandbox_id = "box";
+    m.spec = &spec;
+    m.wait_ms = 10000;
+    spec.driver = "neither";
+    CHECK_INT(ask_about("CreateSandbox", &m), ERR_UNSUPPORTED);
+    spec.driver = "other";
+    CHECK_INT(ask_about("CreateSandbox", &m), 0);
+    make("first", 1000); /* of the default driver */
+    daemon_end();
+
+    daemon_begin(1);
+    CHECK_INT(w.n_kept, 1); /* a driver sweeps with its own sandboxes alone */
+    CHECK_INT(ask_about("GetSandbox", &get), 0);
+    CHECK_INT(ask_about("StartSandbox", &start), ERR_DRIVER_UNAVAILABLE);
+    CHECK_INT(delete_box("box"), ERR_DRIVER_UNAVAILABLE);
+    CHECK_INT(delete_box("first"), 0);
+    daemon_end();
+
+    daemon_begin(2);
+    CHECK_INT(w.n_kept, 1);
+    CHECK_INT(delete_box("box"), 0);
     world_end();
 }
 

@@ -4,13 +4,15 @@
 
 #include "harness.h"
 
-#define ALL_FEATURES                                                                             \
-    (DRIVER_HAS_PAUSE | DRIVER_HAS_LIMIT_MEMORY | DRIVER_HAS_LIMIT_CPU | DRIVER_HAS_LIMIT_PIDS | \
-     DRIVER_HAS_LIMIT_DISK | DRIVER_HAS_EXEC_CGROUPS)
+#define ALL_FEATURES                                                          \
+    (DRIVER_HAS_LIMIT_MEMORY | DRIVER_HAS_LIMIT_CPU | DRIVER_HAS_LIMIT_PIDS | \
+     DRIVER_HAS_LIMIT_DISK | DRIVER_HAS_MOUNTS | DRIVER_HAS_LAYER_MEMORY |    \
+     DRIVER_HAS_PROFILE_ROOT)
 
 static struct arena arena;
 static struct limits limits;
 static const struct driver_ops ops = {.name = "native"};
+static const struct driver_pause_ops pause_ops;
 static struct driver driver = {.ops = &ops};
 static struct spec_rules rules = {.limits = &limits};
 static struct err e;
@@ -18,6 +20,7 @@ static struct err e;
 static void set_up(unsigned features) {
     limits_init(&limits);
     driver.features = features;
+    driver.pause = &pause_ops;
     rules.driver = &driver;
     if (!arena.blocks)
         CHECK_INT(arena_init(&arena, 4096, 1 << 20), 0);
@@ -228,6 +231,35 @@ TEST(spec_check_refuses_by_name_what_no_driver_gives) {
     asked.driver = "docker";
     CHECK_INT(check_spec(&asked, &s), -ERR_UNSUPPORTED);
     CHECK_STR(e.field, "spec.driver");
+}
+
+TEST(spec_check_refuses_what_a_driver_without_capabilities_lacks) {
+    Berm__V1__SandboxSpec asked = BERM__V1__SANDBOX_SPEC__INIT, *s;
+    Berm__V1__Lifetime lifetime = BERM__V1__LIFETIME__INIT;
+    Berm__V1__RootFilesystem root = BERM__V1__ROOT_FILESYSTEM__INIT;
+    Berm__V1__Mount mount = BERM__V1__MOUNT__INIT, *mounts[] = {&mount};
+    set_up(0);
+    driver.pause = NULL;
+    CHECK_INT(check_spec(&asked, &s), 0);
+    asked.lifetime = &lifetime;
+    lifetime.idle_action = BERM__V1__LIFETIME_ACTION__LIFETIME_ACTION_PAUSE;
+    CHECK_INT(check_spec(&asked, &s), -ERR_UNSUPPORTED);
+    CHECK_STR(e.field, "spec.lifetime.idle_action");
+    asked.lifetime = NULL;
+    asked.profile = BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT;
+    CHECK_INT(check_spec(&asked, &s), -ERR_UNSUPPORTED);
+    CHECK_STR(e.field, "spec.profile");
+    asked.profile = BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_USER;
+    asked.root = &root;
+    root.layer = BERM__V1__WRITABLE_LAYER__WRITABLE_LAYER_MEMORY;
+    CHECK_INT(check_spec(&asked, &s), -ERR_UNSUPPORTED);
+    CHECK_STR(e.field, "spec.root.layer");
+    asked.root = NULL;
+    mount.source = mount.target = "/data";
+    asked.n_mounts = 1;
+    asked.mounts = mounts;
+    CHECK_INT(check_spec(&asked, &s), -ERR_UNSUPPORTED);
+    CHECK_STR(e.field, "spec.mounts");
 }
 
 TEST(spec_check_unknown_enum_values_are_refused) {

@@ -20,7 +20,7 @@ static void begin(struct call *c, const ProtobufCMessage *m, const struct op_kin
 static int prepare_create(struct op *op, struct err *e) {
     const Berm__V1__CreateSandboxRequest *m = (const void *)op->m;
     struct spec_rules rules;
-    op_rules(op, &rules);
+    op_rules(op, m->spec ? m->spec->driver : "", &rules);
     int r = spec_check(&rules, m->spec, &op->call->arena, &op->spec, e);
     return r < 0 ? r : op_open(op, op->request.caller.identity, op->spec, true, e);
 }
@@ -67,11 +67,12 @@ static int act_update(struct op *op, const struct change *change, struct err *e)
     size_t n_parts;
     struct spec_rules rules;
     struct sandbox *sb;
-    op_rules(op, &rules);
     int r = op_find(op, &sb, e);
-    if (r == 0)
-        r = spec_check_update(&rules, sandbox_record(sb)->spec, m, &op->call->arena, &spec, parts,
-                              &n_parts, e);
+    if (r < 0)
+        return r;
+    op_rules(op, sandbox_record(sb)->spec->driver, &rules);
+    r = spec_check_update(&rules, sandbox_record(sb)->spec, m, &op->call->arena, &spec, parts,
+                          &n_parts, e);
     return r < 0 ? r : sandbox_update(sb, m->incarnation, spec, parts, n_parts, change, e);
 }
 
@@ -138,19 +139,10 @@ const struct handler api_sandbox_start = {.on_message = on_start, .on_cancel = o
 
 /* --- pause and resume --- */
 
-static int check_can_pause(const struct op *op, struct err *e) {
-    const struct driver *d = registry_driver(context_of(op->call)->registry);
-    if (d && !(d->features & DRIVER_HAS_PAUSE))
-        return err_set(e, ERR_UNSUPPORTED, "the driver %s cannot pause a sandbox", d->ops->name);
-    return 0;
-}
-
 static int act_pause(struct op *op, const struct change *change, struct err *e) {
     const Berm__V1__PauseSandboxRequest *m = (const void *)op->m;
     struct sandbox *sb;
     int r = op_find(op, &sb, e);
-    if (r == 0)
-        r = check_can_pause(op, e);
     return r < 0 ? r : sandbox_pause(sb, m->incarnation, change, e);
 }
 
@@ -166,8 +158,6 @@ static int act_resume(struct op *op, const struct change *change, struct err *e)
     const Berm__V1__ResumeSandboxRequest *m = (const void *)op->m;
     struct sandbox *sb;
     int r = op_find(op, &sb, e);
-    if (r == 0)
-        r = check_can_pause(op, e);
     return r < 0 ? r : sandbox_resume(sb, m->incarnation, change, e);
 }
 

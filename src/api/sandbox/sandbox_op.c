@@ -233,9 +233,10 @@ int op_find(struct op *op, struct sandbox **ret_sb, struct err *e) {
     return err_set(e, ERR_SANDBOX_DELETED, "%s is deleted", op->id);
 }
 
-void op_rules(const struct op *op, struct spec_rules *ret_rules) {
+void op_rules(const struct op *op, const char *driver, struct spec_rules *ret_rules) {
     struct registry *r = registry_of(op);
+    const struct driver *d = registry_driver(r, driver);
     *ret_rules = (struct spec_rules){.limits = registry_limits(r),
-                                     .driver = registry_driver(r),
+                                     .driver = d ? d : registry_driver(r, ""),
                                      .no_driver = registry_no_driver(r)};
 }

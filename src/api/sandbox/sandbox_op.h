@@ -51,4 +51,5 @@ MUST_USE int op_find(struct op *op, struct sandbox **ret_sb, struct err *e);
 /* For op_kind.prepare: looks at what of the host this spec brings in; as imports_begin. */
 MUST_USE int op_open(struct op *op, const char *owner, const Berm__V1__SandboxSpec *spec,
                      bool with_copies, struct err *e);
-void op_rules(const struct op *op, struct spec_rules *ret_rules);
+/* `driver` is the name that is asked for, or the sandbox's own. */
+void op_rules(const struct op *op, const char *driver, struct spec_rules *ret_rules);

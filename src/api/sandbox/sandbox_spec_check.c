@@ -113,7 +113,7 @@ static int check_action(const struct spec_rules *rules, const char *at, const ch
     snprintf(field, sizeof field, "%s.%s", at, name);
     if ((unsigned)action > ACTION(DELETE))
         return err_field(e, field, "%s: there is no action %d", field, (int)action);
-    if (action == ACTION(PAUSE) && !can(rules, DRIVER_HAS_PAUSE))
+    if (action == ACTION(PAUSE) && rules->driver && !rules->driver->pause)
         return err_unsupported(e, field, "this driver cannot pause");
     return 0;
 }
@@ -197,8 +197,8 @@ static int refuse_image(const Berm__V1__ImageRoot *image, struct err *e) {
                            kinds[image->kind]);
 }
 
-static int fill_root(const Berm__V1__RootFilesystem *asked, struct arena *arena,
-                     Berm__V1__RootFilesystem **ret_root, struct err *e) {
+static int fill_root(const struct spec_rules *rules, const Berm__V1__RootFilesystem *asked,
+                     struct arena *arena, Berm__V1__RootFilesystem **ret_root, struct err *e) {
     Berm__V1__RootFilesystem *root = arena_alloc(arena, sizeof *root);
     Berm__V1__HostRoot *host = arena_alloc(arena, sizeof *host);
     if (!root || !host)
@@ -215,6 +215,8 @@ static int fill_root(const Berm__V1__RootFilesystem *asked, struct arena *arena,
     if ((unsigned)root->layer > LAYER(MEMORY))
         return err_field(e, "spec.root.layer", "spec.root.layer: there is no layer %d",
                          (int)root->layer);
+    if (root->layer == LAYER(MEMORY) && !can(rules, DRIVER_HAS_LAYER_MEMORY))
+        return err_unsupported(e, "spec.root.layer", "this driver has no layer MEMORY");
     *ret_root = root;
     return 0;
 }
@@ -232,7 +234,7 @@ static int fill_driver(const struct spec_rules *rules, Berm__V1__SandboxSpec *s,
     return 0;
 }
 
-static int fill_plain(Berm__V1__SandboxSpec *s, struct err *e) {
+static int fill_plain(const struct spec_rules *rules, Berm__V1__SandboxSpec *s, struct err *e) {
     int r = check_labels("spec.labels", s->n_labels, s->labels,
                          limit_table[LIMIT_LABELS_COUNT].value, e);
     if (r == 0)
@@ -244,6 +246,8 @@ static int fill_plain(Berm__V1__SandboxSpec *s, struct err *e) {
     if ((unsigned)s->profile > PROFILE(ROOT))
         return err_field(e, "spec.profile", "spec.profile: there is no profile %d",
                          (int)s->profile);
+    if (s->profile == PROFILE(ROOT) && !can(rules, DRIVER_HAS_PROFILE_ROOT))
+        return err_unsupported(e, "spec.profile", "this driver has no profile ROOT");
     if (s->workspace[0] == '\0')
         s->workspace = DEFAULT_WORKSPACE;
     return check_clean_path("spec.workspace", s->workspace, e);
@@ -257,7 +261,7 @@ int spec_check(const struct spec_rules *rules, const Berm__V1__SandboxSpec *aske
     berm__v1__sandbox_spec__init(s);
     if (asked)
         *s = *asked;
-    int r = fill_plain(s, e);
+    int r = fill_plain(rules, s, e);
     if (r == 0)
         r = fill_limits(rules, "spec.limits", s->limits, NULL, arena, &s->limits, e);
     if (r == 0)
@@ -265,9 +269,12 @@ int spec_check(const struct spec_rules *rules, const Berm__V1__SandboxSpec *aske
     if (r == 0)
         r = fill_network(rules, "spec.network", s->network, arena, &s->network, e);
     if (r == 0)
-        r = fill_root(s->root, arena, &s->root, e);
+        r = fill_root(rules, s->root, arena, &s->root, e);
     if (r == 0)
         r = check_imports(s, e);
+    if (r == 0 && (s->n_mounts > 0 || s->n_tools > 0) && !can(rules, DRIVER_HAS_MOUNTS))
+        r = err_unsupported(e, s->n_mounts > 0 ? "spec.mounts" : "spec.tools",
+                            "this driver has no mounts");
     if (r == 0)
         r = fill_driver(rules, s, e);
     *ret_spec = s;

@@ -42,60 +42,90 @@ static Berm__V1__LimitInfo **limit_messages(struct call *c, const struct limits 
     return list;
 }
 
-/* What a driver has whatever its host can do. */
-static const char *const every_driver[] = {"root.host",    "layer.disk",   "layer.memory",
-                                           "profile.user", "profile.root", "network.none"};
-
+/* What a spec may ask for: names of features, 0 for those that every driver has. */
 static const struct feature {
     unsigned feature;
     const char *name;
 } features[] = {
-    {DRIVER_HAS_PAUSE, "sandbox.pause"},   {DRIVER_HAS_LIMIT_MEMORY, "limit.memory"},
-    {DRIVER_HAS_LIMIT_CPU, "limit.cpu"},   {DRIVER_HAS_LIMIT_PIDS, "limit.pids"},
-    {DRIVER_HAS_LIMIT_DISK, "limit.disk"}, {DRIVER_HAS_LIMIT_DISK, "limit.inodes"},
-    {DRIVER_HAS_EGRESS, "network.egress"}, {DRIVER_HAS_OPEN, "network.open"},
+    {0, "root.host"},
+    {0, "layer.disk"},
+    {DRIVER_HAS_LAYER_MEMORY, "layer.memory"},
+    {0, "profile.user"},
+    {DRIVER_HAS_PROFILE_ROOT, "profile.root"},
+    {0, "network.none"},
+    {DRIVER_HAS_LIMIT_MEMORY, "limit.memory"},
+    {DRIVER_HAS_LIMIT_CPU, "limit.cpu"},
+    {DRIVER_HAS_LIMIT_PIDS, "limit.pids"},
+    {DRIVER_HAS_LIMIT_DISK, "limit.disk"},
+    {DRIVER_HAS_LIMIT_DISK, "limit.inodes"},
+    {DRIVER_HAS_EGRESS, "network.egress"},
+    {DRIVER_HAS_OPEN, "network.open"},
 };
 
-/* Where host paths may go in at all. */
-static const char *const imports[] = {"mounts", "copies"};
+/* "sandbox.pause", "mounts", "copies" */
+#define OTHER_CAPABILITIES 3
 
 struct driver_message {
     Berm__V1__DriverInfo info;
-    Berm__V1__DriverInfo *list[1];
-    char *capabilities[COUNT_OF(every_driver) + COUNT_OF(features) + COUNT_OF(imports) + TOOLS_MAX];
+    char *capabilities[COUNT_OF(features) + OTHER_CAPABILITIES + TOOLS_MAX];
     char tools[TOOLS_MAX][32];
 };
 
-static void fill_driver(struct driver_message *m, struct registry *r) {
-    const struct driver *d = registry_driver(r);
-    berm__v1__driver_info__init(&m->info);
-    m->list[0] = &m->info;
-    m->info.name = (char *)(d ? d->ops->name : "native");
-    m->info.available = d != NULL;
-    m->info.capabilities = m->capabilities;
-    if (!d) {
-        m->info.unavailable_reason = (char *)registry_no_driver(r);
-        return;
-    }
-    for (size_t i = 0; i < COUNT_OF(every_driver); i++)
-        m->capabilities[m->info.n_capabilities++] = (char *)every_driver[i];
-    for (size_t i = 0; i < COUNT_OF(features); i++)
-        if (d->features & features[i].feature)
-            m->capabilities[m->info.n_capabilities++] = (char *)features[i].name;
+static void add_capability(struct driver_message *m, const char *name) {
+    m->capabilities[m->info.n_capabilities++] = (char *)name;
+}
+
+static void add_tools(struct driver_message *m) {
     for (size_t i = 0; tool_at(i); i++)
         if (tool_is_on_host(tool_at(i))) {
             snprintf(m->tools[i], sizeof m->tools[i], "tool.%s", tool_at(i)->name);
-            m->capabilities[m->info.n_capabilities++] = m->tools[i];
+            add_capability(m, m->tools[i]);
         }
-    for (size_t i = 0; registry_has_opener(r) && i < COUNT_OF(imports); i++)
-        m->capabilities[m->info.n_capabilities++] = (char *)imports[i];
 }
 
-static void fill_sandboxes(struct registry *r, struct driver_message *driver,
+static void fill_driver(struct driver_message *m, const struct registry *r,
+                        const struct driver *d) {
+    bool has_mounts = (d->features & DRIVER_HAS_MOUNTS) != 0;
+    berm__v1__driver_info__init(&m->info);
+    m->info.name = (char *)d->ops->name;
+    m->info.available = true;
+    m->info.capabilities = m->capabilities;
+    for (size_t i = 0; i < COUNT_OF(features); i++)
+        if ((d->features & features[i].feature) == features[i].feature)
+            add_capability(m, features[i].name);
+    if (d->pause)
+        add_capability(m, "sandbox.pause");
+    if (has_mounts)
+        add_tools(m);
+    if (registry_has_opener(r) && has_mounts)
+        add_capability(m, "mounts");
+    if (registry_has_opener(r))
+        add_capability(m, "copies");
+}
+
+/* Where no driver is loaded, native is listed with the reason. */
+static void fill_no_driver(struct driver_message *m, const struct registry *r) {
+    berm__v1__driver_info__init(&m->info);
+    m->info.name = "native";
+    m->info.unavailable_reason = (char *)registry_no_driver(r);
+}
+
+struct driver_list {
+    struct driver_message messages[REGISTRY_DRIVERS_MAX];
+    Berm__V1__DriverInfo *list[REGISTRY_DRIVERS_MAX];
+};
+
+static void fill_sandboxes(struct registry *r, struct driver_list *drivers,
                            Berm__V1__GetInfoResponse *response) {
-    fill_driver(driver, r);
-    response->n_drivers = 1;
-    response->drivers = driver->list;
+    size_t n = 0;
+    for (const struct driver *d; (d = registry_driver_at(r, n)); n++)
+        fill_driver(&drivers->messages[n], r, d);
+    if (n == 0)
+        fill_no_driver(&drivers->messages[n++], r);
+    for (size_t i = 0; i < n; i++)
+        drivers->list[i] = &drivers->messages[i].info;
+    response->n_drivers = n;
+    response->drivers = drivers->list;
     response->head_sequence = ledger_head(registry_ledger(r));
     response->oldest_sequence = ledger_oldest(registry_ledger(r));
 }
@@ -103,7 +133,7 @@ static void fill_sandboxes(struct registry *r, struct driver_message *driver,
 static void on_get_info(struct call *c, const ProtobufCMessage *m) {
     (void)m;
     const struct system_facts *facts = &context_of(c)->facts;
-    struct driver_message driver;
+    struct driver_list drivers = {0};
     struct caller caller;
     Berm__V1__GetInfoResponse response = BERM__V1__GET_INFO_RESPONSE__INIT;
     struct err e;
@@ -128,7 +158,7 @@ static void on_get_info(struct call *c, const ProtobufCMessage *m) {
     response.identity = caller.identity;
     response.admin = caller.is_admin;
     if (context_of(c)->registry)
-        fill_sandboxes(context_of(c)->registry, &driver, &response);
+        fill_sandboxes(context_of(c)->registry, &drivers, &response);
     call_reply(c, &response.base);
 }
 

@@ -105,7 +105,7 @@ static void ask(struct sandbox *sb, uint32_t cgroup) {
 }
 
 static bool has_exec_cgroups(const struct sandbox *sb) {
-    return sb->instance && (sb->instance->driver->features & DRIVER_HAS_EXEC_CGROUPS);
+    return sb->instance && sb->driver->exec_cgroups;
 }
 
 /* In parallel with the commit of the intent: an empty cgroup without a program harms nobody and goes

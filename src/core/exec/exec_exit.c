@@ -153,29 +153,17 @@ static bool read_exit(const struct exec *x, Berm__V1__ExitStatus *s, const struc
 
 /* --- usage --- */
 
-static uint64_t stat_value(const char *text, const char *name) {
-    const char *at = strstr(text, name);
-    return at ? strtoull(at + strlen(name), NULL, 10) : 0;
-}
-
-static uint64_t file_value(int dir, const char *name) {
-    char text[64];
-    return fd_read_text(dir, name, text, sizeof text) > 0 ? strtoull(text, NULL, 10) : 0;
-}
-
 void exec_read_usage(struct exec *x) {
-    char text[4096];
     Berm__V1__ExecUsage *u = x->record->usage;
     if (x->cgroup_fd < 0 || !x->cgroup_is_dir || x->record->started_unix_ms == 0)
         return; /* what the exec cgroup counts before the start is the attempt, not the program */
-    if (fd_read_text(x->cgroup_fd, "cpu.stat", text, sizeof text) > 0) {
-        u->cpu_user_us = stat_value(text, "user_usec ");
-        u->cpu_system_us = stat_value(text, "system_usec ");
-    }
-    uint64_t memory = file_value(x->cgroup_fd, "memory.peak"); /* MAX would read it twice */
-    uint64_t pids = file_value(x->cgroup_fd, "pids.peak");
-    u->memory_peak_bytes = MAX(u->memory_peak_bytes, memory);
-    u->pids_peak = MAX(u->pids_peak, pids);
+    struct exec_cgroup_usage now = {u->cpu_user_us, u->cpu_system_us, u->memory_peak_bytes,
+                                    u->pids_peak};
+    x->sandbox->driver->exec_cgroups->read_usage(x->cgroup_fd, &now);
+    u->cpu_user_us = now.cpu_user_us;
+    u->cpu_system_us = now.cpu_system_us;
+    u->memory_peak_bytes = now.memory_peak_bytes;
+    u->pids_peak = now.pids_peak;
 }
 
 /* --- the end --- */
@@ -267,7 +255,7 @@ static bool may_be_out_of_memory(const struct exec *x) {
     return s->how_case == BERM__V1__EXIT_STATUS__HOW_SIGNAL &&
            s->signal->signal_number == SIGKILL &&
            s->signal->source == BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_SANDBOX &&
-           x->sandbox->instance;
+           x->sandbox->instance && x->sandbox->driver->usage;
 }
 
 static void ended(struct exec *x, Berm__V1__ExitStatus *s) {

@@ -78,8 +78,22 @@ int sandbox_not_there(const struct sandbox *sb, struct err *e) {
     return err_about(e, "sandbox_id", id);
 }
 
-int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct err *e) {
+int sandbox_check_driver(const struct sandbox *sb, struct err *e) {
+    if (sb->driver)
+        return 0;
+    err_set(e, ERR_DRIVER_UNAVAILABLE, "the driver \"%s\" of %s is not loaded",
+            sb->record->spec->driver, sb->record->sandbox_id);
+    return err_about(e, "sandbox_id", sb->record->sandbox_id);
+}
+
+/* What every change asks first. */
+static int check_changeable(const struct sandbox *sb, uint64_t incarnation, struct err *e) {
     int r = sandbox_check_incarnation(sb, incarnation, e);
+    return r < 0 ? r : sandbox_check_driver(sb, e);
+}
+
+int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct err *e) {
+    int r = check_changeable(sb, incarnation, e);
     if (r < 0)
         return r;
     if (!sandbox_is(sb, SB_READY))
@@ -92,7 +106,7 @@ int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct e
 }
 
 int sandbox_check_change(const struct sandbox *sb, uint64_t incarnation, struct err *e) {
-    int r = sandbox_check_incarnation(sb, incarnation, e);
+    int r = check_changeable(sb, incarnation, e);
     if (r == 0 && (sandbox_is(sb, SB_FAILED) || is_going(sb)))
         r = sandbox_not_there(sb, e);
     return r;
@@ -141,7 +155,8 @@ void sandbox_put(struct sandbox *sb, struct entry *t) {
                       &(struct db_sandbox){.number = sb->number,
                                            .wanted = sb->wanted,
                                            .slot = sb->slot,
-                                           .instance = str_of(has_own ? "" : sb->instance_id)});
+                                           .instance = str_of(has_own ? "" : sb->instance_id),
+                                           .driver = str_of(sb->record->spec->driver)});
 }
 
 void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct sandbox_why *why) {
@@ -230,14 +245,15 @@ static void on_guest_deadline(struct deadline *d) {
     }
 }
 
-struct sandbox *sandbox_new(struct registry *r, Berm__V1__Sandbox *record, uint64_t number,
-                            uint64_t slot, struct str instance) {
+struct sandbox *sandbox_new(struct registry *r, struct driver *driver, Berm__V1__Sandbox *record,
+                            uint64_t number, uint64_t slot, struct str instance) {
     struct sandbox *sb = calloc(1, sizeof *sb);
     if (!sb)
         return NULL;
     sb->registry = r;
     sb->record = record;
     sb->number = number;
+    sb->driver = driver;
     sb->slot = slot;
     sb->dir_fd = -1;
     instance = instance.n > 0 ? instance : str_of(record->sandbox_id);
@@ -267,10 +283,13 @@ static bool is_record(const Berm__V1__Sandbox *record, const struct db_sandbox *
 }
 
 struct sandbox *sandbox_restore(struct registry *r, const struct db_sandbox *row) {
+    char name[64];
     Berm__V1__Sandbox *record =
         berm__v1__sandbox__unpack(NULL, row->record.n, (const uint8_t *)row->record.p);
-    struct sandbox *sb = is_record(record, row) && registry_keep_slot(r, row->slot)
-                             ? sandbox_new(r, record, row->number, row->slot, row->instance)
+    snprintf(name, sizeof name, "%.*s", (int)row->driver.n, row->driver.p);
+    struct driver *d = registry_driver(r, name);
+    struct sandbox *sb = is_record(record, row) && (!d || driver_keep_slot(d, row->slot))
+                             ? sandbox_new(r, d, record, row->number, row->slot, row->instance)
                              : NULL;
     if (!sb) {
         if (record)
@@ -308,14 +327,15 @@ void sandbox_free(struct sandbox *sb) {
     if (sb->instance)
         instance_close(sb->instance);
     if (sb->instance && sb->claiming) /* nobody will know of it */
-        driver_discard(r->spec.driver, sb->instance_id, true, NULL, NULL);
+        driver_discard(sb->driver, sb->instance_id, true, NULL, NULL);
     deadline_clear(r->spec.deadlines, &sb->again);
     deadline_clear(r->spec.deadlines, &sb->guest_deadline);
     deadline_clear(r->spec.deadlines, &sb->due);
     map_remove(&r->sandboxes, &sb->by_id);
     list_remove(&sb->in_registry);
     list_remove(&sb->in_dormant);
-    registry_give_slot(r, sb->slot);
+    if (sb->driver)
+        driver_give_slot_back(sb->driver, sb->slot);
     if (sb->transcript)
         transcript_close(sb->transcript);
     if (sb->dir_fd >= 0)
@@ -376,7 +396,7 @@ static int nothing_to_do(struct sandbox *sb, const struct change *c, struct err 
 
 int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms, const struct change *c,
                  struct err *e) {
-    int r = sandbox_check_incarnation(sb, incarnation, e);
+    int r = check_changeable(sb, incarnation, e);
     if (r < 0)
         return r;
     if (sandbox_is(sb, SB_STOPPING) || sandbox_is(sb, SB_STOPPED))
@@ -388,7 +408,7 @@ int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms, con
 }
 
 int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change *c, struct err *e) {
-    int r = sandbox_check_incarnation(sb, incarnation, e);
+    int r = check_changeable(sb, incarnation, e);
     if (r < 0)
         return r;
     if (sandbox_is(sb, SB_PENDING) || (sandbox_is(sb, SB_READY) && sb->wanted == WANTED_RUN))
@@ -407,7 +427,7 @@ int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change 
 }
 
 int sandbox_pause(struct sandbox *sb, uint64_t incarnation, const struct change *c, struct err *e) {
-    int r = sandbox_check_incarnation(sb, incarnation, e);
+    int r = check_changeable(sb, incarnation, e);
     if (r < 0)
         return r;
     if (sb->wanted == WANTED_PAUSE && !reserve_holds(sb) &&
@@ -415,14 +435,15 @@ int sandbox_pause(struct sandbox *sb, uint64_t incarnation, const struct change 
         return nothing_to_do(sb, c, e);
     if (!sandbox_is(sb, SB_READY) && !sandbox_is(sb, SB_PAUSED))
         return sandbox_not_there(sb, e);
-    if (!(sb->registry->spec.driver->features & DRIVER_HAS_PAUSE))
-        return err_set(e, ERR_UNSUPPORTED, "the driver cannot pause");
+    if (!sb->driver->pause)
+        return err_set(e, ERR_UNSUPPORTED, "the driver %s cannot pause a sandbox",
+                       sb->driver->ops->name);
     return intend(sb, OP_PAUSE, WANTED_PAUSE, 0, c, e);
 }
 
 int sandbox_resume(struct sandbox *sb, uint64_t incarnation, const struct change *c,
                    struct err *e) {
-    int r = sandbox_check_incarnation(sb, incarnation, e);
+    int r = check_changeable(sb, incarnation, e);
     if (r < 0)
         return r;
     if (sb->wanted == WANTED_RUN && (sandbox_is(sb, SB_PAUSED) || sandbox_is(sb, SB_READY)))
@@ -436,7 +457,7 @@ int sandbox_resume(struct sandbox *sb, uint64_t incarnation, const struct change
 
 int sandbox_delete(struct sandbox *sb, uint64_t incarnation, const struct change *c,
                    struct err *e) {
-    int r = sandbox_check_incarnation(sb, incarnation, e);
+    int r = check_changeable(sb, incarnation, e);
     if (r < 0)
         return r;
     if (is_going(sb))

@@ -158,10 +158,7 @@ static void on_removed(uv_work_t *work, int status) {
     if (registry_job_over(sb->registry))
         return;
     registry_job(sb->registry);
-    if (sb->registry->spec.driver)
-        driver_discard(sb->registry->spec.driver, sb->instance_id, true, on_discarded, sb);
-    else
-        on_discarded(sb, NULL);
+    driver_discard(sb->driver, sb->instance_id, true, on_discarded, sb);
     sandbox_failpoint(sb, OP_SEND);
 }
 
@@ -294,7 +291,7 @@ static void look_at_recovery(struct sandbox *sb) {
 }
 
 void sandbox_converge(struct sandbox *sb) {
-    if (sb->recorded.on_way > 0 || sb->registry->closing)
+    if (sb->recorded.on_way > 0 || sb->registry->closing || !sb->driver)
         return;
     if (sandbox_is(sb, SB_DELETED)) {
         sandbox_failpoint(sb, OP_OUTCOME);

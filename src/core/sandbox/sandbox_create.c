@@ -38,8 +38,10 @@ static Berm__V1__Sandbox *record_new(const char *id, const char *owner,
 }
 
 int sandbox_check_new(const struct registry *r, const Berm__V1__SandboxSpec *spec, struct err *e) {
-    if (!r->spec.driver)
-        return err_set(e, ERR_DRIVER_UNAVAILABLE, "%s", r->spec.no_driver);
+    if (!registry_driver(r, spec->driver))
+        return r->spec.n_drivers == 0 ? err_set(e, ERR_DRIVER_UNAVAILABLE, "%s", r->spec.no_driver)
+                                      : err_set(e, ERR_DRIVER_UNAVAILABLE,
+                                                "the driver \"%s\" is not loaded", spec->driver);
     if (!fd_are_available(r->spec.state_dir_fd, SANDBOX_FDS))
         return err_set(e, ERR_LIMIT_REACHED,
                        "the daemon may open too few files for one more sandbox (RLIMIT_NOFILE)");
@@ -60,16 +62,17 @@ static int check_capacity(const struct registry *r, const Berm__V1__SandboxSpec 
 static struct sandbox *new_sandbox(struct registry *r, const char *id,
                                    const Berm__V1__SandboxSpec *spec, const struct change *c) {
     struct parked parked = {0};
+    struct driver *d = registry_driver(r, spec->driver);
     bool is_claim = pool_take(r->pool, spec, &parked);
     if (!id[0] && !is_claim)
         registry_make_id(SANDBOX_ID_PREFIX, parked.name);
     if (!id[0])
         id = parked.name;
-    int64_t slot = is_claim ? (int64_t)parked.slot : registry_take_slot(r);
+    int64_t slot = is_claim ? (int64_t)parked.slot : driver_take_slot(d);
     Berm__V1__Sandbox *record = slot < 0 ? NULL : record_new(id, c->who->identity, spec);
     struct str instance = is_claim ? str_of(parked.instance->id) : (struct str){0};
     struct sandbox *sb =
-        record ? sandbox_new(r, record, r->sandbox_number + 1, (uint64_t)slot, instance) : NULL;
+        record ? sandbox_new(r, d, record, r->sandbox_number + 1, (uint64_t)slot, instance) : NULL;
     if (sb) {
         sb->op = OP_CREATE;
         sb->output_counted = true; /* there is none */
@@ -82,7 +85,7 @@ static struct sandbox *new_sandbox(struct registry *r, const char *id,
     if (is_claim)
         pool_discard(r->pool, &parked);
     else if (slot >= 0)
-        registry_give_slot(r, (uint64_t)slot);
+        driver_give_slot_back(d, (uint64_t)slot);
     return NULL;
 }
 

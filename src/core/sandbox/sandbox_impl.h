@@ -46,6 +46,7 @@ struct sandbox {
     struct recorded recorded;
     Berm__V1__Sandbox *record;
     uint64_t number;
+    struct driver *driver; /* NULL: it is not loaded, and the record stays as it is */
     uint64_t slot;
     char instance_id
         [INSTANCE_ID_MAX]; /* the driver's name for it: its own, or that of a parked one */
@@ -124,8 +125,8 @@ void sandbox_failpoint(const struct sandbox *sb, enum sandbox_step step);
 
 /* sandbox.c: in the registry from here on, which owns the record with it; an empty instance is one of its own.
  * NULL: no memory. */
-struct sandbox *sandbox_new(struct registry *r, Berm__V1__Sandbox *record, uint64_t number,
-                            uint64_t slot, struct str instance);
+struct sandbox *sandbox_new(struct registry *r, struct driver *driver, Berm__V1__Sandbox *record,
+                            uint64_t number, uint64_t slot, struct str instance);
 /* The error of a change that the store does not take. */
 int sandbox_no_entry(struct err *e);
 /* Descriptors that are free when one begins: its own, those of its making, and some for who asks meanwhile. */
@@ -177,6 +178,8 @@ void sandbox_touch(struct sandbox *sb);
 void sandbox_measures_end(struct sandbox *sb);
 /* sandbox.c */
 int sandbox_not_there(const struct sandbox *sb, struct err *e);
+/* DRIVER_UNAVAILABLE unless its driver is loaded. */
+MUST_USE int sandbox_check_driver(const struct sandbox *sb, struct err *e);
 
 /* converge.c */
 void sandbox_converge(struct sandbox *sb);

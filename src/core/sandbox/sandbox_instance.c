@@ -73,14 +73,13 @@ static struct instance_spec spec_of(const struct sandbox *sb,
     struct instance_spec instance = {
         .id = sb->instance_id,
         .hostname = sb->record->sandbox_id,
-        .slot = (uint32_t)sb->slot,
+        .slot = sb->slot,
         .profile = spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT ? INSTANCE_ROOT
                                                                                     : INSTANCE_USER,
         .layer = spec->root && spec->root->layer == BERM__V1__WRITABLE_LAYER__WRITABLE_LAYER_MEMORY
                      ? INSTANCE_MEMORY
                      : INSTANCE_DISK,
         .network = INSTANCE_NETWORK_NONE,
-        .image_fd = -1,
         .mounts = mounts,
     };
     instance.n_mounts = imports_mounts(&sb->imports, mounts);
@@ -89,11 +88,7 @@ static struct instance_spec spec_of(const struct sandbox *sb,
 }
 
 static void create_instance(struct sandbox *sb, const struct instance_spec *spec) {
-    struct driver *d = sb->registry->spec.driver;
-    if (d)
-        sb->instance = instance_create(d, spec, &instance_events, sb, &sb->failure);
-    else
-        err_set(&sb->failure, ERR_DRIVER_UNAVAILABLE, "%s", sb->registry->spec.no_driver);
+    sb->instance = instance_create(sb->driver, spec, &instance_events, sb, &sb->failure);
     if (sb->instance)
         sb->presence = PRESENCE_MAKING;
 }
@@ -124,7 +119,7 @@ static bool is_as_wanted(const struct instance_spec *spec) {
 static void claim_instance(struct sandbox *sb, struct instance_spec *spec) {
     const char *workspace = sb->record->spec->workspace;
     spec->hostname = sb->has_name ? NULL : spec->hostname;
-    pool_keep_limits(sb->registry, &spec->limits);
+    pool_keep_limits(sb->registry->pool, &spec->limits);
     bool is_bare = is_as_wanted(spec);
     sb->presence = is_bare ? PRESENCE_UP : PRESENCE_MAKING;
     if (spec->n_mounts == 0 || strcmp(workspace, POOL_WORKSPACE) == 0)
@@ -194,7 +189,7 @@ static void on_kills(struct instance *p, const struct instance_answer *a, void *
 }
 
 void sandbox_learn_kills(struct sandbox *sb) {
-    if (sb->instance)
+    if (sb->instance && sb->driver->usage)
         instance_measure(sb->instance, on_kills, NULL);
 }
 
@@ -215,7 +210,7 @@ static void on_cleared(void *user, const struct err *e) {
 static void clear(struct sandbox *sb, bool with_files) {
     sb->presence = PRESENCE_ENDING;
     registry_job(sb->registry);
-    driver_discard(sb->registry->spec.driver, sb->instance_id, with_files, on_cleared, sb);
+    driver_discard(sb->driver, sb->instance_id, with_files, on_cleared, sb);
 }
 
 void sandbox_unclaim(struct sandbox *sb) {
@@ -241,11 +236,6 @@ static bool is_half_claimed(const struct sandbox *sb) {
 
 void sandbox_adopt(struct sandbox *sb) {
     struct err e;
-    struct driver *d = sb->registry->spec.driver;
-    if (!d) {
-        exec_all_gone(sb);
-        return;
-    }
     if (is_half_claimed(sb)) {
         sandbox_unclaim(sb);
         return;
@@ -253,7 +243,7 @@ void sandbox_adopt(struct sandbox *sb) {
     /* Nobody knows any more where the tools of one were that has not been told. */
     bool lacks_path = sandbox_is(sb, SB_PENDING) && sb->record->spec->n_tools > 0;
     if (!lacks_path)
-        sb->instance = instance_adopt(d, sb->instance_id, &instance_events, sb, &e);
+        sb->instance = instance_adopt(sb->driver, sb->instance_id, &instance_events, sb, &e);
     if (!sb->instance) {
         clear(sb, false);
         return;

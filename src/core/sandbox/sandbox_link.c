@@ -165,7 +165,7 @@ void sandbox_take_link(struct sandbox *sb, struct guest_link *link, struct trans
 
 void sandbox_connect(struct sandbox *sb) {
     struct err e;
-    int fd = instance_link(sb->instance, &e);
+    int fd = instance_connect(sb->instance, &e);
     if (fd >= 0)
         sb->link = guest_link_open(&(struct guest_link_spec){
             .loop = sb->registry->spec.loop,

@@ -144,6 +144,12 @@ int sandbox_update(struct sandbox *sb, uint64_t incarnation, const Berm__V1__San
     if (sb->update)
         return err_set(e, ERR_LIMIT_REACHED, "another update of %s is being put in force",
                        sb->record->sandbox_id);
+    bool is_live =
+        sb->presence == PRESENCE_UP && changes_limits(sb->record->spec->limits, spec->limits);
+    if (is_live && !sb->driver->limits)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "the driver %s cannot change limits of a running sandbox",
+                       sb->driver->ops->name);
     struct update *u = update_new(spec, parts, n_parts, c);
     if (!u)
         return err_set(e, ERR_LIMIT_REACHED, "out of memory");
@@ -151,7 +157,7 @@ int sandbox_update(struct sandbox *sb, uint64_t incarnation, const Berm__V1__San
         list_remove(&c->wait->in_ledger);
         list_push_back(&u->waits, &c->wait->in_ledger);
     }
-    if (sb->presence != PRESENCE_UP || !changes_limits(sb->record->spec->limits, spec->limits)) {
+    if (!is_live) {
         int r = record(sb, u, e);
         if (r < 0) {
             (void)wait_of(u);

@@ -26,8 +26,13 @@ void sandbox_measure_cancel(struct sandbox_measure *m) {
 }
 
 int sandbox_measure(struct sandbox *sb, struct sandbox_measure *m, struct err *e) {
+    if (sandbox_check_driver(sb, e) < 0)
+        return -(int)e->code;
     if (sb->presence != PRESENCE_UP)
         return sandbox_not_there(sb, e);
+    if (!sb->driver->usage)
+        return err_set(e, ERR_UNSUPPORTED, "the driver %s does not measure usage",
+                       sb->driver->ops->name);
     bool is_asked = !list_is_empty(&sb->measures);
     list_push_back(&sb->measures, &m->in_sandbox);
     if (!is_asked)

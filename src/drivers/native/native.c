@@ -68,12 +68,11 @@ static void native_discard(struct driver *d, const char *id, bool with_files, dr
 
 static void on_swept(struct spawn_ask *a, const struct spawn_reply *reply, int *fds, size_t n_fds) {
     (void)fds, (void)n_fds;
-    struct native *n = a->subject;
     struct err e;
     if (reply->error != 0)
-        native_explain(n, &e, reply);
+        native_explain(a->subject, &e, reply);
     if (a->message->sweep.last || reply->error != 0)
-        n->driver.on_swept(&n->driver, reply->error != 0 ? &e : NULL);
+        ((driver_done *)a->done)(a->user, reply->error != 0 ? &e : NULL);
 }
 
 static int by_text(const void *a, const void *b) {
@@ -99,10 +98,11 @@ static void sweep_sockets(const struct native *n, const char *const *ids, size_t
 }
 
 /* In parts: berm-spawn acts on the last one. */
-static void native_sweep(struct driver *d, const char *const *ids, size_t n_ids) {
+static void native_sweep(struct driver *d, const char *const *ids, size_t n_ids, driver_done *done,
+                         void *user) {
     struct native *n = native_of(d);
     struct err e;
-    size_t done = 0;
+    size_t sent = 0;
     listeners_free(TAKE(n->listeners)); /* all are adopted */
     sweep_sockets(n, ids, n_ids);
     do {
@@ -111,15 +111,17 @@ static void native_sweep(struct driver *d, const char *const *ids, size_t n_ids)
                          : spawn_ask_new(SPAWN_SWEEP, sizeof(struct spawn_sweep), on_swept, n);
         if (!a) {
             err_set(&e, ERR_DRIVER_UNAVAILABLE, "nothing was swept");
-            d->on_swept(d, &e);
+            done(user, &e);
             return;
         }
         struct spawn_sweep *part = &a->message->sweep;
-        for (; done < n_ids && part->n_ids < SPAWN_SWEEP_MAX; done++)
-            snprintf(part->ids[part->n_ids++], SPAWN_ID_MAX, "%s", ids[done]);
-        part->last = done == n_ids;
+        for (; sent < n_ids && part->n_ids < SPAWN_SWEEP_MAX; sent++)
+            snprintf(part->ids[part->n_ids++], SPAWN_ID_MAX, "%s", ids[sent]);
+        part->last = sent == n_ids;
+        a->done = (void (*)(void))done;
+        a->user = user;
         spawn_link_send(&n->link, a);
-    } while (done < n_ids);
+    } while (sent < n_ids);
 }
 
 /* --- the driver --- */
@@ -140,7 +142,7 @@ static void on_hello(struct spawn_ask *a, const struct spawn_reply *reply, int *
         n->driver.on_open(&n->driver, &e);
         return;
     }
-    n->driver.features = DRIVER_HAS_PAUSE | DRIVER_HAS_EXEC_CGROUPS;
+    n->driver.features = DRIVER_HAS_MOUNTS | DRIVER_HAS_LAYER_MEMORY | DRIVER_HAS_PROFILE_ROOT;
     for (size_t i = 0; i < COUNT_OF(features); i++)
         if (reply->features & features[i].theirs)
             n->driver.features |= features[i].ours;
@@ -159,6 +161,7 @@ static void on_ends_closed(uv_handle_t *handle) {
     listeners_free(n->listeners);
     close(n->ends_fd);
     close(n->run_dir_fd);
+    free(n->slots);
     if (told)
         told(&n->driver);
     free(n);
@@ -187,21 +190,19 @@ static const struct driver_ops ops = {
     .close = native_close,
     .create = native_create,
     .adopt = native_adopt,
-    .watch_exit = native_watch_exit,
-    .link = native_link,
+    .connect = native_connect,
     .stop = native_stop,
     .close_instance = native_close_instance,
     .discard = native_discard,
     .sweep = native_sweep,
-    .pause = native_pause,
-    .resume = native_resume,
-    .set_limits = native_set_limits,
-    .usage = native_usage,
-    .make_exec_cgroups = native_make_exec_cgroups,
-    .kill_exec_cgroup = native_kill_exec_cgroup,
-    .claim = native_claim,
-    .is_idle = native_is_idle,
 };
+static const struct driver_pause_ops pause_ops = {native_pause, native_resume};
+static const struct driver_usage_ops usage_ops = {native_measure};
+static const struct driver_limits_ops limits_ops = {native_set_limits};
+static const struct driver_exec_cgroup_ops exec_cgroup_ops = {
+    native_make_exec_cgroups, native_kill_exec_cgroup, native_read_exec_cgroup};
+static const struct driver_parking_ops parking_ops = {native_claim, native_is_idle};
+static const struct driver_dormant_ops dormant_ops = {native_watch_exit};
 
 /* 0, or -errno and nothing is open. */
 static int watch_ends(struct native *n, uv_loop_t *loop) {
@@ -222,10 +223,12 @@ struct driver *native_open(uv_loop_t *loop, int spawn_fd, int run_dir_fd,
     struct spawn_ask *hello =
         n ? spawn_ask_new(SPAWN_HELLO, sizeof(struct spawn_hello), on_hello, n) : NULL;
     err_set(e, ERR_DRIVER_UNAVAILABLE, "open the socket to berm-spawn");
-    if (!hello || watch_ends(n, loop) < 0) {
+    if (!hello || native_slots_init(n) < 0 || watch_ends(n, loop) < 0) {
         close(spawn_fd);
         close(run_dir_fd);
         free(hello);
+        if (n)
+            free(n->slots);
         free(n);
         return NULL;
     }
@@ -236,7 +239,17 @@ struct driver *native_open(uv_loop_t *loop, int spawn_fd, int run_dir_fd,
         uv_close((uv_handle_t *)&n->ends, on_ends_closed);
         return NULL;
     }
-    n->driver = (struct driver){.ops = &ops, .loop = loop, .on_open = on_open, .user = user};
+    n->driver = (struct driver){.ops = &ops,
+                                .pause = &pause_ops,
+                                .usage = &usage_ops,
+                                .limits = &limits_ops,
+                                .exec_cgroups = &exec_cgroup_ops,
+                                .parking = &parking_ops,
+                                .dormant = &dormant_ops,
+                                .slots = &native_slot_ops,
+                                .loop = loop,
+                                .on_open = on_open,
+                                .user = user};
     spawn_link_send(&n->link, hello);
     return &n->driver;
 }

@@ -1,7 +1,8 @@
-/* native_ask — what is asked of a living instance; berm-spawn answers each once. */
+/* native_ask — requests to a running instance; berm-spawn answers each once. */
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fd.h"
 #include "drivers/native/native_impl.h"
 
 static void on_answered(struct spawn_ask *a, const struct spawn_reply *reply, int *fds,
@@ -64,7 +65,7 @@ void native_resume(struct instance *instance, instance_done *done, void *user) {
     ask(p, ask_new(p, SPAWN_THAW, sizeof(struct spawn_by_id), done, user), done, user);
 }
 
-void native_usage(struct instance *instance, instance_done *done, void *user) {
+void native_measure(struct instance *instance, instance_done *done, void *user) {
     struct native_instance *p = native_instance_of(instance);
     ask(p, ask_new(p, SPAWN_USAGE, sizeof(struct spawn_by_id), done, user), done, user);
 }
@@ -99,6 +100,28 @@ void native_kill_exec_cgroup(struct instance *instance, uint32_t cgroup, instanc
     if (a)
         a->message->kill_exec_cgroup.cgroup = cgroup;
     ask(p, a, done, user);
+}
+
+static uint64_t cgroup_stat(const char *text, const char *name) {
+    const char *at = strstr(text, name);
+    return at ? strtoull(at + strlen(name), NULL, 10) : 0;
+}
+
+static uint64_t cgroup_value(int cgroup_fd, const char *name) {
+    char text[64];
+    return fd_read_text(cgroup_fd, name, text, sizeof text) > 0 ? strtoull(text, NULL, 10) : 0;
+}
+
+void native_read_exec_cgroup(int cgroup_fd, struct exec_cgroup_usage *usage) {
+    char text[4096];
+    if (fd_read_text(cgroup_fd, "cpu.stat", text, sizeof text) > 0) {
+        usage->cpu_user_us = cgroup_stat(text, "user_usec ");
+        usage->cpu_system_us = cgroup_stat(text, "system_usec ");
+    }
+    uint64_t memory = cgroup_value(cgroup_fd, "memory.peak"); /* MAX would read it twice */
+    uint64_t pids = cgroup_value(cgroup_fd, "pids.peak");
+    usage->memory_peak_bytes = MAX(usage->memory_peak_bytes, memory);
+    usage->pids_peak = MAX(usage->pids_peak, pids);
 }
 
 /* 0, and no name, is as it was made, for berm-spawn. */

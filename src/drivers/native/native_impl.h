@@ -1,5 +1,5 @@
-/* The native driver's insides: native.c is the driver, native_instance.c an instance's life, native_ask.c what is
- * asked of a living one. */
+/* The native driver's internals: native.c is the driver, native_instance.c the life of an instance, native_ask.c the
+ * requests to a running one, native_slots.c the ranges of uids. */
 #pragma once
 
 #include "drivers/native/listeners.h"
@@ -15,6 +15,8 @@ struct native {
     uv_poll_t ends;
     struct listeners *listeners; /* of the guests that a new daemon adopts; or NULL */
     bool has_listed; /* once: a kernel that does not tell looks for a module each time */
+    uint8_t *slots;  /* a bit for each range of uids in use */
+    uint32_t next_slot;
 };
 
 struct native_instance {
@@ -22,7 +24,7 @@ struct native_instance {
     struct native *native;
     struct list in_native;
     int pid_fd;     /* the guest's, or -1 */
-    int found_link; /* the connection it was adopted by, for the first instance_link; or -1 */
+    int found_link; /* the connection it was adopted by, for the first instance_connect; or -1 */
     bool is_unmet;  /* adopted by the list of listeners alone: nobody watches it yet */
     bool closing;
     bool ended;    /* the guest has */
@@ -51,7 +53,7 @@ struct instance *native_create(struct driver *d, const struct instance_spec *spe
 struct instance *native_adopt(struct driver *d, const char *id,
                               const struct instance_events *events, void *user, struct err *e);
 int native_watch_exit(struct instance *instance);
-int native_link(struct instance *instance, struct err *e);
+int native_connect(struct instance *instance, struct err *e);
 void native_stop(struct instance *instance);
 void native_close_instance(struct instance *instance);
 /* Nobody hears of it again. Requests that name it go on without it. */
@@ -67,8 +69,13 @@ void native_pause(struct instance *instance, instance_done *done, void *user);
 void native_resume(struct instance *instance, instance_done *done, void *user);
 void native_set_limits(struct instance *instance, const struct instance_limits *l,
                        instance_done *done, void *user);
-void native_usage(struct instance *instance, instance_done *done, void *user);
+void native_measure(struct instance *instance, instance_done *done, void *user);
 void native_make_exec_cgroups(struct instance *instance, uint32_t first, uint32_t count,
                               instance_done *done, void *user);
 void native_kill_exec_cgroup(struct instance *instance, uint32_t cgroup, instance_done *done,
                              void *user);
+void native_read_exec_cgroup(int cgroup_fd, struct exec_cgroup_usage *usage);
+
+/* native_slots.c */
+extern const struct driver_slot_ops native_slot_ops;
+MUST_USE int native_slots_init(struct native *n); /* -ENOMEM */

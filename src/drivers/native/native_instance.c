@@ -203,9 +203,9 @@ static int fill_create(struct native *n, struct spawn_ask *r, const struct insta
     struct spawn_create *c = &r->message->create;
     const struct instance_limits *l = &spec->limits;
     snprintf(c->id, sizeof c->id, "%s", spec->id);
-    c->slot = spec->slot;
+    c->slot = (uint32_t)spec->slot;
     c->profile = spec->profile == INSTANCE_ROOT ? SPAWN_PROFILE_ROOT : SPAWN_PROFILE_USER;
-    c->root = spec->image_fd >= 0 ? SPAWN_ROOT_IMAGE : SPAWN_ROOT_HOST;
+    c->root = SPAWN_ROOT_HOST;
     c->layer = spec->layer == INSTANCE_MEMORY ? SPAWN_LAYER_MEMORY : SPAWN_LAYER_DISK;
     c->network = SPAWN_NETWORK_NONE;
     c->flags = SPAWN_CREATE_CONTROL | (spec->is_parked ? SPAWN_CREATE_PARKED : 0);
@@ -218,8 +218,6 @@ static int fill_create(struct native *n, struct spawn_ask *r, const struct insta
     if (control < 0)
         return control;
     r->fds[r->n_fds++] = control;
-    if (spec->image_fd >= 0 && take_fd(r, spec->image_fd, e) < 0)
-        return -(int)e->code;
     c->n_mounts = (uint32_t)spec->n_mounts;
     return native_fill_mounts(r, c->mounts, COUNT_OF(c->mounts), spec, e);
 }
@@ -275,7 +273,7 @@ static int peer_pidfd(int link) {
     return fd < 0 ? -errno : -ESRCH;
 }
 
-/* Connects, and watches whoever is at the other end; the connection is for the first instance_link. */
+/* Connects, and watches whoever is at the other end; the connection is for the first instance_connect. */
 static int find(struct native_instance *p, struct err *e) {
     AUTO_CLOSE int link = connect_to(p, e);
     if (link < 0)
@@ -316,7 +314,7 @@ int native_watch_exit(struct instance *instance) {
     return native_instance_of(instance)->is_unmet ? r : 0;
 }
 
-int native_link(struct instance *instance, struct err *e) {
+int native_connect(struct instance *instance, struct err *e) {
     struct native_instance *p = native_instance_of(instance);
     int r = meet(p, e);
     if (r < 0)

@@ -1,0 +1,50 @@
+/* native_slots — ranges of uids: each sandbox has one of its own, the same at each start. */
+#include <errno.h>
+#include <sys/random.h>
+
+#include "drivers/native/native_impl.h"
+
+#define SLOTS 65000
+
+static void random_bytes(void *bytes, size_t n) {
+    for (size_t got = 0; got < n;) {
+        ssize_t more = getrandom((uint8_t *)bytes + got, n - got, 0);
+        got += more > 0 ? (size_t)more : 0;
+    }
+}
+
+int native_slots_init(struct native *n) {
+    random_bytes(&n->next_slot, sizeof n->next_slot);
+    n->next_slot %= SLOTS;
+    n->slots = calloc(1, SLOTS / 8 + 1);
+    return n->slots ? 0 : -ENOMEM;
+}
+
+/* A range is not given again soon, so that nothing left over of the last sandbox meets the next. The random start
+ * holds this across a restart, when the instances that the last daemon had parked are still being swept. */
+static int64_t native_slot_take(struct driver *d) {
+    struct native *n = native_of(d);
+    for (unsigned i = 0; i < SLOTS; i++) {
+        uint32_t slot = n->next_slot;
+        n->next_slot = (slot + 1) % SLOTS;
+        if (n->slots[slot / 8] & (1u << (slot % 8)))
+            continue;
+        n->slots[slot / 8] |= (uint8_t)(1u << (slot % 8));
+        return (int64_t)slot;
+    }
+    return -1;
+}
+
+static bool native_slot_keep(struct driver *d, uint64_t slot) {
+    if (slot >= SLOTS)
+        return false;
+    native_of(d)->slots[slot / 8] |= (uint8_t)(1u << (slot % 8));
+    return true;
+}
+
+static void native_slot_give_back(struct driver *d, uint64_t slot) {
+    native_of(d)->slots[slot / 8] &= (uint8_t) ~(1u << (slot % 8));
+}
+
+const struct driver_slot_ops native_slot_ops = {native_slot_take, native_slot_keep,
+                                                native_slot_give_back};
