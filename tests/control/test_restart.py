@@ -127,7 +127,7 @@ def test_a_guest_that_goes_when_the_daemon_has_just_begun_to_listen(daemon, clie
 
 def test_the_socket_of_a_guest_is_another(daemon, client, box):
     """Whoever put it there: a guest that cannot be reached is ended. covers: STORE-3, SBX-11"""
-    names = {sandbox: place for place, sandbox in daemon.places().items()}
+    names = {sandbox: instance for instance, sandbox in daemon.instances().items()}
     path = daemon.state / "run" / names.get(box, box)
     daemon.kill()
     path.unlink()
