@@ -10,7 +10,8 @@ The system call number is found by binary search over ranges of equal answer, so
 import re
 import sys
 
-ERRNO = {"EPERM": 1, "E2BIG": 7, "ENOSYS": 38, "EOPNOTSUPP": 95, "EAFNOSUPPORT": 97}
+# `ignore` answers 0 without carrying the call out.
+ERRNO = {"ignore": 0, "EPERM": 1, "E2BIG": 7, "ENOSYS": 38, "ENOPROTOOPT": 92, "EOPNOTSUPP": 95, "EAFNOSUPPORT": 97}
 OVERLAYS = ("marks", "attrs")    # small filters over the whole one, where a sandbox needs them
 LD, JEQ, JGE, JSET, RET = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, ERR = 0x7FFF0000, 0x80000000, 0x00050000
@@ -22,16 +23,20 @@ def answer(word):
 
 
 def parse_test(text):
-    """argN == A|B  or  argN & M == 0, joined by `and`: a list of (arg, mask or None, values)."""
+    """argN == A|B, argN & M == 0 or argN == null, joined by `and`: a list of (word, mask or None, values), where
+    word 2N is the low half of argument N and 2N + 1 the high half."""
     tests = []
     for part in text.split(" and "):
+        if m := re.fullmatch(r"arg(\d) == null", part.strip()):
+            tests += [(2 * int(m[1]), None, [0]), (2 * int(m[1]) + 1, None, [0])]
+            continue
         m = re.fullmatch(r"arg(\d)(?: & (\w+))? == ([\w|]+)", part.strip())
         if not m:
             raise SystemExit(f"bad test: {part}")
         values = [int(v, 0) for v in m[3].split("|")]
         if m[2] and values != [0]:
             raise SystemExit(f"a mask is compared with 0 only: {part}")
-        tests.append((int(m[1]), int(m[2], 0) if m[2] else None, values))
+        tests.append((2 * int(m[1]), int(m[2], 0) if m[2] else None, values))
     return tests
 
 
@@ -136,20 +141,20 @@ def rule_code(prog, name, rule):
     prog.here(("to", name))
     loaded = None
     for number, (tests, result) in enumerate(clauses):
-        for arg, mask, values in tests:
-            if loaded != arg:
-                prog.emit(LD, OFF_ARGS + 8 * arg)
-                loaded = arg
+        for at, (word, mask, values) in enumerate(tests):
+            if loaded != word:
+                prog.emit(LD, OFF_ARGS + 4 * word)
+                loaded = word
             miss = ("next", name, number)
-            hit = ("to", result) if (arg, mask, values) == tests[-1] else None
+            hit = ("to", result) if at == len(tests) - 1 else None
             if mask is not None:
                 prog.emit(JSET, mask, miss, hit)
                 continue
             for value in values[:-1]:
-                prog.emit(JEQ, value, hit or ("hit", name, number, arg), None)
+                prog.emit(JEQ, value, hit or ("hit", name, number, at), None)
             prog.emit(JEQ, values[-1], hit, miss)
             if hit is None:
-                prog.here(("hit", name, number, arg))
+                prog.here(("hit", name, number, at))
         prog.here(("next", name, number))
         if len(tests) > 1:
             loaded = None  # reached from either test, so the register is not known

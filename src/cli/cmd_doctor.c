@@ -28,6 +28,13 @@ static const char *read_line(struct cli *cli, const char *path) {
     return cli_text(cli, "%s", line);
 }
 
+/* A limit of 1 on core files, which every sandbox has, stops a handler behind a pipe. A socket ignores the limit. */
+static bool check_core_dumps(struct cli *cli, const char **found) {
+    const char *pattern = read_line(cli, "/proc/sys/kernel/core_pattern");
+    *found = cli_text(cli, "core_pattern %s", pattern ? pattern : "unknown");
+    return pattern && pattern[0] != '@';
+}
+
 static bool check_root(struct cli *cli, const char **found) {
     *found = cli_text(cli, "uid %u", (unsigned)geteuid());
     return geteuid() == 0;
@@ -179,6 +186,8 @@ static const struct check {
     {"programs", check_programs, true,
      "keep bermd, berm-spawn, berm-jail, berm-guest and berm-open beside berm: make builds them all"},
     {"disk", check_disk, false, "free some space: a GiB at least, or move the state with --state"},
+    {"core dumps", check_core_dumps, false,
+     "sysctl kernel.core_pattern=core: a crash in a sandbox reaches the host's core dump socket"},
     {"daemon", check_daemon, false, "berm daemon start"},
 };
 

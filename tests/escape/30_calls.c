@@ -181,7 +181,7 @@ PROBE(x32_mount, "plain", "SIGSYS", "SIGSYS", "none:x32 is seldom built in, and 
 }
 #endif
 
-/* A filter of one's own cannot loosen the one that is there, nor can a tracer change the number. */
+/* Programs cannot install filters: all filters of the host share one budget. Nor can a tracer change the number. */
 static long allow_all(void) {
     struct sock_filter code[] = {{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
     struct sock_fprog prog = {1, code};
@@ -189,9 +189,15 @@ static long allow_all(void) {
         return -errno;
     return call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&prog);
 }
-PROBE(filter_over_filter, "plain", "EPERM", "EPERM", "user") {
+PROBE(filter_over_filter, "plain", "EINVAL", "EINVAL", "user") {
     long r = allow_all();
     return r < 0 ? r : call(SYS_unshare, CLONE_NEWUSER);
+}
+PROBE(filter_by_prctl, "plain", "EINVAL", "EINVAL", "user") {
+    struct sock_filter code[] = {{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
+    struct sock_fprog prog = {1, code};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) < 0 ? -errno : 0;
 }
 /* The control turns a harmless call into unshare(CLONE_NEWUSER) this way. */
 #ifdef __x86_64__
@@ -224,7 +230,7 @@ PROBE(tracer_changes_number, "plain", "EPERM", "EPERM", "user") {
 }
 #endif
 /* A supervisor that says "continue" answers for its own filter only. */
-PROBE(notify_continue, "plain", "EPERM", "EPERM", "user") {
+PROBE(notify_continue, "plain", "EINVAL", "EINVAL", "user") {
     struct sock_filter code[] = {{BPF_LD | BPF_W | BPF_ABS, 0, 0, 0},
                                  {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_unshare},
                                  {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_USER_NOTIF},
@@ -385,12 +391,14 @@ PROBE(rlimits_raise, "plain", "safe", "safe", "host") {
     static const int which[] = {RLIMIT_NOFILE, RLIMIT_CORE, RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE,
                                 RLIMIT_SIGPENDING, RLIMIT_RTPRIO, RLIMIT_NICE, RLIMIT_NPROC};
     for (size_t i = 0; i < sizeof which / sizeof which[0]; i++) {
-        struct rlimit now;
+        struct rlimit now, then;
         getrlimit(which[i], &now);
         if (now.rlim_max == RLIM_INFINITY)
             return which[i];
         now.rlim_max++;
-        if (setrlimit(which[i], &now) == 0)
+        setrlimit(which[i], &now);
+        getrlimit(which[i], &then);
+        if (then.rlim_max == now.rlim_max)
             return which[i];
     }
     return SAFE;

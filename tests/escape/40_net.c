@@ -2,6 +2,7 @@
  * covers: NET-1, NET-2 */
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
@@ -57,6 +58,28 @@ FAMILY(netlink_generic, 16, SOCK_RAW, 16, "user")
 FAMILY(netlink_crypto, 16, SOCK_RAW, 21, "user")
 FAMILY(netlink_diag, 16, SOCK_RAW, 4, "user")
 FAMILY(netlink_rdma, 16, SOCK_RAW, 20, "user")
+/* Compiled socket filters take from the same budget as everybody's seccomp filters. */
+static long attach_filter(int option, int type) {
+    struct sock_filter code[] = {{BPF_RET | BPF_K, 0, 0, 0xffff}};
+    struct sock_fprog prog = {1, code};
+    int one = 1, fd = socket(AF_INET, type, 0);
+    if (fd < 0)
+        return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
+    return setsockopt(fd, SOL_SOCKET, option, &prog, sizeof prog) < 0 ? -errno : 0;
+}
+PROBE(socket_filter, "plain", "ENOPROTOOPT", "ENOPROTOOPT", "user") { return attach_filter(SO_ATTACH_FILTER, SOCK_DGRAM); }
+PROBE(socket_filter_reuseport, "plain", "ENOPROTOOPT", "ENOPROTOOPT", "user") {
+    return attach_filter(SO_ATTACH_REUSEPORT_CBPF, SOCK_DGRAM);
+}
+PROBE(socket_filter_bpf, "plain", "ENOPROTOOPT", "ENOPROTOOPT", "user:EBADF|EINVAL") {
+    int none = -1, fd = socket(AF_INET, SOCK_DGRAM, 0);
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_BPF, &none, sizeof none) < 0 ? -errno : 0;
+}
+PROBE(socket_filter_reuseport_bpf, "plain", "ENOPROTOOPT", "ENOPROTOOPT", "user:EBADF|EINVAL") {
+    int none = -1, fd = socket(AF_INET, SOCK_DGRAM, 0);
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, &none, sizeof none) < 0 ? -errno : 0;
+}
 PROBE(family_pair_vsock, "plain", "EAFNOSUPPORT", "EAFNOSUPPORT", "none:no family but UNIX has pairs here") {
     int pair[2];
     return socketpair(40, SOCK_STREAM, 0, pair) < 0 ? -errno : 0;

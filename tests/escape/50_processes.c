@@ -203,6 +203,26 @@ PROBE(core_limit, "plain", "safe", "safe", "host") {
     return now.rlim_max == 1 ? SAFE : 0; /* 1 stops handlers behind a pipe; 0 does not */
 }
 
+/* At 0 the kernel starts a handler behind a pipe, so the limit stays 1 whatever code inside asks for. */
+static long lower_core_limit(bool by_prlimit) {
+    struct rlimit zero = {0, 0}, now;
+    long r = by_prlimit ? call(SYS_prlimit64, 0, RLIMIT_CORE, (long)&zero, 0) : call(SYS_setrlimit, RLIMIT_CORE, (long)&zero);
+    getrlimit(RLIMIT_CORE, &now);
+    return r < 0 ? r : now.rlim_cur == 1 && now.rlim_max == 1 ? SAFE : 0;
+}
+PROBE(core_limit_lowered, "plain", "safe", "safe", "user") { return lower_core_limit(false); }
+PROBE(core_limit_lowered_by_prlimit, "plain", "safe", "safe", "user") { return lower_core_limit(true); }
+/* The pointer's low half is 0, where a filter that compares 32 bits would take it for NULL. */
+PROBE(core_limit_lowered_from_4_gib, "plain", "safe", "safe", "user") {
+    struct rlimit *zero = mmap((void *)(1L << 32), 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (zero == MAP_FAILED)
+        return -errno;
+    struct rlimit now;
+    long r = call(SYS_prlimit64, 0, RLIMIT_CORE, (long)zero, 0);
+    getrlimit(RLIMIT_CORE, &now);
+    return r < 0 ? r : now.rlim_cur == 1 ? SAFE : 0;
+}
+
 /* `run` has made these on the host under names that the probes know. */
 PROBE(host_shm, "plain", "ENOENT", "ENOENT", "host") {
     int id = shmget((key_t)atoi(given("ESCAPE_KEY")), 0, 0);

@@ -63,7 +63,7 @@ class Sandbox:
 
     def run(self, argv, **params):
         argv = ["sh", "-c", argv] if isinstance(argv, str) else argv
-        reply = self.spawn.ask(self.client.EXEC_LEAF,
+        reply = self.spawn.ask(self.client.EXEC_CGROUP,
                                self.client.id_body(self.name, struct.pack("=II", self.leaves, 1)))
         assert reply.error == 0
         directory = self.spawn.state / f"{self.name}-logs"
