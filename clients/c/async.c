@@ -121,7 +121,7 @@ static void give_client(struct berm_async *a, struct berm_client *c) {
 static void *work(void *user) {
     struct berm_pending *p = user;
     struct berm_client *c = take_client(p->async);
-    int r = c ? 0 : error_set(&p->error, BERM_LIMIT_REACHED, "out of memory");
+    int r = c ? 0 : error_set(&p->error, BERM_OUT_OF_MEMORY, "out of memory");
     if (c) {
         berm_client_set_wake(c, p->cancel_fd, on_cancel, p);
         r = perform(p, c);

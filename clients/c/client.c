@@ -144,7 +144,7 @@ static int pack(const ProtobufCMessage *m, uint8_t **ret_body, size_t *ret_n,
     size_t n = protobuf_c_message_get_packed_size(m);
     uint8_t *body = malloc(GRPC_PREFIX_BYTES + n);
     if (!body)
-        return error_set(e, BERM_LIMIT_REACHED, "out of memory");
+        return error_set(e, BERM_OUT_OF_MEMORY, "out of memory");
     grpc_put_prefix(body, false, n);
     protobuf_c_message_pack(m, body + GRPC_PREFIX_BYTES);
     *ret_body = body;
@@ -278,7 +278,7 @@ int berm_unary(struct berm_client *c, const struct berm_method *m, const void *r
         e = &unwanted;
     AUTO_FREE void *copy = malloc(m->request->sizeof_message);
     if (!copy)
-        return error_set(e, BERM_LIMIT_REACHED, "out of memory");
+        return error_set(e, BERM_OUT_OF_MEMORY, "out of memory");
     if (c->timeout_ms > 0)
         u.deadline_us = clock_us() + (uint64_t)c->timeout_ms * 1000;
     int r = pack(with_request_id(request, copy, id, &u.has_request_id), &u.body, &u.n, e);

@@ -142,7 +142,7 @@ static int upload_run(struct berm_client *c, struct upload *u, void *ret_respons
     u->chunk = malloc(HEAD_ROOM + CHUNK_BYTES);
     u->ahead = malloc(HEAD_ROOM + CHUNK_BYTES);
     int r = u->chunk && u->ahead ? client_stream(c, &u->stream, e)
-                                 : error_set(e, BERM_LIMIT_REACHED, "out of memory");
+                                 : error_set(e, BERM_OUT_OF_MEMORY, "out of memory");
     close_pipe(u);
     free(u->chunk);
     free(u->ahead);

@@ -2,18 +2,18 @@
 
 package berm
 
-// Retry says what a caller may do after a failure.
+// Retry defines what a caller may do after an error.
 type Retry string
 
 const (
-	RetryNever Retry = "never" // ask differently
-	RetryLater Retry = "later" // nothing happened; ask again after a pause
-	RetryCheck Retry = "check" // it may have happened; look, or repeat with the same request id
+	RetryNever Retry = "never" // change the request
+	RetryLater Retry = "later" // nothing happened; retry after a delay
+	RetryCheck Retry = "check" // the operation may have happened; check the state, or repeat with the same request id
 )
 
-// Kind is one row of the list of failures. errors.Is(err, berm.ErrSandboxNotFound) asks for one.
+// Kind is one row of spec/errors.md. Use errors.Is(err, berm.ErrSandboxNotFound) to test for one.
 type Kind struct {
-	Reason  string // the name every wire carries
+	Reason  string // the name of the error, the same on every transport
 	Number  int
 	GRPC    string
 	HTTP    int
@@ -23,7 +23,7 @@ type Kind struct {
 
 func (k *Kind) Error() string { return k.Reason + ": " + k.Meaning }
 
-// Error is any failure Berm reports. errors.As finds it.
+// Error is an error that Berm reports. Use errors.As to extract it.
 type Error struct {
 	*Kind
 	Message string
@@ -38,14 +38,14 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Kind }
 
-// ErrInternal: a fault in Berm itself.
+// ErrInternal: a bug in Berm caused the failure.
 var ErrInternal = &Kind{
 	Reason:  "INTERNAL",
 	Number:  1,
 	GRPC:    "INTERNAL",
 	HTTP:    500,
 	Retry:   RetryCheck,
-	Meaning: "a fault in Berm itself",
+	Meaning: "a bug in Berm caused the failure",
 }
 
 // ErrSandboxNotFound: no sandbox has this id.
@@ -58,54 +58,54 @@ var ErrSandboxNotFound = &Kind{
 	Meaning: "no sandbox has this id",
 }
 
-// ErrSandboxNotReady: the sandbox cannot run programs in its current state.
+// ErrSandboxNotReady: the sandbox is not ready to run programs.
 var ErrSandboxNotReady = &Kind{
 	Reason:  "SANDBOX_NOT_READY",
 	Number:  3,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the sandbox cannot run programs in its current state",
+	Meaning: "the sandbox is not ready to run programs",
 }
 
-// ErrLimitReached: a configured limit is reached.
+// ErrLimitReached: the request exceeds a configured limit.
 var ErrLimitReached = &Kind{
 	Reason:  "LIMIT_REACHED",
 	Number:  4,
 	GRPC:    "RESOURCE_EXHAUSTED",
 	HTTP:    429,
 	Retry:   RetryLater,
-	Meaning: "a configured limit is reached",
+	Meaning: "the request exceeds a configured limit",
 }
 
-// ErrInvalidArgument: a field of the request is invalid.
+// ErrInvalidArgument: a field of the request has an invalid value.
 var ErrInvalidArgument = &Kind{
 	Reason:  "INVALID_ARGUMENT",
 	Number:  5,
 	GRPC:    "INVALID_ARGUMENT",
 	HTTP:    400,
 	Retry:   RetryNever,
-	Meaning: "a field of the request is invalid",
+	Meaning: "a field of the request has an invalid value",
 }
 
-// ErrGuestLost: the guest link broke; the request may have run.
+// ErrGuestLost: the connection to the guest broke; the request may have run.
 var ErrGuestLost = &Kind{
 	Reason:  "GUEST_LOST",
 	Number:  6,
 	GRPC:    "UNAVAILABLE",
 	HTTP:    503,
 	Retry:   RetryCheck,
-	Meaning: "the guest link broke; the request may have run",
+	Meaning: "the connection to the guest broke; the request may have run",
 }
 
-// ErrUnimplemented: this daemon does not offer the method.
+// ErrUnimplemented: this daemon does not implement the method.
 var ErrUnimplemented = &Kind{
 	Reason:  "UNIMPLEMENTED",
 	Number:  7,
 	GRPC:    "UNIMPLEMENTED",
 	HTTP:    501,
 	Retry:   RetryNever,
-	Meaning: "this daemon does not offer the method",
+	Meaning: "this daemon does not implement the method",
 }
 
 // ErrUnauthenticated: the caller did not authenticate.
@@ -118,64 +118,64 @@ var ErrUnauthenticated = &Kind{
 	Meaning: "the caller did not authenticate",
 }
 
-// ErrPermissionDenied: the caller is not allowed to do this.
+// ErrPermissionDenied: the caller does not have permission for this operation.
 var ErrPermissionDenied = &Kind{
 	Reason:  "PERMISSION_DENIED",
 	Number:  9,
 	GRPC:    "PERMISSION_DENIED",
 	HTTP:    403,
 	Retry:   RetryNever,
-	Meaning: "the caller is not allowed to do this",
+	Meaning: "the caller does not have permission for this operation",
 }
 
-// ErrMessageTooLarge: a message is larger than the limit.
+// ErrMessageTooLarge: the message is larger than the limit.
 var ErrMessageTooLarge = &Kind{
 	Reason:  "MESSAGE_TOO_LARGE",
 	Number:  10,
 	GRPC:    "RESOURCE_EXHAUSTED",
 	HTTP:    413,
 	Retry:   RetryNever,
-	Meaning: "a message is larger than the limit",
+	Meaning: "the message is larger than the limit",
 }
 
-// ErrDeadlineExceeded: the caller's deadline passed.
+// ErrDeadlineExceeded: the caller's deadline passed before the call finished.
 var ErrDeadlineExceeded = &Kind{
 	Reason:  "DEADLINE_EXCEEDED",
 	Number:  11,
 	GRPC:    "DEADLINE_EXCEEDED",
 	HTTP:    504,
 	Retry:   RetryCheck,
-	Meaning: "the caller's deadline passed",
+	Meaning: "the caller's deadline passed before the call finished",
 }
 
-// ErrCancelled: the caller disconnected or cancelled the call.
+// ErrCancelled: the caller cancelled the call or disconnected.
 var ErrCancelled = &Kind{
 	Reason:  "CANCELLED",
 	Number:  12,
 	GRPC:    "CANCELLED",
 	HTTP:    499,
 	Retry:   RetryCheck,
-	Meaning: "the caller disconnected or cancelled the call",
+	Meaning: "the caller cancelled the call or disconnected",
 }
 
-// ErrShuttingDown: the daemon is shutting down; nothing was started.
+// ErrShuttingDown: the daemon is shutting down and did not start the operation.
 var ErrShuttingDown = &Kind{
 	Reason:  "SHUTTING_DOWN",
 	Number:  13,
 	GRPC:    "UNAVAILABLE",
 	HTTP:    503,
 	Retry:   RetryLater,
-	Meaning: "the daemon is shutting down; nothing was started",
+	Meaning: "the daemon is shutting down and did not start the operation",
 }
 
-// ErrMalformed: the message violates the protocol.
+// ErrMalformed: the bytes on the wire violate the protocol.
 var ErrMalformed = &Kind{
 	Reason:  "MALFORMED",
 	Number:  14,
 	GRPC:    "INTERNAL",
 	HTTP:    400,
 	Retry:   RetryNever,
-	Meaning: "the message violates the protocol",
+	Meaning: "the bytes on the wire violate the protocol",
 }
 
 // ErrServiceNotFound: no service has this name.
@@ -198,44 +198,54 @@ var ErrHeadersTooLarge = &Kind{
 	Meaning: "the headers are larger than the limit",
 }
 
-// ErrRequestIdReused: the request id was used for a different request.
+// ErrOutOfMemory: the daemon or the guest ran out of memory.
+var ErrOutOfMemory = &Kind{
+	Reason:  "OUT_OF_MEMORY",
+	Number:  17,
+	GRPC:    "RESOURCE_EXHAUSTED",
+	HTTP:    503,
+	Retry:   RetryLater,
+	Meaning: "the daemon or the guest ran out of memory",
+}
+
+// ErrRequestIdReused: an earlier, different request used this request id.
 var ErrRequestIdReused = &Kind{
 	Reason:  "REQUEST_ID_REUSED",
 	Number:  20,
 	GRPC:    "ALREADY_EXISTS",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the request id was used for a different request",
+	Meaning: "an earlier, different request used this request id",
 }
 
-// ErrUnsupported: this daemon, driver or host does not support what a field requests.
+// ErrUnsupported: this daemon, driver or host does not support the value of a field.
 var ErrUnsupported = &Kind{
 	Reason:  "UNSUPPORTED",
 	Number:  21,
 	GRPC:    "UNIMPLEMENTED",
 	HTTP:    501,
 	Retry:   RetryNever,
-	Meaning: "this daemon, driver or host does not support what a field requests",
+	Meaning: "this daemon, driver or host does not support the value of a field",
 }
 
-// ErrDriverUnavailable: the driver cannot create sandboxes now; nothing was started.
+// ErrDriverUnavailable: the driver cannot create sandboxes at the moment and did not start the operation.
 var ErrDriverUnavailable = &Kind{
 	Reason:  "DRIVER_UNAVAILABLE",
 	Number:  22,
 	GRPC:    "UNAVAILABLE",
 	HTTP:    503,
 	Retry:   RetryLater,
-	Meaning: "the driver cannot create sandboxes now; nothing was started",
+	Meaning: "the driver cannot create sandboxes at the moment and did not start the operation",
 }
 
-// ErrSandboxExists: a sandbox has or had this id; ids are never reused.
+// ErrSandboxExists: a sandbox has or had this id; Berm never reuses an id.
 var ErrSandboxExists = &Kind{
 	Reason:  "SANDBOX_EXISTS",
 	Number:  30,
 	GRPC:    "ALREADY_EXISTS",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "a sandbox has or had this id; ids are never reused",
+	Meaning: "a sandbox has or had this id; Berm never reuses an id",
 }
 
 // ErrSandboxPaused: the sandbox is paused; resume it first.
@@ -258,34 +268,34 @@ var ErrSandboxStopped = &Kind{
 	Meaning: "the sandbox is stopped; start it first",
 }
 
-// ErrSandboxFailed: the sandbox has failed; its reason says why.
+// ErrSandboxFailed: the sandbox has failed; its record holds the reason.
 var ErrSandboxFailed = &Kind{
 	Reason:  "SANDBOX_FAILED",
 	Number:  33,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the sandbox has failed; its reason says why",
+	Meaning: "the sandbox has failed; its record holds the reason",
 }
 
-// ErrSandboxDeleted: the sandbox is deleted or being deleted.
+// ErrSandboxDeleted: the sandbox is deleted, or its deletion is in progress.
 var ErrSandboxDeleted = &Kind{
 	Reason:  "SANDBOX_DELETED",
 	Number:  34,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    410,
 	Retry:   RetryNever,
-	Meaning: "the sandbox is deleted or being deleted",
+	Meaning: "the sandbox is deleted, or its deletion is in progress",
 }
 
-// ErrSandboxStale: the sandbox was restarted; the handle refers to an older incarnation.
+// ErrSandboxStale: the sandbox was started again; the handle refers to an older incarnation.
 var ErrSandboxStale = &Kind{
 	Reason:  "SANDBOX_STALE",
 	Number:  35,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the sandbox was restarted; the handle refers to an older incarnation",
+	Meaning: "the sandbox was started again; the handle refers to an older incarnation",
 }
 
 // ErrPlaceFailed: the driver could not create or start the sandbox.
@@ -308,24 +318,24 @@ var ErrImageNotFound = &Kind{
 	Meaning: "no image has this reference",
 }
 
-// ErrImageInvalid: the image cannot be used as a root filesystem.
+// ErrImageInvalid: the image is not usable as a root filesystem.
 var ErrImageInvalid = &Kind{
 	Reason:  "IMAGE_INVALID",
 	Number:  38,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    422,
 	Retry:   RetryNever,
-	Meaning: "the image cannot be used as a root filesystem",
+	Meaning: "the image is not usable as a root filesystem",
 }
 
-// ErrHostPathRefused: the caller is not allowed to use this host path in a sandbox.
+// ErrHostPathRefused: the caller is not allowed to import this host path.
 var ErrHostPathRefused = &Kind{
 	Reason:  "HOST_PATH_REFUSED",
 	Number:  39,
 	GRPC:    "PERMISSION_DENIED",
 	HTTP:    403,
 	Retry:   RetryNever,
-	Meaning: "the caller is not allowed to use this host path in a sandbox",
+	Meaning: "the caller is not allowed to import this host path",
 }
 
 // ErrSnapshotNotFound: no snapshot has this id.
@@ -338,24 +348,24 @@ var ErrSnapshotNotFound = &Kind{
 	Meaning: "no snapshot has this id",
 }
 
-// ErrSnapshotExists: a snapshot has or had this id; ids are never reused.
+// ErrSnapshotExists: a snapshot has or had this id; Berm never reuses an id.
 var ErrSnapshotExists = &Kind{
 	Reason:  "SNAPSHOT_EXISTS",
 	Number:  41,
 	GRPC:    "ALREADY_EXISTS",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "a snapshot has or had this id; ids are never reused",
+	Meaning: "a snapshot has or had this id; Berm never reuses an id",
 }
 
-// ErrSnapshotNotReady: the snapshot is not complete or has failed.
+// ErrSnapshotNotReady: the snapshot is incomplete or has failed.
 var ErrSnapshotNotReady = &Kind{
 	Reason:  "SNAPSHOT_NOT_READY",
 	Number:  42,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the snapshot is not complete or has failed",
+	Meaning: "the snapshot is incomplete or has failed",
 }
 
 // ErrSnapshotInUse: a sandbox uses the snapshot.
@@ -368,54 +378,54 @@ var ErrSnapshotInUse = &Kind{
 	Meaning: "a sandbox uses the snapshot",
 }
 
-// ErrEventCursorExpired: some events after this cursor were deleted.
+// ErrEventCursorExpired: the daemon has removed some of the events after this cursor.
 var ErrEventCursorExpired = &Kind{
 	Reason:  "EVENT_CURSOR_EXPIRED",
 	Number:  50,
 	GRPC:    "OUT_OF_RANGE",
 	HTTP:    410,
 	Retry:   RetryNever,
-	Meaning: "some events after this cursor were deleted",
+	Meaning: "the daemon has removed some of the events after this cursor",
 }
 
-// ErrEventCursorAhead: the cursor is after the newest event.
+// ErrEventCursorAhead: the cursor is beyond the newest event.
 var ErrEventCursorAhead = &Kind{
 	Reason:  "EVENT_CURSOR_AHEAD",
 	Number:  51,
 	GRPC:    "OUT_OF_RANGE",
 	HTTP:    416,
 	Retry:   RetryNever,
-	Meaning: "the cursor is after the newest event",
+	Meaning: "the cursor is beyond the newest event",
 }
 
-// ErrExecNotFound: no program has this id.
+// ErrExecNotFound: no exec has this id.
 var ErrExecNotFound = &Kind{
 	Reason:  "EXEC_NOT_FOUND",
 	Number:  60,
 	GRPC:    "NOT_FOUND",
 	HTTP:    404,
 	Retry:   RetryNever,
-	Meaning: "no program has this id",
+	Meaning: "no exec has this id",
 }
 
-// ErrExecExists: a program has or had this id; ids are never reused.
+// ErrExecExists: an exec has or had this id; Berm never reuses an id.
 var ErrExecExists = &Kind{
 	Reason:  "EXEC_EXISTS",
 	Number:  61,
 	GRPC:    "ALREADY_EXISTS",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "a program has or had this id; ids are never reused",
+	Meaning: "an exec has or had this id; Berm never reuses an id",
 }
 
-// ErrExecEnded: the program has ended.
+// ErrExecEnded: the program has already exited.
 var ErrExecEnded = &Kind{
 	Reason:  "EXEC_ENDED",
 	Number:  62,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the program has ended",
+	Meaning: "the program has already exited",
 }
 
 // ErrExecNoTerminal: the program has no terminal.
@@ -428,14 +438,14 @@ var ErrExecNoTerminal = &Kind{
 	Meaning: "the program has no terminal",
 }
 
-// ErrProgramNotFound: the sandbox has no such program.
+// ErrProgramNotFound: the sandbox does not contain this program.
 var ErrProgramNotFound = &Kind{
 	Reason:  "PROGRAM_NOT_FOUND",
 	Number:  64,
 	GRPC:    "NOT_FOUND",
 	HTTP:    404,
 	Retry:   RetryNever,
-	Meaning: "the sandbox has no such program",
+	Meaning: "the sandbox does not contain this program",
 }
 
 // ErrProgramNotExecutable: the program exists but cannot be executed.
@@ -458,34 +468,34 @@ var ErrCwdNotFound = &Kind{
 	Meaning: "the working directory does not exist or cannot be entered",
 }
 
-// ErrUserNotFound: the sandbox has no such user.
+// ErrUserNotFound: the sandbox does not have this user.
 var ErrUserNotFound = &Kind{
 	Reason:  "USER_NOT_FOUND",
 	Number:  67,
 	GRPC:    "NOT_FOUND",
 	HTTP:    404,
 	Retry:   RetryNever,
-	Meaning: "the sandbox has no such user",
+	Meaning: "the sandbox does not have this user",
 }
 
-// ErrOutputTrimmed: output at this offset was dropped.
+// ErrOutputTrimmed: the daemon no longer keeps the output at this offset.
 var ErrOutputTrimmed = &Kind{
 	Reason:  "OUTPUT_TRIMMED",
 	Number:  68,
 	GRPC:    "OUT_OF_RANGE",
 	HTTP:    410,
 	Retry:   RetryNever,
-	Meaning: "output at this offset was dropped",
+	Meaning: "the daemon no longer keeps the output at this offset",
 }
 
-// ErrOutputTampered: stored output shrank or was modified.
+// ErrOutputTampered: the stored output shrank or changed, although nothing may change it.
 var ErrOutputTampered = &Kind{
 	Reason:  "OUTPUT_TAMPERED",
 	Number:  69,
 	GRPC:    "DATA_LOSS",
 	HTTP:    500,
 	Retry:   RetryNever,
-	Meaning: "stored output shrank or was modified",
+	Meaning: "the stored output shrank or changed, although nothing may change it",
 }
 
 // ErrOffsetBeyondEnd: the offset is beyond the end.
@@ -498,74 +508,74 @@ var ErrOffsetBeyondEnd = &Kind{
 	Meaning: "the offset is beyond the end",
 }
 
-// ErrStdinOffset: the offset leaves a gap in the program's input.
+// ErrStdinOffset: the offset would leave a gap in the program's stdin.
 var ErrStdinOffset = &Kind{
 	Reason:  "STDIN_OFFSET",
 	Number:  71,
 	GRPC:    "OUT_OF_RANGE",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the offset leaves a gap in the program's input",
+	Meaning: "the offset would leave a gap in the program's stdin",
 }
 
-// ErrStdinClosed: the program's input is closed or was never open.
+// ErrStdinClosed: the program's stdin is closed or was never open.
 var ErrStdinClosed = &Kind{
 	Reason:  "STDIN_CLOSED",
 	Number:  72,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the program's input is closed or was never open",
+	Meaning: "the program's stdin is closed or was never open",
 }
 
-// ErrStdinFull: the program does not read its input; nothing was accepted.
+// ErrStdinFull: the program is not reading its stdin; the daemon accepted none of the input.
 var ErrStdinFull = &Kind{
 	Reason:  "STDIN_FULL",
 	Number:  73,
 	GRPC:    "RESOURCE_EXHAUSTED",
 	HTTP:    429,
 	Retry:   RetryLater,
-	Meaning: "the program does not read its input; nothing was accepted",
+	Meaning: "the program is not reading its stdin; the daemon accepted none of the input",
 }
 
-// ErrFileNotFound: no file has this path.
+// ErrFileNotFound: no file or directory has this path.
 var ErrFileNotFound = &Kind{
 	Reason:  "FILE_NOT_FOUND",
 	Number:  80,
 	GRPC:    "NOT_FOUND",
 	HTTP:    404,
 	Retry:   RetryNever,
-	Meaning: "no file has this path",
+	Meaning: "no file or directory has this path",
 }
 
-// ErrFileExists: a file with this path already exists.
+// ErrFileExists: a file or directory already has this path.
 var ErrFileExists = &Kind{
 	Reason:  "FILE_EXISTS",
 	Number:  81,
 	GRPC:    "ALREADY_EXISTS",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "a file with this path already exists",
+	Meaning: "a file or directory already has this path",
 }
 
-// ErrNotARegularFile: the path names something other than a regular file.
+// ErrNotARegularFile: the path does not name a regular file.
 var ErrNotARegularFile = &Kind{
 	Reason:  "NOT_A_REGULAR_FILE",
 	Number:  82,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the path names something other than a regular file",
+	Meaning: "the path does not name a regular file",
 }
 
-// ErrNotADirectory: the path names something other than a directory.
+// ErrNotADirectory: the path does not name a directory.
 var ErrNotADirectory = &Kind{
 	Reason:  "NOT_A_DIRECTORY",
 	Number:  83,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the path names something other than a directory",
+	Meaning: "the path does not name a directory",
 }
 
 // ErrIsADirectory: the path names a directory.
@@ -588,14 +598,14 @@ var ErrDirectoryNotEmpty = &Kind{
 	Meaning: "the directory is not empty",
 }
 
-// ErrFileDenied: the sandbox user lacks permission for the file.
+// ErrFileDenied: the sandbox user does not have permission to do this with the file.
 var ErrFileDenied = &Kind{
 	Reason:  "FILE_DENIED",
 	Number:  86,
 	GRPC:    "PERMISSION_DENIED",
 	HTTP:    403,
 	Retry:   RetryNever,
-	Meaning: "the sandbox user lacks permission for the file",
+	Meaning: "the sandbox user does not have permission to do this with the file",
 }
 
 // ErrFileReadOnly: the file is on a read-only filesystem.
@@ -608,14 +618,14 @@ var ErrFileReadOnly = &Kind{
 	Meaning: "the file is on a read-only filesystem",
 }
 
-// ErrSymlinkLoop: the path goes through too many symlinks.
+// ErrSymlinkLoop: the path contains too many symlinks.
 var ErrSymlinkLoop = &Kind{
 	Reason:  "SYMLINK_LOOP",
 	Number:  88,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the path goes through too many symlinks",
+	Meaning: "the path contains too many symlinks",
 }
 
 // ErrCrossDevice: the two paths are on different filesystems.
@@ -638,114 +648,114 @@ var ErrFileTooLarge = &Kind{
 	Meaning: "the file is larger than the method accepts",
 }
 
-// ErrFileChanged: another writer changed the file during the edit; nothing was written.
+// ErrFileChanged: another process changed the file during the edit; the guest wrote nothing.
 var ErrFileChanged = &Kind{
 	Reason:  "FILE_CHANGED",
 	Number:  91,
 	GRPC:    "ABORTED",
 	HTTP:    409,
 	Retry:   RetryLater,
-	Meaning: "another writer changed the file during the edit; nothing was written",
+	Meaning: "another process changed the file during the edit; the guest wrote nothing",
 }
 
-// ErrDiskFull: the sandbox's disk limit is reached.
+// ErrDiskFull: the sandbox has reached its disk limit.
 var ErrDiskFull = &Kind{
 	Reason:  "DISK_FULL",
 	Number:  92,
 	GRPC:    "RESOURCE_EXHAUSTED",
 	HTTP:    507,
 	Retry:   RetryLater,
-	Meaning: "the sandbox's disk limit is reached",
+	Meaning: "the sandbox has reached its disk limit",
 }
 
-// ErrUploadIncomplete: the upload does not have the announced size; nothing was written.
+// ErrUploadIncomplete: the upload has fewer or more bytes than announced; the guest wrote nothing.
 var ErrUploadIncomplete = &Kind{
 	Reason:  "UPLOAD_INCOMPLETE",
 	Number:  93,
 	GRPC:    "INVALID_ARGUMENT",
 	HTTP:    400,
 	Retry:   RetryNever,
-	Meaning: "the upload does not have the announced size; nothing was written",
+	Meaning: "the upload has fewer or more bytes than announced; the guest wrote nothing",
 }
 
-// ErrTreeInvalid: the archive is damaged or contains a member that is not allowed.
+// ErrTreeInvalid: the archive is damaged or contains a forbidden member.
 var ErrTreeInvalid = &Kind{
 	Reason:  "TREE_INVALID",
 	Number:  94,
 	GRPC:    "INVALID_ARGUMENT",
 	HTTP:    400,
 	Retry:   RetryNever,
-	Meaning: "the archive is damaged or contains a member that is not allowed",
+	Meaning: "the archive is damaged or contains a forbidden member",
 }
 
-// ErrEditNoMatch: the text to replace is not in the file; nothing was written.
+// ErrEditNoMatch: the file does not contain the text to replace; the guest wrote nothing.
 var ErrEditNoMatch = &Kind{
 	Reason:  "EDIT_NO_MATCH",
 	Number:  95,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the text to replace is not in the file; nothing was written",
+	Meaning: "the file does not contain the text to replace; the guest wrote nothing",
 }
 
-// ErrEditNotUnique: the text to replace is in the file more than once; nothing was written.
+// ErrEditNotUnique: the file contains the text to replace more than once; the guest wrote nothing.
 var ErrEditNotUnique = &Kind{
 	Reason:  "EDIT_NOT_UNIQUE",
 	Number:  96,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    409,
 	Retry:   RetryNever,
-	Meaning: "the text to replace is in the file more than once; nothing was written",
+	Meaning: "the file contains the text to replace more than once; the guest wrote nothing",
 }
 
-// ErrStoreFull: the disk of the state directory is full; nothing was started.
+// ErrStoreFull: the filesystem of the state directory is full; the daemon did not start the operation.
 var ErrStoreFull = &Kind{
 	Reason:  "STORE_FULL",
 	Number:  110,
 	GRPC:    "RESOURCE_EXHAUSTED",
 	HTTP:    507,
 	Retry:   RetryLater,
-	Meaning: "the disk of the state directory is full; nothing was started",
+	Meaning: "the filesystem of the state directory is full; the daemon did not start the operation",
 }
 
-// ErrStoreFailed: the state cannot be written.
+// ErrStoreFailed: the daemon cannot write its state.
 var ErrStoreFailed = &Kind{
 	Reason:  "STORE_FAILED",
 	Number:  111,
 	GRPC:    "UNAVAILABLE",
 	HTTP:    503,
 	Retry:   RetryCheck,
-	Meaning: "the state cannot be written",
+	Meaning: "the daemon cannot write its state",
 }
 
-// ErrStoreCorrupt: the state is damaged.
+// ErrStoreCorrupt: the daemon's state is damaged.
 var ErrStoreCorrupt = &Kind{
 	Reason:  "STORE_CORRUPT",
 	Number:  112,
 	GRPC:    "DATA_LOSS",
 	HTTP:    500,
 	Retry:   RetryNever,
-	Meaning: "the state is damaged",
+	Meaning: "the daemon's state is damaged",
 }
 
-// ErrGuestVersion: guest and daemon share no protocol version.
+// ErrGuestVersion: the guest and the daemon have no common protocol version.
 var ErrGuestVersion = &Kind{
 	Reason:  "GUEST_VERSION",
 	Number:  120,
 	GRPC:    "FAILED_PRECONDITION",
 	HTTP:    500,
 	Retry:   RetryNever,
-	Meaning: "guest and daemon share no protocol version",
+	Meaning: "the guest and the daemon have no common protocol version",
 }
 
-// ErrGuestProtocol: the guest violated the protocol and was disconnected.
+// ErrGuestProtocol: the guest violated the protocol; the daemon closed the connection.
 var ErrGuestProtocol = &Kind{
 	Reason:  "GUEST_PROTOCOL",
 	Number:  121,
 	GRPC:    "INTERNAL",
 	HTTP:    500,
 	Retry:   RetryCheck,
-	Meaning: "the guest violated the protocol and was disconnected",
+	Meaning: "the guest violated the protocol; the daemon closed the connection",
 }
 
 var byReason = map[string]*Kind{
@@ -765,6 +775,7 @@ var byReason = map[string]*Kind{
 	"MALFORMED":              ErrMalformed,
 	"SERVICE_NOT_FOUND":      ErrServiceNotFound,
 	"HEADERS_TOO_LARGE":      ErrHeadersTooLarge,
+	"OUT_OF_MEMORY":          ErrOutOfMemory,
 	"REQUEST_ID_REUSED":      ErrRequestIdReused,
 	"UNSUPPORTED":            ErrUnsupported,
 	"DRIVER_UNAVAILABLE":     ErrDriverUnavailable,
@@ -822,7 +833,7 @@ var byReason = map[string]*Kind{
 	"GUEST_PROTOCOL":         ErrGuestProtocol,
 }
 
-// KindOf returns the kind of a reason; for one this client does not know, a kind of that name alone.
+// KindOf returns the kind for a reason. For an unknown reason it returns a kind that holds only the name.
 func KindOf(reason string) *Kind {
 	if k := byReason[reason]; k != nil {
 		return k
@@ -832,6 +843,6 @@ func KindOf(reason string) *Kind {
 		GRPC:    "UNKNOWN",
 		HTTP:    500,
 		Retry:   RetryCheck,
-		Meaning: "a reason this client does not know",
+		Meaning: "this client does not know the error",
 	}
 }

@@ -77,7 +77,7 @@ static int check_once(const char *field, size_t n, Berm__V1__KeyValue *const *li
         return 0;
     AUTO_FREE Berm__V1__KeyValue **sorted = malloc(n * sizeof *sorted);
     if (!sorted)
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     memcpy(sorted, list, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, by_key);
     for (size_t i = 1; i < n; i++)

@@ -112,7 +112,7 @@ static int find_accepted(struct request *r, struct call *c, struct err *e) {
         return MIN(found, 0);
     if (!f.same)
         return refuse_reuse(e);
-    return f.no_memory ? err_set(e, ERR_LIMIT_REACHED, "out of memory") : 1;
+    return f.no_memory ? err_set(e, ERR_OUT_OF_MEMORY, "out of memory") : 1;
 }
 
 static void fill(struct request *r, struct call *c, const ProtobufCMessage *m) {

@@ -202,7 +202,7 @@ int pattern_new(struct arena *a, struct str text, enum pattern_bare bare, const 
         !(p->now.of = arena_alloc(a, cap * sizeof *p->now.of)) ||
         !(p->next.of = arena_alloc(a, cap * sizeof *p->next.of)) ||
         !(p->seen = arena_zalloc(a, cap * sizeof *p->seen)))
-        return err_set(e, ERR_LIMIT_REACHED, "allocate a pattern: out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "allocate a pattern: out of memory");
     bool is_bare = !memchr(text.p, '/', text.n);
     size_t anchor = text.p[0] == '/';
     struct parser s = {.p = p, .at = text.p + anchor, .end = text.p + text.n};

@@ -208,7 +208,7 @@ static ssize_t read_file(const char *path, char *out, size_t cap) {
 int config_read(struct config *c, const char *path, struct err *e) {
     AUTO_FREE char *text = malloc(MAX_FILE_BYTES);
     if (!text)
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     ssize_t n = read_file(path, text, MAX_FILE_BYTES);
     if (n < 0)
         return err_sys(e, ERR_INVALID_ARGUMENT, (int)-n, "read %s", path);

@@ -276,7 +276,7 @@ static int open_api(struct daemon *d, const struct api_methods *extra, struct er
     if (c->listen[0] != '\0' && state_token(&d->state, auth.token, e) < 0)
         return -(int)e->code;
     if (api_init(&d->api, tables, extra ? 2 : 1, &auth) < 0)
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     d->api.user = &d->context;
     d->api.access_log = c->access_log;
     return 0;
@@ -322,7 +322,7 @@ static void learn_facts(struct daemon *d) {
 /* Everything from here on runs in the loop; what fails before it leaves nothing behind. */
 static int run(struct daemon *d, struct err *e) {
     if (server_init(&d->server, &d->loop, &d->api, &config_of(d)->limits) < 0)
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     d->server.user = d;
     deadline_init(&d->drain_limit, on_drain_limit);
     watch_signals(d);

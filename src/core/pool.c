@@ -194,7 +194,7 @@ static void connect_guest(struct entrant *it) {
             .user = it,
         });
     if (fd >= 0 && !it->parked.link)
-        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
     if (!it->parked.link)
         fail(it, &e);
 }

@@ -371,7 +371,7 @@ int registry_open(const struct registry_spec *spec, struct registry **ret_r, str
     struct db_facts facts;
     struct registry *r = calloc(1, sizeof *r);
     if (!r || map_init(&r->sandboxes) < 0 || map_init(&r->execs) < 0)
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory"); /* at start: the process ends */
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory"); /* at start: the process ends */
     r->spec = *spec;
     r->spec.n_drivers = MIN(spec->n_drivers, COUNT_OF(r->drivers));
     for (size_t i = 0; i < r->spec.n_drivers; i++)
@@ -401,5 +401,5 @@ int registry_open(const struct registry_spec *spec, struct registry **ret_r, str
     reserve_init(r);
     r->pool = pool_new(r);
     *ret_r = r;
-    return r->ledger ? read_records(r, e) : err_set(e, ERR_LIMIT_REACHED, "out of memory");
+    return r->ledger ? read_records(r, e) : err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
 }

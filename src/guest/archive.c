@@ -270,7 +270,7 @@ int archive_write(struct archive *a, struct request *r, uint64_t offset, struct 
         return moved < 0 ? moved : 0;
     char *copy = malloc(data.n);
     if (!copy)
-        return err_set(e, ERR_LIMIT_REACHED, "no memory for a chunk");
+        return err_set(e, ERR_OUT_OF_MEMORY, "no memory for a chunk");
     memcpy(copy, data.p, data.n);
     a->waiting.data = copy;
     a->waiting.max = data.n;

@@ -32,7 +32,7 @@ struct target {
 };
 
 static int no_memory(struct err *e) {
-    return err_set(e, ERR_LIMIT_REACHED, "no memory to edit");
+    return err_set(e, ERR_OUT_OF_MEMORY, "no memory to edit");
 }
 
 static int too_large(struct err *e, const char *what) {

@@ -42,7 +42,7 @@ static void answer_with_handle(struct guest *g, struct job *j, const struct hand
     char *text = arena_alloc(&g->arena, (size_t)n + members.n);
     struct err e;
     if (!text) {
-        err_set(&e, ERR_LIMIT_REACHED, "no memory for an answer");
+        err_set(&e, ERR_OUT_OF_MEMORY, "no memory for an answer");
         guest_answer_error(g, j->generation, j->id, &e);
         return;
     }

@@ -74,7 +74,7 @@ static int work_glob(struct work *w, struct err *e) {
     int64_t max = SEARCH_MATCHES_MAX;
     struct glob *g = calloc(1, sizeof *g);
     if (!g)
-        return err_set(e, ERR_LIMIT_REACHED, "no memory to search");
+        return err_set(e, ERR_OUT_OF_MEMORY, "no memory to search");
     if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0 ||
         params_str(w->params, "pattern", PATTERN_MAX, &text, e) < 0 ||
         params_bool(w->params, "all_types", &g->all_types, e) < 0 ||

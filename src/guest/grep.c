@@ -237,7 +237,7 @@ static int work_grep(struct work *w, struct err *e) {
     struct found *f =
         mmap(NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (!g || f == MAP_FAILED)
-        return err_set(e, ERR_LIMIT_REACHED, "no memory to search");
+        return err_set(e, ERR_OUT_OF_MEMORY, "no memory to search");
     if (take_params(w, g, &pattern, &path, e) < 0)
         return -(int)e->code;
     g->found = f;

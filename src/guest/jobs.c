@@ -32,7 +32,7 @@ int jobs_wait(struct jobs *js, uint64_t generation, struct str text, struct err 
         return err_set(e, ERR_LIMIT_REACHED, "%zu file requests wait", js->n_waiting);
     struct waiting *w = malloc(sizeof *w + text.n);
     if (!w)
-        return err_set(e, ERR_LIMIT_REACHED, "no memory for a request");
+        return err_set(e, ERR_OUT_OF_MEMORY, "no memory for a request");
     w->generation = generation;
     w->n = text.n;
     memcpy(w->text, text.p, text.n);
@@ -269,7 +269,7 @@ static int start(struct request *r, work_fn *work, job_result_fn *on_result, con
     struct job *j = job_new(r, on_result, h);
     if (!j || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
         free(j);
-        return err_set(e, ERR_LIMIT_REACHED, "no memory for file work");
+        return err_set(e, ERR_OUT_OF_MEMORY, "no memory for file work");
     }
     pid_t pid = fork();
     if (pid == 0)

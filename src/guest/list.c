@@ -193,7 +193,7 @@ int work_list(struct work *w, struct err *e) {
         return path_error(e, -fd, "list", path);
     struct listing *l = calloc(1, sizeof *l);
     if (!l)
-        return err_set(e, ERR_LIMIT_REACHED, "no memory to list");
+        return err_set(e, ERR_OUT_OF_MEMORY, "no memory to list");
     l->work = w;
     l->left = (size_t)max;
     user_names_load(&l->names);

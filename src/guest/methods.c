@@ -77,9 +77,9 @@ static int copy_env(const struct json *list, char ***ret, struct err *e) {
     JSON_FOR_EACH(it, list) {
         struct str key = json_get(it, "key")->text, value = json_get(it, "value")->text;
         if (!env || asprintf(&env[n++], "%.*s=%.*s", (int)key.n, key.p, (int)value.n, value.p) < 0)
-            return err_set(e, ERR_LIMIT_REACHED, "no memory for env");
+            return err_set(e, ERR_OUT_OF_MEMORY, "no memory for env");
     }
-    return env ? 0 : err_set(e, ERR_LIMIT_REACHED, "no memory for env");
+    return env ? 0 : err_set(e, ERR_OUT_OF_MEMORY, "no memory for env");
 }
 
 /* A workspace that is not there is made, for everyone inside: the guest of profile user may give nothing
@@ -127,7 +127,7 @@ static int method_configure(struct request *r, struct err *e) {
     if (!copy_text(workspace, &s.workspace) || !copy_text(user, &s.user) ||
         !copy_text(path, &s.path) || (env && copy_env(env, &s.env, e) < 0)) {
         settings_free(&s);
-        return err_set(e, ERR_LIMIT_REACHED, "no memory for settings");
+        return err_set(e, ERR_OUT_OF_MEMORY, "no memory for settings");
     }
     settings_free(&g->settings);
     g->settings = s;

@@ -72,7 +72,7 @@ int work_pack(struct work *w, struct err *e) {
     char *path;
     struct pack *p = calloc(1, sizeof *p);
     if (!p)
-        return err_set(e, ERR_LIMIT_REACHED, "no memory to pack");
+        return err_set(e, ERR_OUT_OF_MEMORY, "no memory to pack");
     if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0 ||
         take_excludes(w, p, e) < 0)
         return -(int)e->code;

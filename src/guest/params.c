@@ -97,7 +97,7 @@ int params_base64(const struct json *params, const char *name, struct arena *a, 
         return r;
     uint8_t *raw = arena_alloc(a, text.n * 3 / 4 + 4);
     if (!raw)
-        return err_set(e, ERR_LIMIT_REACHED, "no memory for %s", name);
+        return err_set(e, ERR_OUT_OF_MEMORY, "no memory for %s", name);
     ssize_t n = base64_decode(text.p, text.n, raw);
     if (n < 0)
         return err_field(e, name, "is not base64");

@@ -39,7 +39,7 @@ int path_absolute(struct str path, const char *field, const char *workspace, str
     size_t base_n = path.p[0] == '/' ? 0 : strlen(workspace) + 1;
     char *text = arena_alloc(a, base_n + path.n + 1);
     if (!text)
-        return err_set(e, ERR_LIMIT_REACHED, "no memory for a path");
+        return err_set(e, ERR_OUT_OF_MEMORY, "no memory for a path");
     if (base_n > 0) {
         memcpy(text, workspace, base_n - 1);
         text[base_n - 1] = '/';
@@ -137,7 +137,7 @@ int path_error(struct err *e, int sys, const char *what, const char *path) {
         {ETXTBSY, ERR_FILE_DENIED},
         {EBUSY, ERR_FILE_DENIED},
         {EMLINK, ERR_LIMIT_REACHED},
-        {ENOMEM, ERR_LIMIT_REACHED},
+        {ENOMEM, ERR_OUT_OF_MEMORY},
         {EMFILE, ERR_LIMIT_REACHED},
         {ENFILE, ERR_LIMIT_REACHED},
         {EINVAL, ERR_INVALID_ARGUMENT},

@@ -31,7 +31,7 @@ int scan_init(struct scan *s, struct str pattern, struct err *e) {
     s->folded = s->ignore_case && !s->is_regex ? malloc(SCAN_WINDOW + 1) : NULL;
     s->lines = malloc(s->n_lines * sizeof *s->lines);
     if (!needle || !s->window || !s->lines || (s->ignore_case && !s->is_regex && !s->folded))
-        return err_set(e, ERR_LIMIT_REACHED, "no memory to search");
+        return err_set(e, ERR_OUT_OF_MEMORY, "no memory to search");
     for (size_t i = 0; i < pattern.n; i++)
         needle[i] = s->ignore_case ? fold(pattern.p[i]) : pattern.p[i];
     s->needle = (struct str){needle, pattern.n};

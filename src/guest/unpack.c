@@ -284,7 +284,7 @@ int work_unpack(struct work *w, struct err *e) {
     char *path;
     struct unpack *u = calloc(1, sizeof *u);
     if (!u)
-        return err_set(e, ERR_LIMIT_REACHED, "no memory to unpack");
+        return err_set(e, ERR_OUT_OF_MEMORY, "no memory to unpack");
     if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0)
         return -(int)e->code;
     path_clean(path);

@@ -405,7 +405,7 @@ int work_watch(struct work *work, struct err *e) {
     int pair[2];
     struct watcher *w = calloc(1, sizeof *w);
     if (!w || queue_init(&w->queue) < 0)
-        return err_set(e, ERR_LIMIT_REACHED, "no memory to watch");
+        return err_set(e, ERR_OUT_OF_MEMORY, "no memory to watch");
     if (path_param(work->params, "path", work->workspace, work->arena, &w->path, e) < 0 ||
         params_bool(work->params, "recursive", &w->is_recursive, e) < 0 ||
         params_bool(work->params, "include_info", &w->include_info, e) < 0)

@@ -12,7 +12,7 @@ static int take_excludes(struct packer *p, const struct open_pack *q, struct err
     struct arena arena; /* the process ends with the archive */
     const char *at = q->excludes;
     if (arena_init(&arena, ARENA_BYTES, ARENA_MAX) < 0)
-        return err_set(e, ERR_LIMIT_REACHED, "no memory for the patterns");
+        return err_set(e, ERR_OUT_OF_MEMORY, "no memory for the patterns");
     for (uint32_t i = 0; i < q->n_excludes; i++, at += strlen(at) + 1)
         if (packer_exclude(p, &arena, str_of(at), e) < 0)
             return -(int)e->code;
@@ -43,7 +43,7 @@ int pack_source(int source, bool is_file, const struct open_pack *q, int pipe, s
     struct packer *p = calloc(1, sizeof *p);
     struct buf out;
     if (!p)
-        return err_set(e, ERR_LIMIT_REACHED, "no memory to pack");
+        return err_set(e, ERR_OUT_OF_MEMORY, "no memory to pack");
     buf_init(&out, OUT_BYTES + PACKER_HEADERS);
     p->mode_mask = q->head.flags & OPEN_PRIVATE ? 0600 : 07777;
     p->refuses_ways_out = true; /* who owns it outside is nobody's business inside either */

@@ -147,7 +147,7 @@ int db_open(uv_loop_t *loop, const char *dir, struct db **ret_db, struct db_fact
     struct db_facts facts = {0};
     struct db *db = calloc(1, sizeof *db);
     if (!db)
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     db->dir_fd = -1;
     if (open_parts(db, loop, dir, &facts, e) < 0) {
         leave_as_found(db);

@@ -82,13 +82,13 @@ int sql_open(const char *path, const char *const *statements, size_t n_statement
              struct sql **ret_sql, struct err *e) {
     struct sql *s = calloc(1, sizeof *s + n_statements * sizeof s->prepared[0]);
     if (!s)
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     s->statements = statements;
     s->n_statements = n_statements;
     /* No SQLITE_OPEN_CREATE: a file that went away must not come back empty. */
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     if (sqlite3_open_v2(path, &s->db, flags, path_keeper()) != SQLITE_OK) {
-        int r = s->db ? fail(s, path, e) : err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        int r = s->db ? fail(s, path, e) : err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
         sql_close(s);
         return r;
     }

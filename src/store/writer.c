@@ -93,7 +93,7 @@ static int write_batch(struct writer *w, struct list *batch, struct err *e) {
         const struct db_txn *t = container_of(it, struct db_txn, node);
         if (t->refused)
             return t->out_of_memory
-                       ? err_set(e, ERR_LIMIT_REACHED, "out of memory")
+                       ? err_set(e, ERR_OUT_OF_MEMORY, "out of memory")
                        : err_set(e, ERR_LIMIT_REACHED, "%zu MiB of writes wait for the disk",
                                  DB_QUEUE_BYTES >> 20);
         has_work = has_work || t->first;
@@ -285,7 +285,7 @@ int writer_start(uv_loop_t *loop, const char *path, struct writer **ret_writer, 
     struct writer *w = calloc(1, sizeof *w);
     if (!w || !(w->path = strdup(path))) {
         free(w);
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     }
     list_init(&w->queue);
     list_init(&w->answered);

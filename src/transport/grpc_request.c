@@ -10,7 +10,7 @@ static int decode(struct grpc_call *g, const uint8_t *bytes, size_t n, struct er
     struct arena *arena = call_has_one_request(c) ? &c->arena : &g->message;
     if (arena == &g->message && !arena->blocks &&
         arena_init(arena, GRPC_ARENA_BYTES, grpc_limit(g, LIMIT_MESSAGE_DECODED)) < 0)
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     int r = arena == &g->message ? pb_decode_in_place(c->method->request, bytes, n, arena, &m, e)
                                  : pb_decode(c->method->request, bytes, n, arena, &m, e);
     if (r < 0)
@@ -73,7 +73,7 @@ static int read_failed(struct grpc_call *g, enum grpc_read what, struct err *e) 
         return grpc_over_limit(g, e, ERR_MESSAGE_TOO_LARGE, LIMIT_MESSAGE_INBOUND, "a message");
     if (what == GRPC_READ_BAD)
         return err_set(e, ERR_MALFORMED, "a message prefix is not valid");
-    return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+    return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
 }
 
 static void count_unfinished(struct grpc_call *g) {

@@ -106,7 +106,7 @@ TEST(db_takes_so_many_bytes_and_refuses_the_rest_in_order) {
     db_finish(&f);
 }
 
-TEST(db_survives_without_memory) {
+TEST(db_reports_out_of_memory_and_recovers) { /* covers: ERR-8 */
     static char big[100000];
     db_make_dir(&f);
     unsigned n = 0;
@@ -115,7 +115,7 @@ TEST(db_survives_without_memory) {
         alloc_fail_at(++n);
         r = db_start(&f);
         if (r < 0)
-            CHECK_INT(r, -ERR_LIMIT_REACHED);
+            CHECK_INT(r, -ERR_OUT_OF_MEMORY);
     } while (r < 0);
     alloc_fail_at(0);
     CHECK(n > 3);
@@ -133,7 +133,7 @@ TEST(db_survives_without_memory) {
     alloc_fail_at(0);
     event = db_event_of(3, STR("small"));
     db_put_event(t, &event); /* a txn with a hole is no txn */
-    CHECK_INT(db_commit_now(&f, t), -ERR_LIMIT_REACHED);
+    CHECK_INT(db_commit_now(&f, t), -ERR_OUT_OF_MEMORY);
     CHECK_INT(db_count_events(&f), 1);
     CHECK_INT(db_put_event_now(&f, 2, record), 0);
     db_finish(&f);
@@ -146,7 +146,7 @@ TEST(db_writes_nothing_of_a_spoiled_txn) {
     db_put_event(t, &event);
     db_spoil(t);
     db_put_event(t, &event);
-    CHECK_INT(db_commit_now(&f, t), -ERR_LIMIT_REACHED);
+    CHECK_INT(db_commit_now(&f, t), -ERR_OUT_OF_MEMORY);
     CHECK_INT(db_count_events(&f), 0);
     db_finish(&f);
 }

@@ -231,7 +231,7 @@ TEST(rpc_errors) {
     CHECK_INT(rpc_write_error(&b, 0, &e, -1), 0);
     static const char want[] =
         "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":5,\"message\":"
-        "\"a field of the request is invalid\",\"data\":{\"code\":\"INVALID_ARGUMENT\","
+        "\"a field of the request has an invalid value\",\"data\":{\"code\":\"INVALID_ARGUMENT\","
         "\"field\":\"argv\"}}}";
     CHECK_BYTES(buf_data(&b), buf_len(&b), want, sizeof want - 1);
     buf_done(&b);

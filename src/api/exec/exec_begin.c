@@ -158,7 +158,7 @@ static int take_on(struct exec_begin *b, struct err *e) {
     Berm__V1__ExecSpec spec;
     char *id = arena_alloc(&b->call->arena, EXEC_ID_BYTES);
     if (!id)
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     snprintf(field, sizeof field, "%sexec_id", b->prefix);
     if (check_new_id(field, b->asked_id, e) < 0)
         return -(int)e->code;
@@ -207,7 +207,7 @@ void exec_begin(struct exec_begin *b) {
     ledger_wait_init(&b->wait, on_settled);
     b->acceptance = calloc(1, sizeof *b->acceptance);
     if (!b->acceptance) {
-        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
         fail(b, &e);
         return;
     }

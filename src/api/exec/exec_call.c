@@ -6,7 +6,7 @@ void *exec_call_state(struct call *c, size_t n) {
     struct err e;
     c->state = arena_zalloc(&c->arena, n);
     if (!c->state) {
-        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
         call_finish(c, &e);
     }
     return c->state;

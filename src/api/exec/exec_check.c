@@ -135,7 +135,7 @@ static int fill_terminal(const struct exec_check *c, Berm__V1__ExecSpec *s, stru
     Berm__V1__Terminal *full = arena_alloc(c->arena, sizeof *full);
     Berm__V1__TerminalSize *size = arena_alloc(c->arena, sizeof *size);
     if (!full || !size)
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     *full = *s->terminal;
     berm__v1__terminal_size__init(size);
     size->cols = 80;

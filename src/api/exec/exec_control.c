@@ -122,7 +122,7 @@ static void control_begin(struct call *c, const ProtobufCMessage *m, const struc
     if (op->check(m, &e) == 0) {
         k = calloc(1, sizeof *k);
         if (!k)
-            err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+            err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
     }
     if (!k) {
         call_finish(c, &e);

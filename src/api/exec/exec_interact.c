@@ -164,7 +164,7 @@ static int take_input(struct interact *it, const Berm__V1__StdinChunk *chunk, st
         return 0;
     it->input = malloc(chunk->data.len);
     if (!it->input)
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     memcpy(it->input, chunk->data.data, chunk->data.len);
     it->n_input = chunk->data.len;
     it->at_input = 0;
@@ -289,7 +289,7 @@ static void first(struct interact *it, const Berm__V1__InteractRequest *m) {
     }
     const Berm__V1__InteractRequest *kept = keep(it->call, m);
     if (!kept) {
-        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
         fail(it, &e);
         return;
     }

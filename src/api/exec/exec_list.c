@@ -75,7 +75,7 @@ static int read_page(struct listing *l, struct err *e) {
     struct str owner = l->who.is_admin ? STR("") : str_of(l->who.identity);
     l->shown = arena_alloc(&c->arena, l->page.size * sizeof *l->shown);
     if (!l->shown)
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     if (db_list_execs(registry_db(exec_call_registry(c)), owner, str_of(l->request->sandbox_id),
                       l->page.before, on_row, l, e) < 0)
         return -(int)e->code;
@@ -91,7 +91,7 @@ static void show(struct listing *l) {
     if (r == 0 && l->has_more) {
         response.next_page_token = page_token(&l->page, c, l->last);
         if (!response.next_page_token)
-            r = err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+            r = err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
     }
     if (r < 0) {
         call_finish(c, &e);

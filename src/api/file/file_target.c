@@ -60,7 +60,7 @@ static bool is_guests(enum err_code code) {
     static const enum err_code others[] = {
         ERR_INVALID_ARGUMENT, ERR_LIMIT_REACHED, ERR_GUEST_LOST,        ERR_GUEST_PROTOCOL,
         ERR_UNIMPLEMENTED,    ERR_UNSUPPORTED,   ERR_INTERNAL,          ERR_MESSAGE_TOO_LARGE,
-        ERR_USER_NOT_FOUND,   ERR_CANCELLED,     ERR_DEADLINE_EXCEEDED,
+        ERR_USER_NOT_FOUND,   ERR_CANCELLED,     ERR_DEADLINE_EXCEEDED, ERR_OUT_OF_MEMORY,
     };
     if (code >= ERR_FILE_NOT_FOUND && (int)code < 100)
         return true;

@@ -231,7 +231,7 @@ static void on_delete_many(struct call *c, const ProtobufCMessage *message) {
     if (!context_serves(c))
         return;
     if (check(m, &e) == 0 && !(d = calloc(1, sizeof *d)))
-        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
     if (!d) {
         call_finish(c, &e);
         return;

@@ -464,7 +464,7 @@ static void on_watch(struct call *c, const ProtobufCMessage *message) {
     struct err e;
     if (!w || arena_init(&w->scratch, SCRATCH_BYTES, SCRATCH_MAX_BYTES) < 0) {
         free(w);
-        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
         call_finish(c, &e);
         return;
     }

@@ -79,7 +79,7 @@ static int read_page(struct listing *l, Berm__V1__ListSandboxesResponse *respons
     const char *owner = l->caller.is_admin ? l->m->owner : l->caller.identity;
     l->found = malloc(l->page.size * sizeof *l->found);
     if (!l->found)
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     /* The store may be ahead of what the ledger has heard of, never behind. */
     l->sequence = ledger_head(registry_ledger(registry));
     int r = db_list_sandboxes(registry_db(registry), str_of(owner), l->page.before, on_row, l, e);
@@ -88,7 +88,7 @@ static int read_page(struct listing *l, Berm__V1__ListSandboxesResponse *respons
     if (r == 0 && l->more) {
         response->next_page_token = page_token(&l->page, l->call, l->last);
         if (!response->next_page_token)
-            r = err_set(e, ERR_LIMIT_REACHED, "out of memory");
+            r = err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     }
     response->n_sandboxes = l->n_found;
     response->sandboxes = l->found;
@@ -132,7 +132,7 @@ static void on_list(struct call *c, const ProtobufCMessage *m) {
     struct listing *l = calloc(1, sizeof *l);
     struct err e;
     if (!l) {
-        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
         call_finish(c, &e);
         return;
     }

@@ -185,7 +185,7 @@ void op_begin(struct call *c, const ProtobufCMessage *m, const struct op_kind *k
     struct err e;
     if (!op || check_wait(wait_ms, &e) < 0) {
         if (!op)
-            err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+            err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
         free(op);
         call_finish(c, &e);
         return;

@@ -14,7 +14,7 @@
 #define IMAGE(name) BERM__V1__IMAGE_KIND__IMAGE_KIND_##name
 
 static int no_memory(struct err *e) {
-    return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+    return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
 }
 
 /* A driver that is not there could do anything: its absence is told after all else is in order. */

@@ -135,7 +135,7 @@ static void on_watch(struct call *c, const ProtobufCMessage *m) {
     struct err e;
     struct usage_watch *w = calloc(1, sizeof *w);
     if (!w) {
-        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
         call_finish(c, &e);
         return;
     }

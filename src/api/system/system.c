@@ -140,7 +140,7 @@ static void on_get_info(struct call *c, const ProtobufCMessage *m) {
     context_caller(c, &caller);
     response.limits = limit_messages(c, facts->limits);
     if (!response.limits) {
-        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
         call_finish(c, &e);
         return;
     }

@@ -80,7 +80,7 @@ static int check_alive(struct exec *x, struct err *e) {
 }
 
 static int no_memory(struct err *e) {
-    return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+    return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
 }
 
 /* --- input --- */

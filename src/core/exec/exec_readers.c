@@ -139,7 +139,7 @@ int exec_reader_join(struct exec *x, const char *name, struct exec_watch *w,
             return err_set(e, ERR_LIMIT_REACHED, "%d readers hold the output of %s",
                            EXEC_READERS_MAX, x->record->exec_id);
         if (!x->readers && !(x->readers = calloc(EXEC_READERS_MAX, sizeof *x->readers)))
-            return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+            return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
         r = &x->readers[x->n_readers++];
         *r = (struct exec_reader){0};
         snprintf(r->name, sizeof r->name, "%s", name);

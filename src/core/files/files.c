@@ -135,7 +135,7 @@ int file_call_open(struct sandbox *sb, uint64_t incarnation, bool with_handle,
         r = err_set(e, ERR_LIMIT_REACHED, "%d files are open", FILE_HANDLES_MAX);
     struct file_call *f = r == 0 ? calloc(1, sizeof *f) : NULL;
     if (r == 0 && !f)
-        r = err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        r = err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     if (r < 0)
         return err_about(e, "sandbox_id", sb->record->sandbox_id);
     f->sandbox = sb;

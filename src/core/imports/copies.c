@@ -328,7 +328,7 @@ void copies_begin(struct sandbox *sb) {
     if (sb->copying)
         return;
     if (!c) {
-        err_set(&sb->failure, ERR_LIMIT_REACHED, "out of memory");
+        err_set(&sb->failure, ERR_OUT_OF_MEMORY, "out of memory");
         sandbox_converge(sb);
         return;
     }

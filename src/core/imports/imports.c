@@ -133,7 +133,7 @@ static void on_searched(struct tool_search *s, const struct err *failed) {
     struct imports *in = container_of(s, struct imports, search);
     struct err e = failed ? *failed : (struct err){0};
     if (!failed && !take_trees(in))
-        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
     else if (!failed)
         (void)check_count(in, 0, &e);
     tool_search_end(s);
@@ -251,7 +251,7 @@ static int begin(struct imports *in, const char *owner, const Berm__V1__SandboxS
                  spec->n_mounts > 0 ? "mounts" : "copies");
         return err_wrap(e, "%s", e->field);
     }
-    return take(in, spec, n_copies) ? 1 : err_set(e, ERR_LIMIT_REACHED, "out of memory");
+    return take(in, spec, n_copies) ? 1 : err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
 }
 
 int imports_begin(struct imports *in, struct registry *r, const char *owner,

@@ -54,7 +54,7 @@ static void on_kick(struct deadline *d) {
     if (o->lost)
         err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-open is gone: start bermd again");
     else
-        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
     while (!o->closing && !list_is_empty(&o->refused))
         answer(container_of(o->refused.next, struct open_ask, in_opener),
                &(struct open_result){.e = &e});

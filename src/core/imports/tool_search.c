@@ -80,7 +80,8 @@ static void on_opened(struct open_ask *a, const struct open_result *result) {
     struct err e;
     bool is_program = s->at == TOOL_TREES_MAX;
     if (result->e &&
-        (result->e->code == ERR_DRIVER_UNAVAILABLE || result->e->code == ERR_LIMIT_REACHED)) {
+        (result->e->code == ERR_DRIVER_UNAVAILABLE || result->e->code == ERR_LIMIT_REACHED ||
+         result->e->code == ERR_OUT_OF_MEMORY)) {
         s->on_done(s, result->e);
     } else if (is_program && !result->e && is_in_a_tree(s, result->real)) {
         s->on_done(s, NULL);

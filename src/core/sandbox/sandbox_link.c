@@ -194,7 +194,7 @@ void sandbox_connect(struct sandbox *sb) {
         return;
     }
     if (fd >= 0)
-        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
     sb->failure = e;
     sandbox_converge(sb);
 }

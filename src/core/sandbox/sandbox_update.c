@@ -152,7 +152,7 @@ int sandbox_update(struct sandbox *sb, uint64_t incarnation, const Berm__V1__San
                        sb->driver->ops->name);
     struct update *u = update_new(spec, parts, n_parts, c);
     if (!u)
-        return err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     if (c->wait) {
         list_remove(&c->wait->in_ledger);
         list_push_back(&u->waits, &c->wait->in_ledger);

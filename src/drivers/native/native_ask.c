@@ -47,7 +47,7 @@ static void ask(struct native_instance *p, struct spawn_ask *a, instance_done *d
     if (a)
         err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
     else
-        err_set(&e, ERR_LIMIT_REACHED, "out of memory");
+        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
     if (a)
         spawn_ask_free(a);
     struct instance_answer answer = {.e = &e};

@@ -135,7 +135,7 @@ static struct native_instance *instance_new(struct native *n, const char *id,
     else if (strlen(id) >= INSTANCE_ID_MAX)
         err_field(e, "id", "longer than %d characters", INSTANCE_ID_MAX - 1);
     else if (!p)
-        err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     else {
         p->instance.driver = &n->driver;
         p->instance.events = events;
@@ -240,7 +240,7 @@ struct instance *native_create(struct driver *d, const struct instance_spec *spe
     if (r)
         spawn_ask_free(r);
     else
-        err_set(e, ERR_LIMIT_REACHED, "out of memory");
+        err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     native_instance_end(p);
     return NULL;
 }

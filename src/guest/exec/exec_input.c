@@ -127,7 +127,7 @@ int exec_input_method_stdin(struct request *r, struct err *e) {
     data.p += known;
     data.n = MIN(data.n - (size_t)known, exec_input_window(in));
     if (buf_append(&in->bytes, data.p, data.n) < 0)
-        return err_set(e, ERR_LIMIT_REACHED, "buffer the input of %s: out of memory", x->id);
+        return err_set(e, ERR_OUT_OF_MEMORY, "buffer the input of %s: out of memory", x->id);
     if (data.n > 0)
         in->last = data.p[data.n - 1];
     in->next_offset += data.n;
@@ -161,7 +161,7 @@ int exec_input_method_close(struct request *r, struct err *e) {
     if (exec_input_check_offset(x, r, offset, e) < 0)
         return -(int)e->code;
     if (x->terminal >= 0 && exec_input_append_eof(x) < 0)
-        return err_set(e, ERR_LIMIT_REACHED, "close the input of %s: out of memory", x->id);
+        return err_set(e, ERR_OUT_OF_MEMORY, "close the input of %s: out of memory", x->id);
     exec_state_set_stdin(&x->input.state, STDIN_CLOSING);
     exec_input_push(x, false);
     return 0;

@@ -16,7 +16,7 @@
 #define ENV_OWN 8 /* PATH, HOME, USER, LOGNAME, TERM, NULL */
 
 static int exec_spec_no_memory(const char *what, struct err *e) {
-    return err_set(e, ERR_LIMIT_REACHED, "%s: out of memory", what);
+    return err_set(e, ERR_OUT_OF_MEMORY, "%s: out of memory", what);
 }
 
 static int exec_spec_read_argv(struct request *r, struct exec_spec *s, struct err *e) {

@@ -36,8 +36,8 @@ static inline bool exec_spec_is_merged(const struct exec_spec *s) {
     return s->has_terminal || s->merge_stderr;
 }
 
-/* Reads everything that depends on the request alone. INVALID_ARGUMENT, LIMIT_REACHED. */
+/* Reads everything that depends on the request alone. INVALID_ARGUMENT, LIMIT_REACHED, OUT_OF_MEMORY. */
 MUST_USE int exec_spec_read(struct request *r, struct exec_spec *s, struct err *e);
 /* Adds what depends on the sandbox: the user, the environment, and where PATH leads. USER_NOT_FOUND,
- * INVALID_ARGUMENT, LIMIT_REACHED. */
+ * INVALID_ARGUMENT, LIMIT_REACHED, OUT_OF_MEMORY. */
 MUST_USE int exec_spec_resolve(struct request *r, struct exec_spec *s, struct err *e);

@@ -229,14 +229,15 @@ int exec_start_method(struct request *r, struct err *e) {
         return -(int)e->code;
     x = exec_new(g, id);
     if (!x)
-        return err_set(e, ERR_LIMIT_REACHED, "start a program: out of memory");
+        return err_set(e, ERR_OUT_OF_MEMORY, "start a program: out of memory");
     exec_start_apply(x, &s);
     if (exec_start_open_logs(r, &s, x, e) < 0) {
         exec_free(x);
         return -(int)e->code;
     }
     int failed = exec_start_try(r, x, &s, e);
-    if (failed == -ERR_INVALID_ARGUMENT || failed == -ERR_LIMIT_REACHED) {
+    if (failed == -ERR_INVALID_ARGUMENT || failed == -ERR_LIMIT_REACHED ||
+        failed == -ERR_OUT_OF_MEMORY) {
         exec_free(x);
         return failed;
     }
