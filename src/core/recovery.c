@@ -153,8 +153,8 @@ void registry_recovered_one(struct registry *r) {
     deadline_clear(r->spec.deadlines, &r->recovery_deadline);
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
-        r->n_adopted += sb->presence == PRESENCE_UP;
-        r->n_adopted_execs += sb->presence == PRESENCE_UP ? sb->n_running : 0;
+        r->n_adopted += sandbox_is_up(sb);
+        r->n_adopted_execs += sandbox_is_up(sb) ? sb->n_running : 0;
     }
     r->is_recovered = true;
     registry_prune(r);
@@ -167,7 +167,7 @@ static void on_recovery_deadline(struct deadline *d) {
     r->recovery_timed_out = true;
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
-        if (sb->recovering && sb->presence == PRESENCE_UP) {
+        if (sb->is_recovering && sandbox_is_up(sb)) {
             log_text(LOG_WARN, "start", "%s: its guest does not answer", sb->record->sandbox_id);
             exec_take_reported(sb);
             sandbox_converge(sb);
@@ -187,7 +187,7 @@ static void recover(struct sandbox *sb) {
         registry_recovered_one(sb->registry);
         return;
     }
-    sb->recovering = true;
+    sb->is_recovering = true;
     if (sb->n_running > 0)
         sandbox_count_output(sb);
     sandbox_lifetime_look(sb);

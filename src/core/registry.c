@@ -139,7 +139,8 @@ int registry_find_exec(struct registry *r, const struct caller *who, const char 
             return found;
     }
     if (!l.exec || !caller_owns(who, l.exec->owner) ||
-        (l.exec->sandbox && l.exec->sandbox->removing)) { /* its output is going */
+        (l.exec->sandbox &&
+         l.exec->sandbox->instance_state == INST_REMOVING)) { /* its output is going */
         err_set(e, ERR_EXEC_NOT_FOUND, "no program has the id %.64s", id);
         return err_about(e, "exec_id", id);
     }
@@ -246,7 +247,7 @@ static void on_flush(struct deadline *d) {
 
 static bool is_down(const struct sandbox *sb) {
     return !sb->driver ||
-           (sb->presence == PRESENCE_NONE && sb->recorded.on_way == 0 && sb->wanted >= WANTED_STOP);
+           (!sandbox_has_instance(sb) && sb->recorded.on_way == 0 && sb->goal >= GOAL_STOP);
 }
 
 void registry_look(struct registry *r) {
@@ -266,7 +267,7 @@ void registry_stop_all(struct registry *r, void (*on_stopped)(struct registry *r
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
         struct change c = {0}; /* by the daemon itself */
-        if (sb->presence != PRESENCE_NONE && sandbox_stop(sb, 0, 0, &c, &e) < 0)
+        if (sandbox_has_instance(sb) && sandbox_stop(sb, 0, 0, &c, &e) < 0)
             log_text(LOG_WARN, "stop", "%s: %s", sb->record->sandbox_id, e.text);
     }
     registry_look(r);
@@ -321,7 +322,8 @@ void registry_close(struct registry *r, void (*on_closed)(void *user), void *use
         imports_end(&sb->imports);
         if (sb->instance)
             instance_close(TAKE(sb->instance));
-        sb->presence = PRESENCE_NONE;
+        if (sandbox_has_instance(sb))
+            sandbox_set_instance(sb, INST_NONE);
     }
     if (r->n_jobs == 0)
         db_close(r->db, on_db_closed, r);

@@ -35,12 +35,12 @@ static bool is_unlimited(const struct sandbox *sb) {
 
 static bool may_fill(const struct sandbox *sb) {
     return sb->driver && sb->driver->pause && sandbox_is(sb, SB_READY) &&
-           sb->wanted == WANTED_RUN && is_unlimited(sb);
+           sb->goal == GOAL_RUN && is_unlimited(sb);
 }
 
 bool reserve_holds(const struct sandbox *sb) {
     const Berm__V1__StateReason *why = sb->record->reason;
-    return sb->wanted == WANTED_PAUSE && why &&
+    return sb->goal == GOAL_PAUSE && why &&
            why->cause == BERM__V1__STATE_CAUSE__STATE_CAUSE_ERROR &&
            strcmp(why->code, err_face(ERR_STORE_FULL)->name) == 0;
 }

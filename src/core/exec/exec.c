@@ -102,7 +102,7 @@ static void on_durable(struct recorded *r) {
         return;
     }
     failpoint(FAIL_EXIT_COMMIT);
-    if (x->sandbox && x->sandbox->linked) {
+    if (x->sandbox && sandbox_is_linked(x->sandbox)) {
         struct json_out *o = guest_link_ask(x->sandbox->link, "done");
         json_put_str(o, "exec_id", str_of(x->record->exec_id));
         guest_link_send(x->sandbox->link, NULL, 0, NULL);
@@ -126,7 +126,7 @@ static void on_reverted(struct recorded *r) {
 
 static void on_again(struct deadline *d) {
     struct exec *x = container_of(d, struct exec, again);
-    if (x->sandbox->removing) /* an entry must not hold what goes with the sandbox */
+    if (x->sandbox->instance_state == INST_REMOVING) /* an entry must not hold what goes with the sandbox */
         exec_drop(x);
     else
         exec_record_exit(x);

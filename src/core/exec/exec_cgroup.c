@@ -140,8 +140,8 @@ void exec_cgroup_return(struct exec *x) {
 }
 
 void exec_cgroup_make_ahead(struct sandbox *sb) {
-    bool is_in_use = has_exec_cgroups(sb) && sb->presence == PRESENCE_UP &&
-                     sb->wanted == WANTED_RUN && !sb->frozen && !sb->registry->closing;
+    bool is_in_use = has_exec_cgroups(sb) && sb->instance_state == INST_UP &&
+                     sb->goal == GOAL_RUN && !sb->registry->closing;
     if (!is_in_use || sb->newest_exec == 0 || sb->ahead.cgroup != 0 ||
         sb->registry->n_cgroups_ahead >= CGROUPS_AHEAD_MAX)
         return;

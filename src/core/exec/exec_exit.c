@@ -108,7 +108,7 @@ static bool number_in(const struct json *n, int64_t min, int64_t max, int *ret) 
 }
 
 static int source_of(const struct exec *x, int number) {
-    if (x->sandbox && x->sandbox->wanted >= WANTED_STOP)
+    if (x->sandbox && x->sandbox->goal >= GOAL_STOP)
         return BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_STOP;
     return x->caller_signal == number ? BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_CALLER
                                       : BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_SANDBOX;

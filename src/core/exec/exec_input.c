@@ -74,7 +74,7 @@ static int check_alive(struct exec *x, struct err *e) {
     if (!x->sandbox)
         return err_set(e, ERR_GUEST_LOST, "the sandbox is gone");
     int r = sandbox_check_ready(x->sandbox, 0, e);
-    if (r == 0 && (!x->sandbox->linked || !x->is_known))
+    if (r == 0 && (!sandbox_is_linked(x->sandbox) || !x->is_known))
         return err_set(e, ERR_GUEST_LOST, "the guest cannot be reached at this moment");
     return r;
 }
@@ -233,7 +233,7 @@ static void on_input_ended(struct guest_wait *w, const struct guest_answer *a) {
 }
 
 void exec_give_input(struct exec *x) {
-    if (!x->input || x->over || x->ending || !x->sandbox->linked ||
+    if (!x->input || x->over || x->ending || !sandbox_is_linked(x->sandbox) ||
         guest_wait_is_on(&x->input_wait))
         return;
     uint64_t next = x->record->input->next_offset;

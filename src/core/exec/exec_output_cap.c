@@ -57,7 +57,7 @@ static void drop_oldest(struct exec *x, uint64_t excess) {
 
 static void kill_it(struct exec *x) {
     struct sandbox *sb = x->sandbox;
-    if (x->hit_limit || !sb->linked)
+    if (x->hit_limit || !sandbox_is_linked(sb))
         return;
     x->hit_limit = true;
     struct json_out *o = guest_link_ask(sb->link, "signal");

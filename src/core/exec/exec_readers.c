@@ -39,7 +39,7 @@ static void grant(struct exec *x) {
         total += floor[s];
     }
     uint64_t step = (uint64_t)x->record->spec->output_limit_bytes / 16;
-    if (total < x->granted_bytes + step || !x->sandbox || !x->sandbox->linked)
+    if (total < x->granted_bytes + step || !x->sandbox || !sandbox_is_linked(x->sandbox))
         return;
     char name[80];
     int dir = sandbox_dir(x->sandbox);

@@ -128,7 +128,7 @@ static void on_started(struct guest_wait *w, const struct guest_answer *a) {
 void exec_go(struct exec *x) {
     struct sandbox *sb = x->sandbox;
     if (x->over || x->ending || x->sent || x->is_known || x->cgroup_waits ||
-        x->recorded.on_way > 0 || !sb || !sb->linked || !sb->configured || sb->frozen)
+        x->recorded.on_way > 0 || !sb || !sandbox_takes_execs(sb))
         return;
     struct files f = {.n = 0};
     struct err e;

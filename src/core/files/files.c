@@ -29,7 +29,7 @@ struct file_call {
 
 static void tell_guest(struct file_call *f, const char *method, const char *key, uint64_t id) {
     struct guest_link *l = f->sandbox->link;
-    if (id == 0 || f->is_gone || !l || !f->sandbox->linked)
+    if (id == 0 || f->is_gone || !sandbox_is_linked(f->sandbox))
         return;
     json_put_u64(guest_link_ask(l, method), key, id);
     guest_link_send(l, NULL, 0, NULL);

@@ -118,7 +118,7 @@ void copies_forget(struct sandbox *sb) {
 
 static void close_handle(struct copying *c) {
     struct sandbox *sb = c->sandbox;
-    if (c->handle == 0 || !sb->link || !sb->linked)
+    if (c->handle == 0 || !sandbox_is_linked(sb))
         return;
     json_put_u64(guest_link_ask(sb->link, "close"), "handle", c->handle);
     guest_link_send(sb->link, NULL, 0, NULL);

@@ -14,8 +14,9 @@
 #define AGAIN_US 1000000
 
 void sandbox_failpoint(const struct sandbox *sb, enum sandbox_step step) {
-    if (sb->op != OP_NONE)
-        failpoint((enum failpoint_id)(FAIL_CREATE_INTENT + ((int)sb->op - 1) * 6 + (int)step));
+    if (sb->request.op != OP_NONE)
+        failpoint(
+            (enum failpoint_id)(FAIL_CREATE_INTENT + ((int)sb->request.op - 1) * 6 + (int)step));
 }
 
 /* --- what it says of itself --- */
@@ -98,7 +99,7 @@ int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct e
         return r;
     if (!sandbox_is(sb, SB_READY))
         return sandbox_not_there(sb, e);
-    if (sb->wanted == WANTED_PAUSE) {
+    if (sb->goal == GOAL_PAUSE) {
         err_set(e, ERR_SANDBOX_PAUSED, "%s is being paused", sb->record->sandbox_id);
         return err_about(e, "sandbox_id", sb->record->sandbox_id);
     }
@@ -153,7 +154,7 @@ void sandbox_put(struct sandbox *sb, struct entry *t) {
     bool has_own = strcmp(sb->instance_id, sb->record->sandbox_id) == 0;
     entry_put_sandbox(t, &sb->recorded, sb->record,
                       &(struct db_sandbox){.number = sb->number,
-                                           .wanted = sb->wanted,
+                                           .wanted = sb->goal,
                                            .slot = sb->slot,
                                            .instance = str_of(has_own ? "" : sb->instance_id),
                                            .driver = str_of(sb->record->spec->driver)});
@@ -183,14 +184,14 @@ void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct 
     sandbox_put(sb, t);
 }
 
-void sandbox_outcome(struct sandbox *sb, int state, enum sandbox_wanted wanted,
+void sandbox_outcome(struct sandbox *sb, int state, enum sandbox_goal goal,
                      const struct sandbox_why *why) {
     struct entry *t = ledger_begin(sb->registry->ledger);
     if (!t) {
         deadline_set(sb->registry->spec.deadlines, &sb->again, clock_us() + AGAIN_US);
         return;
     }
-    sb->wanted = wanted;
+    sandbox_set_goal(sb, goal);
     sandbox_enter(sb, t, state, why);
     ledger_commit(t, NULL);
 }
@@ -201,9 +202,9 @@ static void on_again(struct deadline *d) {
 
 static void on_durable(struct recorded *r) {
     struct sandbox *sb = container_of(r, struct sandbox, recorded);
-    if (sb->updated)
+    if (sb->updates.is_committing)
         failpoint(FAIL_UPDATE_COMMIT);
-    sb->updated = false;
+    sb->updates.is_committing = false;
     sandbox_look_at_waits(sb);
     sandbox_lifetime_look(sb);
     reserve_watch(sb);
@@ -224,8 +225,9 @@ static void on_reverted(struct recorded *r) {
         sb->record = record;
         map_add(&sb->registry->sandboxes, &sb->by_id, record->sandbox_id);
     }
-    sb->wanted = (enum sandbox_wanted)r->durable_extra;
-    sb->removing = false; /* its files may have to be removed once more */
+    sandbox_restore_goal(sb, (enum sandbox_goal)r->durable_extra);
+    if (sb->instance_state == INST_REMOVING)
+        sandbox_set_instance(sb, INST_NONE); /* its files may have to be removed once more */
     deadline_set(sb->registry->spec.deadlines, &sb->again, clock_us() + AGAIN_US);
 }
 
@@ -233,14 +235,16 @@ static const struct recorded_ops recorded_ops = {on_durable, on_reverted};
 
 /* --- life of the object --- */
 
-/* One that does not take its settings is as good as none; one that does not end by itself is ended. */
+/* The guest did not take its settings, or did not end, in time. */
 static void on_guest_deadline(struct deadline *d) {
     struct sandbox *sb = container_of(d, struct sandbox, guest_deadline);
-    if (sandbox_is(sb, SB_PENDING) && sb->presence == PRESENCE_UP && !sb->configured) {
+    if (sb->instance_state != INST_UP && sb->instance_state != INST_SHUTDOWN)
+        return;
+    if (sandbox_is(sb, SB_PENDING) && !sandbox_is_configured(sb)) {
         err_set(&sb->failure, ERR_GUEST_LOST, "the guest did not take its settings in time");
         sandbox_converge(sb);
-    } else if (sb->presence == PRESENCE_UP) {
-        sb->presence = PRESENCE_ENDING;
+    } else {
+        sandbox_set_instance(sb, INST_STOPPING);
         instance_stop(sb->instance);
     }
 }
@@ -265,7 +269,7 @@ struct sandbox *sandbox_new(struct registry *r, struct driver *driver, Berm__V1_
     list_init(&sb->files);
     list_init(&sb->in_registry);
     list_init(&sb->in_dormant);
-    guest_wait_init(&sb->configure_wait, NULL);
+    guest_wait_init(&sb->relink.configure_wait, NULL);
     deadline_init(&sb->again, on_again);
     deadline_init(&sb->guest_deadline, on_guest_deadline);
     sandbox_lifetime_init(sb);
@@ -278,8 +282,8 @@ struct sandbox *sandbox_new(struct registry *r, struct driver *driver, Berm__V1_
 /* One that we have written: nothing asks later whether these are there. */
 static bool is_record(const Berm__V1__Sandbox *record, const struct db_sandbox *row) {
     return record && record->spec && str_is(row->id, str_of(record->sandbox_id)) &&
-           record->state >= SB_PENDING && record->state <= SB_DELETED &&
-           row->wanted >= WANTED_RUN && row->wanted <= WANTED_DELETE;
+           record->state >= SB_PENDING && record->state <= SB_DELETED && row->wanted >= GOAL_RUN &&
+           row->wanted <= GOAL_DELETE;
 }
 
 struct sandbox *sandbox_restore(struct registry *r, const struct db_sandbox *row) {
@@ -296,7 +300,7 @@ struct sandbox *sandbox_restore(struct registry *r, const struct db_sandbox *row
             berm__v1__sandbox__free_unpacked(record, NULL);
         return NULL;
     }
-    sb->wanted = (enum sandbox_wanted)row->wanted;
+    sandbox_restore_goal(sb, (enum sandbox_goal)row->wanted);
     sb->n_started = 1; /* how many there were is not known: look once */
     sb->recorded.durable_extra = row->wanted;
     sb->recorded.durable = malloc(row->record.n ? row->record.n : 1);
@@ -326,7 +330,7 @@ void sandbox_free(struct sandbox *sb) {
     free(sb->tool_path);
     if (sb->instance)
         instance_close(sb->instance);
-    if (sb->instance && sb->claiming) /* nobody will know of it */
+    if (sb->instance && sb->claim.is_active) /* nobody will know of it */
         driver_discard(sb->driver, sb->instance_id, true, NULL, NULL);
     deadline_clear(r->spec.deadlines, &sb->again);
     deadline_clear(r->spec.deadlines, &sb->guest_deadline);
@@ -355,25 +359,26 @@ int sandbox_no_entry(struct err *e) {
  * pause outlasts the reserve's. */
 static void put_intent(struct sandbox *sb, struct entry *t, const struct change *c) {
     if (c->e || reserve_holds(sb))
-        set_reason(sb->record, &(struct sandbox_why){.cause = sb->cause, .e = c->e});
+        set_reason(sb->record, &(struct sandbox_why){.cause = sb->request.cause, .e = c->e});
     sandbox_put(sb, t);
 }
 
 /* Commits where the sandbox is on its way to: with a new state and its event, or (state 0) the intent
  * alone. */
-static int intend(struct sandbox *sb, enum sandbox_op op, enum sandbox_wanted wanted, int state,
+static int intend(struct sandbox *sb, enum sandbox_op op, enum sandbox_goal goal, int state,
                   const struct change *c, struct err *e) {
     struct entry *t = ledger_begin(sb->registry->ledger);
     if (!t)
         return sandbox_no_entry(e);
-    sb->wanted = wanted;
-    sb->op = op;
-    sb->cause = c->cause ? c->cause : BERM__V1__STATE_CAUSE__STATE_CAUSE_REQUESTED;
-    sb->asked_by = c->who ? *c->who : (struct caller){0};
-    snprintf(sb->asked_under, sizeof sb->asked_under, "%s", c->key ? c->key->request_id : "");
+    sandbox_set_goal(sb, goal);
+    sb->request.op = op;
+    sb->request.cause = c->cause ? c->cause : BERM__V1__STATE_CAUSE__STATE_CAUSE_REQUESTED;
+    sb->request.who = c->who ? *c->who : (struct caller){0};
+    snprintf(sb->request.request_id, sizeof sb->request.request_id, "%s",
+             c->key ? c->key->request_id : "");
     if (state != 0)
         sandbox_enter(sb, t, state,
-                      &(struct sandbox_why){.cause = sb->cause,
+                      &(struct sandbox_why){.cause = sb->request.cause,
                                             .who = c->who,
                                             .request_id = c->key ? c->key->request_id : NULL});
     else
@@ -403,15 +408,15 @@ int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms, con
         return nothing_to_do(sb, c, e);
     if (sandbox_is(sb, SB_FAILED) || is_going(sb))
         return sandbox_not_there(sb, e);
-    sb->grace_ms = grace_ms;
-    return intend(sb, OP_STOP, WANTED_STOP, SB_STOPPING, c, e);
+    sb->request.grace_ms = grace_ms;
+    return intend(sb, OP_STOP, GOAL_STOP, SB_STOPPING, c, e);
 }
 
 int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change *c, struct err *e) {
     int r = check_changeable(sb, incarnation, e);
     if (r < 0)
         return r;
-    if (sandbox_is(sb, SB_PENDING) || (sandbox_is(sb, SB_READY) && sb->wanted == WANTED_RUN))
+    if (sandbox_is(sb, SB_PENDING) || (sandbox_is(sb, SB_READY) && sb->goal == GOAL_RUN))
         return nothing_to_do(sb, c, e);
     if (!sandbox_is(sb, SB_STOPPED))
         return sandbox_not_there(sb, e);
@@ -420,7 +425,7 @@ int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change 
         return err_about(e, "sandbox_id", sb->record->sandbox_id);
     sb->record->incarnation++;
     sb->failure = (struct err){0};
-    r = intend(sb, OP_START, WANTED_RUN, SB_PENDING, c, e);
+    r = intend(sb, OP_START, GOAL_RUN, SB_PENDING, c, e);
     if (r < 0)
         sb->record->incarnation--;
     return r;
@@ -430,7 +435,7 @@ int sandbox_pause(struct sandbox *sb, uint64_t incarnation, const struct change 
     int r = check_changeable(sb, incarnation, e);
     if (r < 0)
         return r;
-    if (sb->wanted == WANTED_PAUSE && !reserve_holds(sb) &&
+    if (sb->goal == GOAL_PAUSE && !reserve_holds(sb) &&
         (sandbox_is(sb, SB_PAUSED) || sandbox_is(sb, SB_READY)))
         return nothing_to_do(sb, c, e);
     if (!sandbox_is(sb, SB_READY) && !sandbox_is(sb, SB_PAUSED))
@@ -438,7 +443,7 @@ int sandbox_pause(struct sandbox *sb, uint64_t incarnation, const struct change 
     if (!sb->driver->pause)
         return err_set(e, ERR_UNSUPPORTED, "the driver %s cannot pause a sandbox",
                        sb->driver->ops->name);
-    return intend(sb, OP_PAUSE, WANTED_PAUSE, 0, c, e);
+    return intend(sb, OP_PAUSE, GOAL_PAUSE, 0, c, e);
 }
 
 int sandbox_resume(struct sandbox *sb, uint64_t incarnation, const struct change *c,
@@ -446,13 +451,13 @@ int sandbox_resume(struct sandbox *sb, uint64_t incarnation, const struct change
     int r = check_changeable(sb, incarnation, e);
     if (r < 0)
         return r;
-    if (sb->wanted == WANTED_RUN && (sandbox_is(sb, SB_PAUSED) || sandbox_is(sb, SB_READY)))
+    if (sb->goal == GOAL_RUN && (sandbox_is(sb, SB_PAUSED) || sandbox_is(sb, SB_READY)))
         return nothing_to_do(sb, c, e);
     if (!sandbox_is(sb, SB_READY) && !sandbox_is(sb, SB_PAUSED))
         return sandbox_not_there(sb, e);
     if (reserve_check(sb, e) < 0)
         return -(int)e->code;
-    return intend(sb, OP_RESUME, WANTED_RUN, 0, c, e);
+    return intend(sb, OP_RESUME, GOAL_RUN, 0, c, e);
 }
 
 int sandbox_delete(struct sandbox *sb, uint64_t incarnation, const struct change *c,
@@ -462,5 +467,5 @@ int sandbox_delete(struct sandbox *sb, uint64_t incarnation, const struct change
         return r;
     if (is_going(sb))
         return nothing_to_do(sb, c, e);
-    return intend(sb, OP_DELETE, WANTED_DELETE, SB_DELETING, c, e);
+    return intend(sb, OP_DELETE, GOAL_DELETE, SB_DELETING, c, e);
 }

@@ -1,11 +1,11 @@
 /* sandbox — one sandbox from its acceptance to its removal.
  *
  * Owner:   the registry.
- * States:  SandboxState of the contract; SBX-1 lists the changes. `wanted` is where it is on its way to.
- *          Everything that happens (an intent is durable, an instance is ready, a guest answers or is
- *          gone, a second passed after the store failed) ends in one function, sandbox_converge, which
- *          compares the record, `wanted` and what is there, and takes the next step. A restart is the
- *          same: the record is read, the instance adopted, and sandbox_converge called.
+ * States:  SandboxState in the record, as clients see it; SBX-1 lists the changes. Besides it a goal, an
+ *          instance state and a link state: see sandbox_state.h. Every event (an intent is durable, an
+ *          instance is ready, the guest answers or is gone, the retry after a store failure is due) ends
+ *          in one function, sandbox_converge, which takes the next step towards the goal. A restart does
+ *          the same: it reads the record, adopts the instance and calls sandbox_converge.
  * Bounds:  limits.execs programs at once.
  * Errors:  SANDBOX_EXISTS, SANDBOX_STALE, SANDBOX_PAUSED, SANDBOX_STOPPED, SANDBOX_NOT_READY,
  *          SANDBOX_FAILED, SANDBOX_DELETED, STORE_FULL.          Spec: spec/behavior.md, SBX
@@ -13,13 +13,6 @@
 #pragma once
 
 #include "core/registry.h"
-
-enum sandbox_wanted {
-    WANTED_RUN = 1,
-    WANTED_PAUSE = 2,
-    WANTED_STOP = 3,
-    WANTED_DELETE = 4,
-};
 
 /* Who makes a change, and under which request id; borrowed for the call. */
 struct change {

@@ -1,8 +1,9 @@
-/* converge — takes a sandbox one step nearer to where it is wanted.
+/* sandbox_converge — takes a sandbox one step towards its goal.
  *
- * Called whenever anything happened. It acts only on what is durable: while an entry is on its way it
- * returns, and the entry's own answer calls it again. Each step either asks somebody and waits for the
- * answer, or records an outcome; so a daemon that was killed anywhere goes on from its records alone. */
+ * Called after every event. It acts only on what is durable: while an entry is on its way it returns, and
+ * the entry's completion calls it again. Each step either sends a request and waits for the reply, or
+ * records an outcome; so a daemon that was killed anywhere continues from its records alone.
+ * The step depends on the goal, the instance state and the link state: see sandbox_state.h. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -14,39 +15,46 @@
 #include "core/sandbox/sandbox_impl.h"
 
 #define STOP_GRACE_MS 5000
-/* Longer than a busy host stands still: an exit that the guest has not written down is lost. */
+/* Longer than a busy host stalls: an exit that the guest has not written to its status file is lost. */
 #define STOP_MARGIN_MS 5000
 
 #define CAUSE(name) BERM__V1__STATE_CAUSE__STATE_CAUSE_##name
 
 /* --- freeze and thaw --- */
 
+/* When the driver refuses, the instance stays as it was, and the goal follows it. */
+static void on_freeze_failed(struct sandbox *sb, const struct err *e) {
+    bool was_frozen = sb->instance_state == INST_THAWING;
+    log_text(LOG_WARN, "freeze", "%s: %s", sb->record->sandbox_id, e->text);
+    sandbox_set_instance(sb, was_frozen ? INST_FROZEN : INST_UP);
+    if (sb->goal <= GOAL_PAUSE)
+        sandbox_set_goal(sb, was_frozen ? GOAL_PAUSE : GOAL_RUN);
+    sandbox_look_at_waits(sb);
+}
+
 static void on_frozen(struct instance *p, const struct instance_answer *a, void *user) {
     (void)user;
     struct sandbox *sb = p->user;
     sandbox_failpoint(sb, OP_ACK);
-    sb->freezing = false;
-    if (!a->e)
-        sb->frozen = sb->freezing_to;
-    else {
-        log_text(LOG_WARN, "freeze", "%s: %s", sb->record->sandbox_id, a->e->text);
-        if (sb->wanted <= WANTED_PAUSE)
-            sb->wanted = sb->frozen ? WANTED_PAUSE : WANTED_RUN; /* it stays as it is */
-        sandbox_look_at_waits(sb);
-    }
+    if (a->e)
+        on_freeze_failed(sb, a->e);
+    else
+        sandbox_set_instance(sb, sb->instance_state == INST_FREEZING ? INST_FROZEN : INST_UP);
     sandbox_converge(sb);
 }
 
-static void freeze(struct sandbox *sb) {
+static void sandbox_converge_freeze(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_COMMIT);
-    sb->freezing = true;
-    sb->freezing_to = sb->wanted == WANTED_PAUSE;
-    if (sb->freezing_to) {
-        files_gone(sb, false);
-        instance_pause(sb->instance, on_frozen, NULL);
-    } else {
-        instance_resume(sb->instance, on_frozen, NULL);
-    }
+    sandbox_set_instance(sb, INST_FREEZING);
+    files_gone(sb, false);
+    instance_pause(sb->instance, on_frozen, NULL);
+    sandbox_failpoint(sb, OP_SEND);
+}
+
+static void sandbox_converge_thaw(struct sandbox *sb) {
+    sandbox_failpoint(sb, OP_COMMIT);
+    sandbox_set_instance(sb, INST_THAWING);
+    instance_resume(sb->instance, on_frozen, NULL);
     sandbox_failpoint(sb, OP_SEND);
 }
 
@@ -56,22 +64,23 @@ static void on_thawed_to_end(struct instance *p, const struct instance_answer *a
     (void)a;
     (void)user;
     struct sandbox *sb = p->user;
-    sb->freezing = sb->frozen = false;
+    sandbox_set_instance(sb, INST_UP);
     sandbox_converge(sb);
 }
 
-static void stop_now(struct sandbox *sb) {
-    sb->presence = PRESENCE_ENDING;
+static void sandbox_converge_kill(struct sandbox *sb) {
+    sandbox_set_instance(sb, INST_STOPPING);
     instance_stop(sb->instance);
 }
 
-/* Programs get SIGTERM and their grace time, or SIGKILL when that is 0; a guest that does not end by
- * itself is ended. */
-static void ask_to_end(struct sandbox *sb) {
-    int64_t grace_ms = sb->grace_ms == 0 ? STOP_GRACE_MS : MAX(sb->grace_ms, 0);
-    if (sb->wanted == WANTED_DELETE)
+/* Asks the guest to end its execs: SIGTERM and the grace time, or SIGKILL when that is 0. guest_deadline
+ * kills a guest that does not end. */
+static void sandbox_converge_shutdown(struct sandbox *sb) {
+    int64_t grace_ms = sb->request.grace_ms == 0 ? STOP_GRACE_MS : MAX(sb->request.grace_ms, 0);
+    if (sb->goal == GOAL_DELETE)
         grace_ms = 0;
-    sb->asked_to_end = sb->wanted;
+    sandbox_set_instance(sb, INST_SHUTDOWN);
+    sb->shutdown_goal = sb->goal;
     struct json_out *params = guest_link_ask(sb->link, "shutdown");
     json_put_i64(params, "grace_ms", grace_ms);
     guest_link_send(sb->link, NULL, 0, NULL);
@@ -79,8 +88,8 @@ static void ask_to_end(struct sandbox *sb) {
                  clock_us() + (uint64_t)(grace_ms + STOP_MARGIN_MS) * 1000);
 }
 
-/* After a restart a guest that was frozen is not linked yet. */
-static void reach_to_end(struct sandbox *sb) {
+/* After a restart, a guest that was frozen has no link yet. */
+static void sandbox_converge_reach(struct sandbox *sb) {
     if (!sb->guest_deadline.is_set)
         deadline_set(sb->registry->spec.deadlines, &sb->guest_deadline,
                      clock_us() + STOP_MARGIN_MS * 1000);
@@ -88,33 +97,31 @@ static void reach_to_end(struct sandbox *sb) {
         sandbox_connect(sb);
 }
 
-static void end_instance(struct sandbox *sb) {
-    bool is_there = sb->presence == PRESENCE_UP || sb->presence == PRESENCE_PARKED;
-    if (!is_there || sb->freezing || sb->asked_to_end == sb->wanted)
-        return;
+/* While execs run, the end is graceful, so that the guest records how they end. */
+static void sandbox_converge_end_guest(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_COMMIT);
     files_gone(sb, true);
-    bool is_graceful = sb->n_running > 0; /* so that the guest sees how its programs end */
-    if (is_graceful && sb->frozen) {
-        sb->freezing = true;
+    if (sb->n_running == 0) {
+        sandbox_converge_kill(sb);
+    } else if (sb->instance_state == INST_FROZEN) {
+        sandbox_set_instance(sb, INST_THAWING);
         instance_resume(sb->instance, on_thawed_to_end, NULL);
         return;
-    }
-    if (is_graceful && !sb->linked && sb->failure.code == ERR_NONE) {
-        reach_to_end(sb);
+    } else if (sandbox_is_linked(sb)) {
+        sandbox_converge_shutdown(sb);
+    } else if (sb->failure.code == ERR_NONE) {
+        sandbox_converge_reach(sb);
         return;
+    } else {
+        sandbox_converge_kill(sb);
     }
-    if (is_graceful && sb->linked)
-        ask_to_end(sb);
-    else
-        stop_now(sb);
     sandbox_failpoint(sb, OP_SEND);
 }
 
-/* A clock that ended it is the reason also when it has ended. */
-static int ended_by(const struct sandbox *sb) {
-    bool by_clock = sb->cause == CAUSE(IDLE_TTL) || sb->cause == CAUSE(TTL);
-    return by_clock ? sb->cause : CAUSE(COMPLETED);
+/* A TTL that ended the sandbox stays the cause when it has ended. */
+static int sandbox_converge_cause(const struct sandbox *sb) {
+    bool by_clock = sb->request.cause == CAUSE(IDLE_TTL) || sb->request.cause == CAUSE(TTL);
+    return by_clock ? sb->request.cause : CAUSE(COMPLETED);
 }
 
 /* --- removal --- */
@@ -126,12 +133,12 @@ struct removal {
     char name[64];
 };
 
-static void remove_folder(uv_work_t *work) {
+static void removal_run(uv_work_t *work) {
     struct removal *m = container_of(work, struct removal, work);
     folder_remove(m->parent_fd, m->name);
 }
 
-/* A driver that is lost leaves files for the sweep at the next start. */
+/* When the driver is lost, the sweep of the next start removes the files. */
 static void on_discarded(void *user, const struct err *e) {
     struct sandbox *sb = user;
     if (registry_job_over(sb->registry))
@@ -140,12 +147,12 @@ static void on_discarded(void *user, const struct err *e) {
         log_text(LOG_WARN, "discard", "%s: %s", sb->record->sandbox_id, e->text);
     sandbox_failpoint(sb, OP_ACK);
     struct entry *t = ledger_begin(sb->registry->ledger);
-    sb->removing = t != NULL;
     if (!t) {
+        sandbox_set_instance(sb, INST_NONE);
         deadline_set(sb->registry->spec.deadlines, &sb->again, clock_us() + 1000000);
         return;
     }
-    sandbox_enter(sb, t, SB_DELETED, &(struct sandbox_why){.cause = ended_by(sb)});
+    sandbox_enter(sb, t, SB_DELETED, &(struct sandbox_why){.cause = sandbox_converge_cause(sb)});
     db_forget_execs(entry_txn(t), str_of(sb->record->sandbox_id));
     ledger_commit(t, NULL);
 }
@@ -162,11 +169,11 @@ static void on_removed(uv_work_t *work, int status) {
     sandbox_failpoint(sb, OP_SEND);
 }
 
-static void remove_files(struct sandbox *sb) {
-    struct removal *m = sb->removing ? NULL : calloc(1, sizeof *m);
+static void sandbox_converge_remove(struct sandbox *sb) {
+    struct removal *m = calloc(1, sizeof *m);
     if (!m)
         return;
-    exec_drop_all(sb); /* readers hear that nothing more can come, before it is gone */
+    exec_drop_all(sb); /* readers learn that no more output comes, before it is gone */
     if (sb->transcript)
         transcript_close(TAKE(sb->transcript));
     if (sb->dir_fd >= 0)
@@ -174,120 +181,241 @@ static void remove_files(struct sandbox *sb) {
     m->sandbox = sb;
     m->parent_fd = sb->registry->spec.sandboxes_fd;
     snprintf(m->name, sizeof m->name, "%s", sb->record->sandbox_id);
-    sb->removing = true;
+    sandbox_set_instance(sb, INST_REMOVING);
     sandbox_failpoint(sb, OP_COMMIT);
     registry_job(sb->registry);
-    uv_queue_work(sb->registry->spec.loop, &m->work, remove_folder, on_removed);
+    uv_queue_work(sb->registry->spec.loop, &m->work, removal_run, on_removed);
 }
 
 /* --- the steps --- */
 
-static void to_delete(struct sandbox *sb) {
-    if (sb->presence != PRESENCE_NONE)
-        end_instance(sb);
-    else
-        remove_files(sb);
-}
-
-static void to_stop(struct sandbox *sb) {
-    if (sb->presence != PRESENCE_NONE)
-        end_instance(sb);
-    else if (sandbox_is(sb, SB_STOPPING) && sb->failure.code != ERR_NONE)
-        sandbox_outcome(sb, SB_STOPPED, sb->wanted,
-                        &(struct sandbox_why){.cause = CAUSE(ERROR), .e = &sb->failure});
-    else if (sandbox_is(sb, SB_STOPPING))
-        sandbox_outcome(sb, SB_STOPPED, sb->wanted, &(struct sandbox_why){.cause = ended_by(sb)});
-}
-
 /* Nobody asked for its end: the files are kept and it can be started again. */
-static void was_lost(struct sandbox *sb) {
+static void sandbox_converge_lost(struct sandbox *sb) {
     bool by_reboot = sb->registry->spec.host_was_rebooted && !sb->registry->is_recovered;
     struct err e = sb->failure;
     if (e.code == ERR_NONE)
         err_set(&e, ERR_GUEST_LOST, by_reboot ? "the host was rebooted" : "the guest has ended");
     sandbox_outcome(
-        sb, SB_STOPPED, WANTED_STOP,
+        sb, SB_STOPPED, GOAL_STOP,
         &(struct sandbox_why){.cause = by_reboot ? CAUSE(HOST_REBOOT) : CAUSE(GUEST_LOST),
                               .e = &e,
                               .by_sandbox = true});
 }
 
 /* A sandbox that was never READY has nothing to keep. One that was keeps its files, and may be started
- * again when what hindered it has gone. */
-static void could_not_start(struct sandbox *sb) {
+ * again when the cause of the failure is gone. */
+static void sandbox_converge_failed(struct sandbox *sb) {
     struct sandbox_why why = {.cause = CAUSE(ERROR), .e = &sb->failure};
     if (sb->record->incarnation == 1)
-        sandbox_outcome(sb, SB_FAILED, sb->wanted, &why);
+        sandbox_outcome(sb, SB_FAILED, sb->goal, &why);
     else
-        sandbox_outcome(sb, SB_STOPPING, WANTED_STOP, &why);
+        sandbox_outcome(sb, SB_STOPPING, GOAL_STOP, &why);
 }
 
-static void to_first_run(struct sandbox *sb) {
-    bool has_failed = sb->failure.code != ERR_NONE;
-    if (sb->claiming && has_failed)
-        sandbox_unclaim(sb); /* whatever it was: it is made as if there had been none to claim */
-    else if (sb->presence == PRESENCE_NONE && has_failed)
-        could_not_start(sb);
-    else if (sb->presence == PRESENCE_NONE || sb->presence == PRESENCE_PARKED)
-        sandbox_make_instance(sb);
-    else if (sb->presence != PRESENCE_UP)
-        return;
-    else if (has_failed)
-        stop_now(sb); /* the guest cannot be talked to */
-    else if (!sb->link)
-        sandbox_connect(sb);
-    else if (!sb->linked || !sb->configured)
-        return;
-    else if (!copies_are_done(sb))
-        copies_begin(sb);
-    else {
-        sb->claiming = false;
-        sandbox_outcome(sb, SB_READY, sb->wanted, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
-    }
+static void sandbox_converge_stopped(struct sandbox *sb) {
+    struct sandbox_why why = {.cause = sandbox_converge_cause(sb)};
+    if (sb->failure.code != ERR_NONE)
+        why = (struct sandbox_why){.cause = CAUSE(ERROR), .e = &sb->failure};
+    if (sandbox_is(sb, SB_STOPPING))
+        sandbox_outcome(sb, SB_STOPPED, sb->goal, &why);
 }
 
-static void to_run(struct sandbox *sb) {
-    bool wants_frozen = sb->wanted == WANTED_PAUSE;
-    struct sandbox_why as_asked = {.cause = ended_by(sb),
-                                   .who = sb->asked_by.identity[0] ? &sb->asked_by : NULL,
-                                   .request_id = sb->asked_under};
+/* The outcome of a pause or resume: with its caller, or with the reserve as its reason. */
+static void sandbox_converge_paused(struct sandbox *sb, int state) {
     struct err held;
+    struct sandbox_why why = {.cause = sandbox_converge_cause(sb),
+                              .who = sb->request.who.identity[0] ? &sb->request.who : NULL,
+                              .request_id = sb->request.request_id};
     if (reserve_holds(sb)) {
         reserve_explain(sb->registry, &held);
-        as_asked.cause = CAUSE(ERROR);
-        as_asked.e = &held;
+        why.cause = CAUSE(ERROR);
+        why.e = &held;
     }
-    if (sandbox_is(sb, SB_PENDING))
-        to_first_run(sb);
-    else if (sb->presence == PRESENCE_NONE)
-        was_lost(sb);
-    else if (sb->presence != PRESENCE_UP || sb->freezing)
-        return;
-    else if (sb->failure.code != ERR_NONE && !sb->link && !sb->frozen)
-        stop_now(sb);
-    else if (wants_frozen != sb->frozen)
-        freeze(sb);
-    else if (sandbox_is(sb, SB_READY) && wants_frozen)
-        sandbox_outcome(sb, SB_PAUSED, sb->wanted, &as_asked);
-    else if (!sb->link && !sb->frozen && !(sandbox_is(sb, SB_READY) && sandbox_is_dormant(sb)))
-        sandbox_connect(sb);
-    else if (!sb->link && sb->frozen && !sandbox_is_dormant(sb)) /* found by a new daemon */
-        sandbox_watch_exit(sb);
-    else if (sandbox_is(sb, SB_PAUSED) && !wants_frozen && sb->linked) /* it can be asked */
-        sandbox_outcome(sb, SB_READY, sb->wanted, &as_asked);
+    sandbox_outcome(sb, state, sb->goal, &why);
 }
 
-/* Has a restart brought it as far as it goes before the daemon listens? */
-static void look_at_recovery(struct sandbox *sb) {
-    bool waits_for_guest = sandbox_is(sb, SB_READY) && sb->presence == PRESENCE_UP && !sb->linked &&
-                           !sb->frozen && !sandbox_is_dormant(sb) &&
-                           !sb->registry->recovery_timed_out;
-    if (!sb->recovering || waits_for_guest || sb->recorded.on_way > 0 ||
-        (sb->presence == PRESENCE_ENDING && !sb->instance) ||
-        (sandbox_is(sb, SB_READY) && sb->presence == PRESENCE_NONE))
+/* Goal STOP or DELETE. */
+static void sandbox_converge_end(struct sandbox *sb) {
+    switch (sb->instance_state) {
+    case INST_NONE:
+        if (sb->goal == GOAL_DELETE)
+            sandbox_converge_remove(sb);
+        else
+            sandbox_converge_stopped(sb);
         return;
-    sb->recovering = false;
-    registry_recovered_one(sb->registry);
+    case INST_SHUTDOWN:
+        if (sb->shutdown_goal != sb->goal) /* a delete after a stop: no grace time */
+            sandbox_converge_end_guest(sb);
+        return;
+    case INST_PARKED:
+    case INST_UP:
+    case INST_FROZEN:
+        sandbox_converge_end_guest(sb);
+        return;
+    case INST_OPENING:
+    case INST_CREATING:
+    case INST_CLAIMING:
+    case INST_FREEZING:
+    case INST_THAWING:
+    case INST_STOPPING:
+    case INST_CLEARING:
+    case INST_REMOVING:
+        return; /* the reply calls converge */
+    }
+}
+
+/* Goal RUN, PENDING, the instance is up: connect, configure, copy, READY. */
+static void sandbox_converge_start_guest(struct sandbox *sb) {
+    switch (sb->link_state) {
+    case LINK_NONE:
+    case LINK_LOST:
+        sandbox_connect(sb);
+        return;
+    case LINK_CONNECTING:
+    case LINK_RECONNECTING:
+    case LINK_GREETED:
+    case LINK_CONFIGURING:
+        return;
+    case LINK_CONFIGURED:
+        if (!copies_are_done(sb)) {
+            copies_begin(sb);
+            return;
+        }
+        sb->claim.is_active = false;
+        sandbox_outcome(sb, SB_READY, sb->goal, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+        return;
+    }
+}
+
+/* Goal RUN, PENDING. */
+static void sandbox_converge_start(struct sandbox *sb) {
+    bool has_failed = sb->failure.code != ERR_NONE;
+    if (sb->claim.is_active && has_failed) {
+        sandbox_unclaim(sb); /* then it is created as if there had been none to claim */
+        return;
+    }
+    switch (sb->instance_state) {
+    case INST_NONE:
+        if (has_failed)
+            sandbox_converge_failed(sb);
+        else
+            sandbox_make_instance(sb);
+        return;
+    case INST_PARKED:
+        sandbox_make_instance(sb);
+        return;
+    case INST_UP:
+        if (has_failed)
+            sandbox_converge_kill(sb);
+        else
+            sandbox_converge_start_guest(sb);
+        return;
+    case INST_OPENING:
+    case INST_CREATING:
+    case INST_CLAIMING:
+    case INST_FREEZING:
+    case INST_FROZEN:
+    case INST_THAWING:
+    case INST_SHUTDOWN:
+    case INST_STOPPING:
+    case INST_CLEARING:
+    case INST_REMOVING:
+        return;
+    }
+}
+
+/* Goal RUN, READY or PAUSED, the instance is up and not frozen. */
+static void sandbox_converge_run_guest(struct sandbox *sb) {
+    switch (sb->link_state) {
+    case LINK_NONE:
+    case LINK_LOST:
+        if (!sandbox_is(sb, SB_READY) || !sandbox_is_dormant(sb))
+            sandbox_connect(sb);
+        return;
+    case LINK_CONNECTING:
+    case LINK_RECONNECTING:
+        return;
+    case LINK_GREETED:
+    case LINK_CONFIGURING:
+    case LINK_CONFIGURED:
+        if (sandbox_is(sb, SB_PAUSED)) /* a resume: the guest answers again */
+            sandbox_converge_paused(sb, SB_READY);
+        return;
+    }
+}
+
+/* Goal RUN or PAUSE, READY or PAUSED. */
+static void sandbox_converge_run(struct sandbox *sb) {
+    switch (sb->instance_state) {
+    case INST_NONE:
+        sandbox_converge_lost(sb);
+        return;
+    case INST_UP:
+        if (sb->failure.code != ERR_NONE && !sb->link)
+            sandbox_converge_kill(sb); /* the guest cannot be reached */
+        else if (sb->goal == GOAL_PAUSE)
+            sandbox_converge_freeze(sb);
+        else
+            sandbox_converge_run_guest(sb);
+        return;
+    case INST_FROZEN:
+        if (sb->goal == GOAL_RUN)
+            sandbox_converge_thaw(sb);
+        else if (sandbox_is(sb, SB_READY))
+            sandbox_converge_paused(sb, SB_PAUSED);
+        else if (!sb->link && !sandbox_is_dormant(sb)) /* adopted */
+            sandbox_watch_exit(sb);
+        return;
+    case INST_PARKED:
+    case INST_OPENING:
+    case INST_CREATING:
+    case INST_CLAIMING:
+    case INST_FREEZING:
+    case INST_THAWING:
+    case INST_SHUTDOWN:
+    case INST_STOPPING:
+    case INST_CLEARING:
+    case INST_REMOVING:
+        return;
+    }
+}
+
+/* Recovery waits for a sandbox until this is false; then the daemon may listen. */
+static bool sandbox_converge_holds_recovery(const struct sandbox *sb) {
+    if (sb->recorded.on_way > 0 || sb->instance_state == INST_CLEARING)
+        return true;
+    if (!sandbox_is(sb, SB_READY))
+        return false;
+    bool waits_for_guest = sandbox_is_up(sb) && sb->instance_state != INST_FROZEN &&
+                           sb->instance_state != INST_THAWING && !sandbox_is_linked(sb) &&
+                           !sandbox_is_dormant(sb) && !sb->registry->recovery_timed_out;
+    return waits_for_guest || !sandbox_has_instance(sb);
+}
+
+static void sandbox_converge_step(struct sandbox *sb) {
+    bool has_ended = sandbox_is(sb, SB_FAILED) || sandbox_is(sb, SB_STOPPED);
+    switch (sb->goal) {
+    case GOAL_NONE:
+        return;
+    case GOAL_DELETE:
+        sandbox_converge_end(sb);
+        return;
+    case GOAL_STOP:
+        if (has_ended)
+            registry_look(sb->registry);
+        else
+            sandbox_converge_end(sb);
+        return;
+    case GOAL_RUN:
+    case GOAL_PAUSE:
+        if (has_ended)
+            registry_look(sb->registry);
+        else if (sandbox_is(sb, SB_PENDING))
+            sandbox_converge_start(sb);
+        else
+            sandbox_converge_run(sb);
+        return;
+    }
 }
 
 void sandbox_converge(struct sandbox *sb) {
@@ -302,13 +430,9 @@ void sandbox_converge(struct sandbox *sb) {
     }
     if (sandbox_settled(sb))
         sandbox_failpoint(sb, OP_OUTCOME);
-    if (sb->wanted == WANTED_DELETE)
-        to_delete(sb);
-    else if (sandbox_is(sb, SB_FAILED) || sandbox_is(sb, SB_STOPPED))
-        registry_look(sb->registry);
-    else if (sb->wanted == WANTED_STOP)
-        to_stop(sb);
-    else
-        to_run(sb);
-    look_at_recovery(sb);
+    sandbox_converge_step(sb);
+    if (sb->is_recovering && !sandbox_converge_holds_recovery(sb)) {
+        sb->is_recovering = false;
+        registry_recovered_one(sb->registry);
+    }
 }

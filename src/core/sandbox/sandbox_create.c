@@ -74,7 +74,7 @@ static struct sandbox *new_sandbox(struct registry *r, const char *id,
     struct sandbox *sb =
         record ? sandbox_new(r, d, record, r->sandbox_number + 1, (uint64_t)slot, instance) : NULL;
     if (sb) {
-        sb->op = OP_CREATE;
+        sb->request.op = OP_CREATE;
         sb->output_counted = true; /* there is none */
         if (is_claim)
             sandbox_claims(sb, &parked);
@@ -104,7 +104,7 @@ int sandbox_create(struct registry *r, const char *id, const Berm__V1__SandboxSp
         return sandbox_no_entry(e);
     }
     r->sandbox_number++;
-    sb->wanted = WANTED_RUN;
+    sandbox_set_goal(sb, GOAL_RUN);
     sandbox_lifetime_begins(sb);
     sandbox_enter(sb, t, SB_PENDING,
                   &(struct sandbox_why){.cause = BERM__V1__STATE_CAUSE__STATE_CAUSE_REQUESTED,

@@ -45,7 +45,7 @@ uint64_t folder_output_bytes(int dir_fd) {
 }
 
 int sandbox_dir(struct sandbox *sb) {
-    if (sb->removing) /* nobody brings it back */
+    if (sb->instance_state == INST_REMOVING) /* nobody creates it again */
         return -ENOENT;
     if (sb->dir_fd < 0)
         sb->dir_fd = fd_make_dir(sb->registry->spec.sandboxes_fd, sb->record->sandbox_id, 0700);

@@ -6,15 +6,7 @@
 #include "core/imports/imports.h"
 #include "core/registry_impl.h"
 #include "core/sandbox/sandbox.h"
-
-/* What is there of it, apart from what its record says. */
-enum sandbox_presence {
-    PRESENCE_NONE,   /* no process of it */
-    PRESENCE_PARKED, /* the guest lives, and nothing in it is this sandbox's yet */
-    PRESENCE_MAKING, /* the driver is at it */
-    PRESENCE_UP,     /* the guest lives */
-    PRESENCE_ENDING, /* the driver was asked to end it */
-};
+#include "core/sandbox/sandbox_state.h"
 
 /* What is being done, for failpoints: they come in this order, six steps each. A claim is a create that
  * found an instance; its reply is a create's. */
@@ -37,11 +29,39 @@ struct exec_cgroup_ahead {
     struct deadline quiet; /* when it is given back */
 };
 
+/* The last request that was accepted, for converge and for the event of its outcome. */
+struct sandbox_request {
+    enum sandbox_op op;
+    int cause;         /* StateCause */
+    int64_t grace_ms;  /* of a stop; as in the contract */
+    struct caller who; /* of a pause or resume */
+    char request_id[132];
+};
+
+/* sandbox_instance.c: the claim of a parked instance. */
+struct sandbox_claim {
+    bool is_active; /* from the claim until the sandbox is READY or the claim is undone */
+    bool has_name;  /* the parked instance already has this sandbox's host name */
+};
+
+/* sandbox_link.c: lost links and failed connects. */
+struct sandbox_relink {
+    unsigned n_lost; /* within RELINKS_WITHIN_US */
+    uint64_t first_lost_us;
+    uint64_t connecting_since_us; /* 0 = the last connect succeeded */
+    struct guest_wait configure_wait;
+};
+
+/* sandbox_update.c */
+struct sandbox_updates {
+    struct update *pending; /* waits for the driver to put limits in force */
+    bool is_committing;     /* the entry that is on its way holds an update */
+};
+
 struct sandbox {
     struct map_node by_id;
     struct list in_registry;
-    struct list
-        in_dormant; /* of the registry: its guest is not greeted, for nobody needed it yet */
+    struct list in_dormant; /* of the registry: adopted, and no call has needed its guest yet */
     struct registry *registry;
     struct recorded recorded;
     Berm__V1__Sandbox *record;
@@ -49,56 +69,50 @@ struct sandbox {
     struct driver *driver; /* NULL: it is not loaded, and the record stays as it is */
     uint64_t slot;
     char instance_id
-        [INSTANCE_ID_MAX]; /* the driver's name for it: its own, or that of a parked one */
-    enum sandbox_wanted wanted;
-    enum sandbox_op op;
-    int64_t grace_ms;
-    struct caller asked_by; /* of the last pause or resume, for the event of its outcome */
-    char asked_under[132];  /* its request id */
-    struct instance *instance;
-    struct imports imports;  /* while its mounts are being opened */
-    char *tool_path;         /* PATH of its programs where tools were found elsewhere; or NULL */
-    struct copying *copying; /* while it is at it; see copies.h */
-    bool copied;
-    enum sandbox_presence presence;
-    bool frozen;
-    bool freezing; /* the driver was asked to freeze or thaw */
-    bool freezing_to;
-    bool claiming;   /* the instance was parked; until it is READY */
-    bool has_name;   /* the parked instance was made with this sandbox's */
-    bool configured; /* the guest has its environment */
-    bool removing;   /* its files are being removed */
-    bool recovering;
-    enum sandbox_wanted asked_to_end; /* for what the guest was asked to shut down; 0 = not */
-    struct guest_link *link;
-    bool linked;
-    unsigned n_relinks; /* within the last ten seconds */
-    uint64_t relinks_began_us;
-    uint64_t connecting_since_us; /* 0 = the last try was answered */
-    bool updated;                 /* by the entry on its way */
-    struct update *update;        /* waits for the driver to put limits in force */
-    struct guest_wait configure_wait;
+        [INSTANCE_ID_MAX]; /* the driver's name of it: the sandbox's id, or a parked one's */
+
+    enum sandbox_goal goal;                     /* sandbox_set_goal */
+    enum sandbox_instance_state instance_state; /* sandbox_set_instance */
+    enum sandbox_link_state link_state;         /* sandbox_set_link */
+    enum sandbox_goal
+        shutdown_goal;  /* in SHUTDOWN: the goal for which the guest was asked to end */
+    struct err failure; /* why the instance could not be created, or the guest not be reached */
+    struct sandbox_request request;
+    bool is_recovering; /* registry_recover waits for it */
+
+    struct instance
+        *instance; /* NULL in NONE, CREATING before the driver answers, CLEARING, REMOVING */
+    struct sandbox_claim claim;
+    struct guest_link *link; /* NULL in LINK_NONE and LINK_LOST */
+    struct sandbox_relink relink;
     struct transcript *transcript;
-    int dir_fd;         /* its folder, -1 = not open */
-    struct err failure; /* why the instance could not be made, or the guest not be reached */
+    int dir_fd; /* its directory below the state directory, -1 = not open */
+
+    struct imports imports;  /* while its imports are being opened */
+    char *tool_path;         /* PATH of its execs where tools were found elsewhere; or NULL */
+    struct copying *copying; /* while copies go in; see copies.h */
+    bool copied;
+    struct sandbox_updates updates;
+
     struct list execs;  /* all that are in memory */
-    unsigned n_started; /* programs, since their records were last pruned */
+    unsigned n_started; /* execs, since their records were last pruned */
     unsigned n_running;
-    uint64_t newest_exec; /* number of the last program that this daemon started; 0 = none */
+    uint64_t newest_exec; /* number of the last exec that this daemon started; 0 = none */
     struct exec_cgroup_ahead ahead;
-    bool cgroups_are_swept;  /* what the daemon before left of cgroups */
-    uint64_t oom_kills_seen; /* of the sandbox, at the last program that might have been one */
+    bool cgroups_are_swept;  /* those that the previous daemon left */
+    uint64_t oom_kills_seen; /* of the instance, at the last exec that might have been one */
+    uint64_t output_kept;    /* of all its execs, once it is counted */
+    bool output_counted;
+
     struct list waits;
     struct list measures; /* of usage, waiting for the driver */
     struct list files;    /* file calls, those that only wait for an answer too */
     unsigned n_files;
     unsigned n_file_handles;
-    struct deadline again;          /* the store failed, or the guest did not answer: try again */
-    struct deadline guest_deadline; /* the guest was asked to end, or told its settings */
-    struct deadline due;            /* its time, or its idle time, is over */
-    int cause;                      /* StateCause of what is wanted */
-    uint64_t output_kept;           /* of all its programs, once it is */
-    bool output_counted;
+
+    struct deadline again;          /* retry: the store failed, or the guest did not answer */
+    struct deadline guest_deadline; /* by which the guest has taken its settings, or has ended */
+    struct deadline due;            /* its lifetime, or its idle time, is over */
 };
 
 /* Whose rights programs have that ask for nobody's. */
@@ -150,7 +164,7 @@ void sandbox_put(struct sandbox *sb, struct entry *t);
 /* Puts the change of state and its event into the entry. */
 void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct sandbox_why *why);
 /* An outcome: the same in an entry of its own; tried again when the store fails. */
-void sandbox_outcome(struct sandbox *sb, int state, enum sandbox_wanted wanted,
+void sandbox_outcome(struct sandbox *sb, int state, enum sandbox_goal goal,
                      const struct sandbox_why *why);
 /* An event about it, with actor, owner and the like filled in. */
 void sandbox_event_init(const struct sandbox *sb, Berm__V1__Event *event, Berm__V1__Actor *actor,
@@ -216,6 +230,8 @@ void sandbox_take_link(struct sandbox *sb, struct guest_link *link, struct trans
 /* Tells the guest its settings, unless it has them or is being told. */
 void sandbox_configure(struct sandbox *sb);
 void sandbox_disconnect(struct sandbox *sb);
+/* The guest is gone, or will be: the next one has its own settings, deadlines and losses. */
+void sandbox_forget_guest(struct sandbox *sb);
 /* The link broke, or whoever is at its other end broke the protocol. */
 void sandbox_lose_link(struct sandbox *sb, const struct err *e);
 

@@ -13,14 +13,14 @@
 static void on_ready(struct instance *p) {
     struct sandbox *sb = p->user;
     sandbox_failpoint(sb, OP_ACK);
-    sb->presence = PRESENCE_UP;
+    sandbox_set_instance(sb, INST_UP);
     sandbox_converge(sb);
 }
 
 static void on_failed(struct instance *p, const struct err *e) {
     struct sandbox *sb = p->user;
     sb->instance = NULL;
-    sb->presence = PRESENCE_NONE;
+    sandbox_set_instance(sb, INST_NONE);
     sb->failure = *e;
     sandbox_converge(sb);
 }
@@ -29,16 +29,13 @@ static void on_failed(struct instance *p, const struct err *e) {
 static void on_gone(struct instance *p) {
     struct sandbox *sb = p->user;
     sb->instance = NULL;
-    sb->presence = PRESENCE_NONE;
-    sb->frozen = sb->freezing = sb->configured = false;
-    sb->asked_to_end = 0;
-    sb->copied = false;          /* a layer in memory has gone */
-    sb->connecting_since_us = 0; /* the next guest has its own time, and its own losses */
-    sb->n_relinks = 0;
+    sandbox_set_instance(sb, INST_NONE);
+    sb->shutdown_goal = GOAL_NONE;
+    sb->copied = false; /* a layer in memory is gone */
     deadline_clear(sb->registry->spec.deadlines, &sb->guest_deadline);
     if (sandbox_is(sb, SB_PENDING) && sb->failure.code == ERR_NONE)
         err_set(&sb->failure, ERR_GUEST_LOST, "the guest ended before it was ready");
-    sandbox_disconnect(sb);
+    sandbox_forget_guest(sb);
     sandbox_failpoint(sb, OP_ACK);
     sandbox_update_without_instance(sb);
     sandbox_measures_end(sb);
@@ -90,7 +87,7 @@ static struct instance_spec spec_of(const struct sandbox *sb,
 static void create_instance(struct sandbox *sb, const struct instance_spec *spec) {
     sb->instance = instance_create(sb->driver, spec, &instance_events, sb, &sb->failure);
     if (sb->instance)
-        sb->presence = PRESENCE_MAKING;
+        sandbox_set_instance(sb, INST_CREATING);
 }
 
 /* --- claiming --- */
@@ -99,7 +96,7 @@ static void on_claimed(struct instance *p, const struct instance_answer *a, void
     (void)user;
     struct sandbox *sb = p->user;
     sandbox_failpoint(sb, OP_ACK);
-    sb->presence = PRESENCE_UP;
+    sandbox_set_instance(sb, INST_UP);
     if (a->e)
         sb->failure = *a->e;
     else
@@ -118,10 +115,10 @@ static bool is_as_wanted(const struct instance_spec *spec) {
  * where a mount goes: the one that every root has needs no making. */
 static void claim_instance(struct sandbox *sb, struct instance_spec *spec) {
     const char *workspace = sb->record->spec->workspace;
-    spec->hostname = sb->has_name ? NULL : spec->hostname;
+    spec->hostname = sb->claim.has_name ? NULL : spec->hostname;
     pool_keep_limits(sb->registry->pool, &spec->limits);
     bool is_bare = is_as_wanted(spec);
-    sb->presence = is_bare ? PRESENCE_UP : PRESENCE_MAKING;
+    sandbox_set_instance(sb, is_bare ? INST_UP : INST_CLAIMING);
     if (spec->n_mounts == 0 || strcmp(workspace, POOL_WORKSPACE) == 0)
         sandbox_configure(sb);
     if (!is_bare)
@@ -132,10 +129,10 @@ void sandbox_claims(struct sandbox *sb, const struct parked *p) {
     sb->instance = p->instance;
     sb->instance->events = &instance_events;
     sb->instance->user = sb;
-    sb->presence = PRESENCE_PARKED;
-    sb->claiming = true;
-    sb->has_name = strcmp(p->name, sb->record->sandbox_id) == 0;
-    sb->op = OP_CLAIM;
+    sandbox_set_instance(sb, INST_PARKED);
+    sb->claim.is_active = true;
+    sb->claim.has_name = strcmp(p->name, sb->record->sandbox_id) == 0;
+    sb->request.op = OP_CLAIM;
     sandbox_take_link(sb, p->link, p->transcript);
 }
 
@@ -146,12 +143,13 @@ static void have_instance(struct sandbox *sb) {
     struct instance_spec spec = spec_of(sb, mounts);
     free(sb->tool_path);
     sb->tool_path = imports_path(&sb->imports);
-    if (sb->presence == PRESENCE_PARKED)
+    if (sb->instance_state == INST_PARKED)
         claim_instance(sb, &spec);
     else
         create_instance(sb, &spec);
     imports_end(&sb->imports);
-    if (sb->presence == PRESENCE_MAKING || guest_wait_is_on(&sb->configure_wait))
+    if (sb->instance_state == INST_CREATING || sb->instance_state == INST_CLAIMING ||
+        sb->link_state == LINK_CONFIGURING)
         sandbox_failpoint(sb, OP_SEND);
     else
         sandbox_converge(sb);
@@ -159,8 +157,8 @@ static void have_instance(struct sandbox *sb) {
 
 static void on_opened(struct imports *in, const struct err *e) {
     struct sandbox *sb = container_of(in, struct sandbox, imports);
-    sb->presence = sb->instance ? PRESENCE_PARKED : PRESENCE_NONE;
-    if (!e && sb->wanted <= WANTED_PAUSE) {
+    sandbox_set_instance(sb, sb->instance ? INST_PARKED : INST_NONE);
+    if (!e && sb->goal <= GOAL_PAUSE) {
         have_instance(sb);
         return;
     }
@@ -175,7 +173,7 @@ void sandbox_make_instance(struct sandbox *sb) {
     int r = imports_begin(&sb->imports, sb->registry, sb->record->owner, sb->record->spec, false,
                           on_opened, &sb->failure);
     if (r == 1)
-        sb->presence = PRESENCE_MAKING;
+        sandbox_set_instance(sb, INST_OPENING);
     else if (r == 0)
         have_instance(sb);
     else
@@ -202,13 +200,13 @@ static void on_cleared(void *user, const struct err *e) {
         return;
     if (e)
         log_text(LOG_WARN, "clear", "%s: %s", sb->record->sandbox_id, e->text);
-    sb->presence = PRESENCE_NONE;
+    sandbox_set_instance(sb, INST_NONE);
     exec_all_gone(sb);
     sandbox_converge(sb);
 }
 
 static void clear(struct sandbox *sb, bool with_files) {
-    sb->presence = PRESENCE_ENDING;
+    sandbox_set_instance(sb, INST_CLEARING);
     registry_job(sb->registry);
     driver_discard(sb->driver, sb->instance_id, with_files, on_cleared, sb);
 }
@@ -217,10 +215,9 @@ void sandbox_unclaim(struct sandbox *sb) {
     if (sb->failure.code != ERR_NONE)
         log_text(LOG_INFO, "unclaim", "%s: %s", sb->record->sandbox_id, sb->failure.text);
     sb->failure = (struct err){0};
-    sb->claiming = sb->configured = false;
-    deadline_clear(sb->registry->spec.deadlines,
-                   &sb->guest_deadline); /* the next guest has its own */
-    sandbox_disconnect(sb);
+    sb->claim.is_active = false;
+    deadline_clear(sb->registry->spec.deadlines, &sb->guest_deadline);
+    sandbox_forget_guest(sb);
     imports_end(&sb->imports);
     copies_forget(sb);
     if (sb->instance)
@@ -248,9 +245,9 @@ void sandbox_adopt(struct sandbox *sb) {
         clear(sb, false);
         return;
     }
-    sb->presence = PRESENCE_UP;
-    sb->frozen = sandbox_is(sb, SB_PAUSED);
-    sb->configured = !sandbox_is(sb, SB_PENDING);
+    sandbox_set_instance(sb, sandbox_is(sb, SB_PAUSED) ? INST_FROZEN : INST_UP);
+    if (!sandbox_is(sb, SB_PENDING))
+        sandbox_set_link(sb, LINK_LOST);
     if (sb->n_running > 0) /* the guest may tell an end at once */
         sandbox_learn_kills(sb);
     else

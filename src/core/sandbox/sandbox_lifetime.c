@@ -12,7 +12,7 @@
 static int64_t idle_due(const struct sandbox *sb) {
     const Berm__V1__Lifetime *l = sb->record->spec->lifetime;
     if (!l || l->idle_ttl_ms <= 0 || sb->n_running > 0 || sb->n_file_handles > 0 ||
-        !sandbox_is(sb, SB_READY) || sb->wanted != WANTED_RUN)
+        !sandbox_is(sb, SB_READY) || sb->goal != GOAL_RUN)
         return 0;
     return sb->record->last_activity_unix_ms + l->idle_ttl_ms;
 }
@@ -24,7 +24,7 @@ void sandbox_lifetime_begins(struct sandbox *sb) {
 
 void sandbox_lifetime_look(struct sandbox *sb) {
     int64_t idle = idle_due(sb), whole = sb->record->expires_unix_ms, now = registry_unix_ms();
-    bool is_over = sb->wanted == WANTED_DELETE || sandbox_is(sb, SB_FAILED);
+    bool is_over = sb->goal == GOAL_DELETE || sandbox_is(sb, SB_FAILED);
     int64_t due = whole > 0 && (idle == 0 || whole < idle) ? whole : idle;
     sb->record->idle_due_unix_ms = idle;
     if (due == 0 || is_over || due - now > FAR_MS)

@@ -40,9 +40,9 @@ static void on_exec(struct guest_link *l, const struct json *state) {
         exec_tell_done(of_link(l), state);
 }
 
-static void configured(struct sandbox *sb) {
-    sb->configured = true;
-    if (sb->wanted < WANTED_STOP) /* else nothing more begins in it */
+static void sandbox_link_configured(struct sandbox *sb) {
+    sandbox_set_link(sb, LINK_CONFIGURED);
+    if (sb->goal < GOAL_STOP) /* else nothing more begins in it */
         exec_resume_all(sb);
     sandbox_converge(sb);
 }
@@ -54,14 +54,15 @@ static bool has_settings(const struct err *e) {
 }
 
 static void on_configured(struct guest_wait *w, const struct guest_answer *a) {
-    struct sandbox *sb = container_of(w, struct sandbox, configure_wait);
+    struct sandbox *sb = container_of(w, struct sandbox, relink.configure_wait);
     deadline_clear(sb->registry->spec.deadlines, &sb->guest_deadline);
-    if (sb->claiming)
+    if (sb->claim.is_active)
         sandbox_failpoint(sb, OP_ACK);
     if (has_settings(a->e)) {
-        configured(sb);
+        sandbox_link_configured(sb);
         return;
     }
+    sandbox_set_link(sb, LINK_GREETED);
     if (a->e->code != ERR_GUEST_LOST && a->e->code != ERR_GUEST_PROTOCOL) {
         sb->failure = *a->e;
         sandbox_converge(sb);
@@ -80,12 +81,13 @@ static struct transcript *transcript_of(struct sandbox *sb) {
 
 void sandbox_configure(struct sandbox *sb) {
     const Berm__V1__SandboxSpec *spec = sb->record->spec;
-    if (!sb->linked || sb->configured)
+    if (sb->link_state != LINK_GREETED && sb->link_state != LINK_CONFIGURING)
         return;
     deadline_set(sb->registry->spec.deadlines, &sb->guest_deadline,
                  clock_us() + CONFIGURE_WITHIN_US);
-    if (guest_wait_is_on(&sb->configure_wait))
+    if (sb->link_state == LINK_CONFIGURING)
         return;
+    sandbox_set_link(sb, LINK_CONFIGURING);
     struct json_out *o = guest_link_ask(sb->link, "configure");
     json_put_str(o, "sandbox_id", str_of(sb->record->sandbox_id));
     json_put_u64(o, "incarnation", sb->record->incarnation);
@@ -96,18 +98,19 @@ void sandbox_configure(struct sandbox *sb) {
     if (sb->tool_path)
         json_put_str(o, "path", str_of(sb->tool_path));
     exec_put_env(o, spec->n_env, spec->env);
-    guest_wait_init(&sb->configure_wait, on_configured);
-    guest_link_send(sb->link, NULL, 0, &sb->configure_wait);
+    guest_wait_init(&sb->relink.configure_wait, on_configured);
+    guest_link_send(sb->link, NULL, 0, &sb->relink.configure_wait);
     (void)transcript_of(sb); /* of a link that was there before its sandbox: now it has a folder */
 }
 
 static void on_link_ready(struct guest_link *l) {
     struct sandbox *sb = of_link(l);
-    sb->linked = true;
-    if (!sb->configured)
-        sandbox_configure(sb);
-    else
-        configured(sb);
+    if (sb->link_state == LINK_RECONNECTING) {
+        sandbox_link_configured(sb);
+        return;
+    }
+    sandbox_set_link(sb, LINK_GREETED);
+    sandbox_configure(sb);
 }
 
 static void on_notice(struct guest_link *l, struct str method, const struct json *params) {
@@ -136,12 +139,12 @@ static bool is_shortage(const struct err *e) {
 void sandbox_lose_link(struct sandbox *sb, const struct err *e) {
     uint64_t now = clock_us();
     sandbox_disconnect(sb);
-    if (now - sb->relinks_began_us > RELINKS_WITHIN_US) {
-        sb->relinks_began_us = now;
-        sb->n_relinks = 0;
+    if (now - sb->relink.first_lost_us > RELINKS_WITHIN_US) {
+        sb->relink.first_lost_us = now;
+        sb->relink.n_lost = 0;
     }
-    sb->n_relinks += !is_shortage(e);
-    if (sb->n_relinks > RELINKS_MAX || e->code == ERR_GUEST_VERSION) {
+    sb->relink.n_lost += !is_shortage(e);
+    if (sb->relink.n_lost > RELINKS_MAX || e->code == ERR_GUEST_VERSION) {
         log_text(LOG_WARN, "guest_lost", "%s: %s", sb->record->sandbox_id, e->text);
         sb->failure = *e;
         sandbox_converge(sb);
@@ -159,7 +162,7 @@ static const struct guest_events guest_events = {on_exec, on_link_ready, on_noti
 void sandbox_take_link(struct sandbox *sb, struct guest_link *link, struct transcript *said) {
     sb->transcript = said;
     sb->link = link;
-    sb->linked = true;
+    sandbox_set_link(sb, LINK_GREETED);
     guest_link_give(link, &guest_events, sb);
 }
 
@@ -181,14 +184,15 @@ void sandbox_connect(struct sandbox *sb) {
         });
     uint64_t now = clock_us();
     if (sb->link) {
-        sb->connecting_since_us = 0;
+        sandbox_set_link(sb, sb->link_state == LINK_LOST ? LINK_RECONNECTING : LINK_CONNECTING);
+        sb->relink.connecting_since_us = 0;
         return;
     }
     /* The guest may not listen yet; its end, if that is it, is told by the instance. */
-    if (sb->connecting_since_us == 0)
-        sb->connecting_since_us = now;
+    if (sb->relink.connecting_since_us == 0)
+        sb->relink.connecting_since_us = now;
     bool is_short = fd < 0 && is_shortage(&e);
-    if (is_short || now - sb->connecting_since_us < CONNECT_WITHIN_US) {
+    if (is_short || now - sb->relink.connecting_since_us < CONNECT_WITHIN_US) {
         deadline_set(sb->registry->spec.deadlines, &sb->again,
                      now + (is_short ? RELINK_PAUSE_US : CONNECT_PAUSE_US));
         return;
@@ -204,7 +208,7 @@ void sandbox_wake(struct sandbox *sb) {
         return;
     list_remove(&sb->in_dormant);
     sandbox_learn_kills(sb); /* before any program can end */
-    if (sb->presence == PRESENCE_UP && !sb->link && !sb->frozen && !sb->freezing)
+    if (sb->instance_state == INST_UP && !sb->link)
         sandbox_connect(sb);
     else if (sb->instance)
         sandbox_watch_exit(sb);
@@ -216,10 +220,17 @@ void sandbox_watch_exit(struct sandbox *sb) {
 }
 
 void sandbox_disconnect(struct sandbox *sb) {
-    guest_wait_cancel(&sb->configure_wait);
+    guest_wait_cancel(&sb->relink.configure_wait);
     copies_drop(sb);
     if (sb->link)
         guest_link_close(TAKE(sb->link));
-    sb->linked = false;
+    sandbox_set_link(sb, sandbox_is_configured(sb) ? LINK_LOST : LINK_NONE);
     files_gone(sb, true);
+}
+
+void sandbox_forget_guest(struct sandbox *sb) {
+    sandbox_disconnect(sb);
+    sandbox_set_link(sb, LINK_NONE);
+    sb->relink.connecting_since_us = 0;
+    sb->relink.n_lost = 0;
 }

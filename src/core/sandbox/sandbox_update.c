@@ -74,7 +74,7 @@ static int record(struct sandbox *sb, struct update *u, struct err *e) {
     sandbox_put(sb, t);
     entry_put_request(t, &u->key, sb->record->sandbox_id, (struct str){0});
     failpoint(FAIL_UPDATE_INTENT);
-    sb->updated = true;
+    sb->updates.is_committing = true;
     ledger_commit(t, wait_of(u));
     update_free(u);
     return 0;
@@ -83,7 +83,7 @@ static int record(struct sandbox *sb, struct update *u, struct err *e) {
 static void on_limits(struct instance *p, const struct instance_answer *a, void *user) {
     (void)user;
     struct sandbox *sb = p->user;
-    struct update *u = TAKE(sb->update);
+    struct update *u = TAKE(sb->updates.pending);
     if (!u)
         return;
     struct err e;
@@ -95,17 +95,17 @@ static void on_limits(struct instance *p, const struct instance_answer *a, void 
 
 void sandbox_update_without_instance(struct sandbox *sb) {
     struct err e;
-    struct update *u = TAKE(sb->update);
+    struct update *u = TAKE(sb->updates.pending);
     if (u && record(sb, u, &e) < 0) /* in force at the next start */
         fail(u, &e);
 }
 
 void sandbox_update_drop(struct sandbox *sb) {
     struct err e;
-    if (!sb->update)
+    if (!sb->updates.pending)
         return;
     err_set(&e, ERR_SANDBOX_DELETED, "the sandbox is gone");
-    fail(TAKE(sb->update), &e);
+    fail(TAKE(sb->updates.pending), &e);
 }
 
 static struct update *update_new(const Berm__V1__SandboxSpec *spec, const char *const *parts,
@@ -141,11 +141,11 @@ int sandbox_update(struct sandbox *sb, uint64_t incarnation, const Berm__V1__San
                    struct err *e) {
     if (sandbox_check_change(sb, incarnation, e) < 0)
         return -(int)e->code;
-    if (sb->update)
+    if (sb->updates.pending)
         return err_set(e, ERR_LIMIT_REACHED, "another update of %s is being put in force",
                        sb->record->sandbox_id);
     bool is_live =
-        sb->presence == PRESENCE_UP && changes_limits(sb->record->spec->limits, spec->limits);
+        sandbox_is_up(sb) && changes_limits(sb->record->spec->limits, spec->limits);
     if (is_live && !sb->driver->limits)
         return err_set(e, ERR_UNSUPPORTED,
                        "the driver %s cannot change limits of a running sandbox",
@@ -167,7 +167,7 @@ int sandbox_update(struct sandbox *sb, uint64_t incarnation, const Berm__V1__San
     }
     struct instance_limits limits;
     sandbox_limits(spec, &limits);
-    sb->update = u;
+    sb->updates.pending = u;
     instance_set_limits(sb->instance, &limits, on_limits, NULL);
     return 0;
 }

@@ -28,7 +28,7 @@ void sandbox_measure_cancel(struct sandbox_measure *m) {
 int sandbox_measure(struct sandbox *sb, struct sandbox_measure *m, struct err *e) {
     if (sandbox_check_driver(sb, e) < 0)
         return -(int)e->code;
-    if (sb->presence != PRESENCE_UP)
+    if (!sandbox_is_up(sb))
         return sandbox_not_there(sb, e);
     if (!sb->driver->usage)
         return err_set(e, ERR_UNSUPPORTED, "the driver %s does not measure usage",

@@ -5,13 +5,13 @@
 bool sandbox_settled(const struct sandbox *sb) {
     if (sb->recorded.on_way > 0)
         return false;
-    if (sb->wanted == WANTED_DELETE)
+    if (sb->goal == GOAL_DELETE)
         return sandbox_is(sb, SB_DELETED);
     if (sandbox_is(sb, SB_STOPPED) || sandbox_is(sb, SB_FAILED))
         return true;
-    return sandbox_is(sb, sb->wanted == WANTED_STOP    ? SB_STOPPED
-                          : sb->wanted == WANTED_PAUSE ? SB_PAUSED
-                                                       : SB_READY);
+    return sandbox_is(sb, sb->goal == GOAL_STOP    ? SB_STOPPED
+                          : sb->goal == GOAL_PAUSE ? SB_PAUSED
+                                                   : SB_READY);
 }
 
 static bool is_met(const struct sandbox *sb, const struct sandbox_wait *w) {

@@ -1,0 +1,69 @@
+/* sandbox_state — the three states of a sandbox besides the SandboxState in its record.
+ *
+ * Goal:     the state that the last accepted request asked for. It is stored with the record.
+ * Instance: what exists of the sandbox at the driver. Not stored: a restart learns it by adopting.
+ * Link:     the connection to the guest, and whether the guest has its settings.
+ *
+ * Each has one setter with a table of legal transitions (sandbox_state.c, drawn in docs/architecture.md).
+ * sandbox_converge.c switches over goal, instance state and link state to find the next step. */
+#pragma once
+
+#include "core/state_table.h"
+
+struct sandbox;
+
+/* The numbers are stored. */
+enum sandbox_goal {
+    GOAL_NONE = 0, /* only between sandbox_new and the first intent */
+    GOAL_RUN = 1,
+    GOAL_PAUSE = 2,
+    GOAL_STOP = 3,
+    GOAL_DELETE = 4,
+};
+
+enum sandbox_instance_state {
+    INST_NONE, /* no process of it exists */
+    INST_PARKED, /* taken from the pool: the guest runs, and nothing in it belongs to this sandbox yet */
+    INST_OPENING,  /* berm-open opens the imports; the instance is created or claimed next */
+    INST_CREATING, /* the driver creates the instance */
+    INST_CLAIMING, /* the driver gives a parked instance this sandbox's name, limits and mounts */
+    INST_UP,       /* the guest runs */
+    INST_FREEZING, /* the driver freezes the instance */
+    INST_FROZEN,
+    INST_THAWING,  /* the driver thaws the instance */
+    INST_SHUTDOWN, /* the guest was asked to end its execs and itself */
+    INST_STOPPING, /* the driver kills the instance */
+    INST_CLEARING, /* the driver removes what is left of an instance that nobody holds any more */
+    INST_REMOVING, /* the sandbox's files are being removed; DELETED follows */
+};
+
+enum sandbox_link_state {
+    LINK_NONE,         /* no connection; the guest does not have its settings */
+    LINK_CONNECTING,   /* hello was sent */
+    LINK_GREETED,      /* hello was answered */
+    LINK_CONFIGURING,  /* configure was sent */
+    LINK_CONFIGURED,   /* the guest has its settings: execs may start */
+    LINK_LOST,         /* no connection; the guest has its settings */
+    LINK_RECONNECTING, /* hello was sent; the guest has its settings */
+};
+
+extern const struct state_table sandbox_goal_table;
+extern const struct state_table sandbox_instance_table;
+extern const struct state_table sandbox_link_table;
+
+void sandbox_set_goal(struct sandbox *sb, enum sandbox_goal to);
+/* Takes the goal of the durable record, whatever the goal is now: after a restart or a failed commit. */
+void sandbox_restore_goal(struct sandbox *sb, enum sandbox_goal to);
+void sandbox_set_instance(struct sandbox *sb, enum sandbox_instance_state to);
+void sandbox_set_link(struct sandbox *sb, enum sandbox_link_state to);
+
+/* Something of it exists at the driver, or is being created or cleared away there. */
+bool sandbox_has_instance(const struct sandbox *sb);
+/* The guest runs, frozen or not, and the driver was not asked to kill it. */
+bool sandbox_is_up(const struct sandbox *sb);
+/* The guest has its settings, connected or not. */
+bool sandbox_is_configured(const struct sandbox *sb);
+/* The guest answers requests, as far as the link is concerned. */
+bool sandbox_is_linked(const struct sandbox *sb);
+/* An exec may be sent to the guest now. */
+bool sandbox_takes_execs(const struct sandbox *sb);
