@@ -14,9 +14,9 @@
 
 const Berm__V1__Exec *exec_record(struct exec *x) {
     exec_fill_output(x);
-    if (!x->over && x->started_us != 0)
+    if (x->phase != PHASE_OVER && x->started_us != 0)
         x->record->usage->wall_us = clock_us() - x->started_us;
-    else if (!x->over && x->record->started_unix_ms > 0)
+    else if (x->phase != PHASE_OVER && x->record->started_unix_ms > 0)
         x->record->usage->wall_us =
             (uint64_t)MAX(0, registry_unix_ms() - x->record->started_unix_ms) * 1000;
     return x->record;
@@ -38,7 +38,7 @@ bool exec_is_started(const struct exec *x) {
     return x->record->state != EXEC_STARTING;
 }
 bool exec_is_over(const struct exec *x) {
-    return x->over;
+    return x->phase == PHASE_OVER;
 }
 bool exec_has_terminal(const struct exec *x) {
     return x->record->spec->terminal != NULL;
@@ -82,7 +82,7 @@ void exec_wake(struct exec *x) {
 /* --- life of the object --- */
 
 bool exec_is_settled(const struct exec *x) {
-    return x->over && x->recorded.on_way == 0 && !x->again.is_set;
+    return x->phase == PHASE_OVER && x->recorded.on_way == 0 && !x->again.is_set;
 }
 
 void exec_settle_idle(struct exec *x) {
@@ -95,9 +95,11 @@ void exec_settle_idle(struct exec *x) {
 
 static void on_durable(struct recorded *r) {
     struct exec *x = container_of(r, struct exec, recorded);
-    if (!x->over) {
-        if (!x->is_known)
-            failpoint(FAIL_EXEC_COMMIT);
+    if (x->phase == PHASE_INTENT) {
+        failpoint(FAIL_EXEC_COMMIT);
+        exec_set_phase(x, PHASE_WAITING);
+    }
+    if (x->phase != PHASE_OVER) {
         exec_go(x);
         return;
     }
@@ -120,13 +122,14 @@ static void on_reverted(struct recorded *r) {
     if (!r->durable) {
         exec_cgroup_return(x);
         exec_drop(x);
-    } else if (x->over)
+    } else if (x->phase == PHASE_OVER)
         deadline_set(x->registry->spec.deadlines, &x->again, clock_us() + AGAIN_US);
 }
 
 static void on_again(struct deadline *d) {
     struct exec *x = container_of(d, struct exec, again);
-    if (x->sandbox->instance_state == INST_REMOVING) /* an entry must not hold what goes with the sandbox */
+    if (x->sandbox->instance_state ==
+        INST_REMOVING) /* an entry must not hold what goes with the sandbox */
         exec_drop(x);
     else
         exec_record_exit(x);
@@ -185,7 +188,7 @@ struct exec *exec_restore(struct registry *r, const struct db_exec *row) {
         return NULL;
     }
     x->cgroup = row->cgroup;
-    x->over = !exec_is_running(x);
+    exec_set_phase(x, exec_is_running(x) ? PHASE_WAITING : PHASE_OVER);
     x->recorded.durable = malloc(row->record.n ? row->record.n : 1);
     if (x->recorded.durable) {
         memcpy(x->recorded.durable, row->record.p, row->record.n);
@@ -193,7 +196,7 @@ struct exec *exec_restore(struct registry *r, const struct db_exec *row) {
     }
     for (size_t s = 0; s < record->n_output && s < EXEC_STREAMS; s++)
         x->views[s].seen = record->output[s]->end_offset;
-    if (!x->over) {
+    if (x->phase != PHASE_OVER) {
         count(x, 1);
         exec_restore_input(x);
         exec_readers_restore(x);
@@ -205,7 +208,7 @@ struct exec *exec_restore(struct registry *r, const struct db_exec *row) {
 
 void exec_drop(struct exec *x) {
     struct registry *r = x->registry;
-    if (!x->over)
+    if (x->phase != PHASE_OVER)
         count(x, -1);
     guest_wait_cancel(&x->start_wait);
     guest_wait_cancel(&x->input_wait);
@@ -243,7 +246,7 @@ void exec_drop_all(struct sandbox *sb) {
 void exec_put_running(struct sandbox *sb, struct entry *t) {
     LIST_FOR_EACH(node, &sb->execs) {
         struct exec *x = container_of(node, struct exec, in_sandbox);
-        if (!x->over && x->record->state == EXEC_RUNNING)
+        if (x->phase != PHASE_OVER && x->record->state == EXEC_RUNNING)
             entry_put_exec(t, &x->recorded, exec_record(x), x->owner, x->number, x->cgroup);
     }
 }

@@ -36,11 +36,9 @@ static struct exec *exec_with_cgroup(struct sandbox *sb, uint32_t cgroup) {
 
 static void give(struct exec *x, int fd) {
     struct stat st;
-    if (x->cgroup_fd >= 0)
-        close(x->cgroup_fd);
+    exec_set_cgroup(x, fd >= 0 ? CGROUP_READY : CGROUP_NONE);
     x->cgroup_fd = fd;
     x->cgroup_is_dir = fd >= 0 && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
-    x->cgroup_waits = false;
 }
 
 /* --- the one made ahead --- */
@@ -85,7 +83,7 @@ static void on_exec_cgroup(struct instance *p, const struct instance_answer *a, 
     int fd = !a->e && a->n_fds > 0 ? a->fds[0] : -1;
     for (size_t i = 1; !a->e && i < a->n_fds; i++)
         close(a->fds[i]);
-    if (x && !x->over) {
+    if (x && x->phase != PHASE_OVER) {
         give(x, fd);
         exec_go(x);
     } else if (cgroup == sb->ahead.cgroup && fd >= 0) {
@@ -115,7 +113,7 @@ void exec_cgroup_request(struct exec *x) {
         return;
     if (x->cgroup == 0)
         x->cgroup = exec_cgroup_of(x->number);
-    x->cgroup_waits = true;
+    exec_set_cgroup(x, CGROUP_REQUESTED);
     ask(x->sandbox, x->cgroup);
 }
 
@@ -128,14 +126,15 @@ void exec_cgroup_take(struct exec *x) {
         return;
     }
     x->cgroup = sb->ahead.cgroup;
-    x->cgroup_waits = true; /* where it is still being made, the answer finds its program */
+    exec_set_cgroup(x, CGROUP_REQUESTED); /* while it is being made, the reply finds its exec */
     forget_ahead(sb);
     if (fd >= 0)
         give(x, fd);
 }
 
 void exec_cgroup_return(struct exec *x) {
-    if (x->sandbox && x->cgroup != 0 && !x->cgroup_waits && has_exec_cgroups(x->sandbox))
+    if (x->sandbox && x->cgroup != 0 && x->cgroup_state != CGROUP_REQUESTED &&
+        has_exec_cgroups(x->sandbox))
         instance_kill_exec_cgroup(x->sandbox->instance, x->cgroup, NULL, NULL);
 }
 

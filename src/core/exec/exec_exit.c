@@ -135,7 +135,8 @@ static bool read_exit(const struct exec *x, Berm__V1__ExitStatus *s, const struc
         s->code = number;
         return true;
     }
-    if (number_in(json_get(exit, "signal"), 1, 64, &number) && x->hit_limit && number == SIGKILL)
+    if (number_in(json_get(exit, "signal"), 1, 64, &number) && x->is_over_limit &&
+        number == SIGKILL)
         return set_output_limit(s, x->sandbox->record->spec->limits->output_bytes);
     if (number_in(json_get(exit, "signal"), 1, 64, &number))
         return set_signal(s, number, source_of(x, number));
@@ -222,7 +223,7 @@ static void finish(struct exec *x) {
         record->exited_unix_ms = registry_unix_ms();
     record->input->closed = true;
     x->registry->n_lost_execs += is_lost && !x->registry->is_recovered;
-    x->over = true;
+    exec_set_phase(x, PHASE_OVER);
     sb->n_running--;
     sandbox_touch(sb);
     exec_forget_input(x);
@@ -235,7 +236,7 @@ static void on_usage(struct instance *p, const struct instance_answer *a, void *
     struct sandbox *sb = p->user;
     LIST_FOR_EACH(node, &sb->execs) {
         struct exec *x = container_of(node, struct exec, in_sandbox);
-        if (x->number != (uint64_t)(uintptr_t)user || x->over)
+        if (x->number != (uint64_t)(uintptr_t)user || x->phase != PHASE_ENDING)
             continue;
         Berm__V1__ExitStatus *s = x->exit;
         if (!a->e && a->usage.oom_kills > sb->oom_kills_seen) {
@@ -259,7 +260,7 @@ static bool may_be_out_of_memory(const struct exec *x) {
 }
 
 static void ended(struct exec *x, Berm__V1__ExitStatus *s) {
-    x->ending = true;
+    exec_set_phase(x, PHASE_ENDING);
     guest_wait_cancel(&x->start_wait);
     x->exit = s;
     if (may_be_out_of_memory(x))
@@ -276,7 +277,7 @@ static uint64_t max_rss_of(const struct json *state) {
 void exec_on_exited(struct exec *x, const struct json *state) {
     const struct json *at = json_get(state, "exited_unix_ms");
     const struct json *began = json_get(state, "started_unix_ms");
-    if (x->over || x->ending || !x->sandbox)
+    if (!exec_is_live(x) || !x->sandbox)
         return;
     failpoint(FAIL_EXIT_ACK);
     Berm__V1__ExitStatus *s = exit_new();
@@ -327,12 +328,15 @@ static void settle_from_file(struct exec *x) {
 }
 
 static void gone(struct exec *x) {
-    x->sent = x->is_known = x->cgroup_waits = false;
-    if (!x->over && !x->ending)
+    if (x->cgroup_state == CGROUP_REQUESTED)
+        exec_set_cgroup(x, CGROUP_NONE);
+    if (x->phase == PHASE_SENT || x->phase == PHASE_RUNNING)
+        exec_set_phase(x, PHASE_WAITING);
+    if (exec_is_live(x))
         settle_from_file(x);
-    if (x->over)
+    if (x->phase == PHASE_OVER)
         return;
-    if (x->ending) { /* it waited for the memory controller, which is gone */
+    if (x->phase == PHASE_ENDING) { /* it waited for the memory controller, which is gone */
         finish(x);
         return;
     }
@@ -346,7 +350,7 @@ static void gone(struct exec *x) {
 void exec_take_reported(struct sandbox *sb) {
     LIST_FOR_EACH(node, &sb->execs) {
         struct exec *x = container_of(node, struct exec, in_sandbox);
-        if (!x->over && !x->ending)
+        if (exec_is_live(x))
             settle_from_file(x);
     }
 }
@@ -356,7 +360,7 @@ void exec_all_gone(struct sandbox *sb) {
     exec_cgroup_ahead_done(sb);
     LIST_FOR_EACH(node, &sb->execs) {
         struct exec *x = container_of(node, struct exec, in_sandbox);
-        if (!x->over)
+        if (x->phase != PHASE_OVER)
             gone(x);
     }
 }

@@ -3,6 +3,7 @@
 
 #include "base/outlog.h"
 #include "core/exec/exec.h"
+#include "core/exec/exec_state.h"
 #include "core/sandbox/sandbox_impl.h"
 
 /* A reader under the BLOCK policy. */
@@ -23,16 +24,13 @@ struct exec {
     Berm__V1__Exec *record;
     char *owner;
     uint64_t number;
-    uint32_t cgroup; /* 0 = none */
-    int cgroup_fd;   /* its cgroup, -1 = not at hand */
+    enum exec_phase phase;               /* exec_set_phase */
+    enum exec_cgroup_state cgroup_state; /* exec_set_cgroup */
+    uint32_t cgroup;                     /* number of its exec cgroup; 0 = none */
+    int cgroup_fd;                       /* in CGROUP_READY, else -1 */
     bool cgroup_is_dir;
-    bool cgroup_waits;          /* the driver makes it */
-    bool sent;                  /* the guest was asked to start it, on this link */
-    bool is_known;              /* the guest knows it */
-    Berm__V1__ExitStatus *exit; /* until it may be told */
-    bool ending;                /* its exit has come and is being completed */
-    bool over;                  /* its exit may be told */
-    uint64_t max_rss_bytes;     /* as its guest told with the exit; 0 = did not */
+    Berm__V1__ExitStatus *exit; /* in ENDING: until it may be reported */
+    uint64_t max_rss_bytes;     /* as the guest reported with the exit; 0 = it did not */
     uint64_t started_us;        /* clock_us(); 0 = before this run */
     int caller_signal;          /* the last one a caller sent */
     struct guest_wait start_wait;
@@ -47,8 +45,8 @@ struct exec {
     uint64_t granted_bytes;
     struct deadline reader_hold;
     bool cap_is_reported;
-    bool hit_limit; /* killed because the sandbox is at its limit */
-    uint64_t kept;  /* bytes, when last counted */
+    bool is_over_limit; /* killed because the sandbox is at its output limit */
+    uint64_t kept;      /* bytes, when last counted */
     /* input that came with the start */
     uint8_t *input;
     size_t n_input;

@@ -67,14 +67,14 @@ void exec_asks_cancel(struct exec *x) {
 
 /* 0 when the program runs and its guest can be asked now. */
 static int check_alive(struct exec *x, struct err *e) {
-    if (x->over || x->ending) {
+    if (!exec_is_live(x)) {
         err_set(e, ERR_EXEC_ENDED, "%s has ended", x->record->exec_id);
         return err_about(e, "exec_id", x->record->exec_id);
     }
     if (!x->sandbox)
         return err_set(e, ERR_GUEST_LOST, "the sandbox is gone");
     int r = sandbox_check_ready(x->sandbox, 0, e);
-    if (r == 0 && (!sandbox_is_linked(x->sandbox) || !x->is_known))
+    if (r == 0 && (!sandbox_is_linked(x->sandbox) || x->phase != PHASE_RUNNING))
         return err_set(e, ERR_GUEST_LOST, "the guest cannot be reached at this moment");
     return r;
 }
@@ -233,7 +233,7 @@ static void on_input_ended(struct guest_wait *w, const struct guest_answer *a) {
 }
 
 void exec_give_input(struct exec *x) {
-    if (!x->input || x->over || x->ending || !sandbox_is_linked(x->sandbox) ||
+    if (!x->input || !exec_is_live(x) || !sandbox_is_linked(x->sandbox) ||
         guest_wait_is_on(&x->input_wait))
         return;
     uint64_t next = x->record->input->next_offset;
@@ -368,6 +368,6 @@ int exec_resize(struct exec *x, uint32_t cols, uint32_t rows, struct exec_ask *a
 }
 
 void exec_measure(struct exec *x) {
-    if (!x->over)
+    if (x->phase != PHASE_OVER)
         exec_read_usage(x);
 }

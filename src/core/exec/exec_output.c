@@ -132,7 +132,7 @@ static void tell_cap(struct exec *x) {
 
 void exec_on_grew(struct exec *x, const struct json *params) {
     uint64_t total = json_count(params, "stdout_bytes") + json_count(params, "stderr_bytes");
-    if (x->over)
+    if (x->phase == PHASE_OVER)
         return;
     if (!x->cap_is_reported && total >= (uint64_t)x->record->spec->output_limit_bytes)
         tell_cap(x);

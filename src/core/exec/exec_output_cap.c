@@ -57,9 +57,9 @@ static void drop_oldest(struct exec *x, uint64_t excess) {
 
 static void kill_it(struct exec *x) {
     struct sandbox *sb = x->sandbox;
-    if (x->hit_limit || !sandbox_is_linked(sb))
+    if (x->is_over_limit || !sandbox_is_linked(sb))
         return;
-    x->hit_limit = true;
+    x->is_over_limit = true;
     struct json_out *o = guest_link_ask(sb->link, "signal");
     json_put_str(o, "exec_id", str_of(x->record->exec_id));
     json_put_i64(o, "signal", SIGKILL);

@@ -30,7 +30,7 @@ static void remove_reader(struct exec *x, struct exec_reader *r) {
 /* What everyone has is dropped, and as much more may be written. */
 static void grant(struct exec *x) {
     uint64_t floor[EXEC_STREAMS] = {0}, total = 0;
-    if (x->n_readers == 0 || x->over)
+    if (x->n_readers == 0 || x->phase == PHASE_OVER)
         return;
     for (unsigned s = 0; s < exec_n_streams(x); s++) {
         floor[s] = UINT64_MAX;
@@ -131,7 +131,7 @@ void exec_readers_done(struct exec *x) {
 
 int exec_reader_join(struct exec *x, const char *name, struct exec_watch *w,
                      const uint64_t from[EXEC_STREAMS], struct err *e) {
-    if (!is_blocking(x) || x->over)
+    if (!is_blocking(x) || x->phase == PHASE_OVER)
         return 0;
     struct exec_reader *r = find_reader(x, name, w);
     if (!r) {

@@ -120,16 +120,14 @@ static void on_started(struct guest_wait *w, const struct guest_answer *a) {
     if (!a->e)
         exec_on_known(x, a->result);
     else if (a->e->code == ERR_GUEST_LOST || a->e->code == ERR_GUEST_PROTOCOL)
-        x->sent = false; /* whether it runs is asked on the next link */
+        exec_set_phase(x, PHASE_WAITING); /* the next link says whether it runs */
     else
         exec_not_started(x, a->e);
 }
 
-void exec_go(struct exec *x) {
+/* Gives the guest the exec's files and spec. */
+static void exec_send(struct exec *x) {
     struct sandbox *sb = x->sandbox;
-    if (x->over || x->ending || x->sent || x->is_known || x->cgroup_waits ||
-        x->recorded.on_way > 0 || !sb || !sandbox_takes_execs(sb))
-        return;
     struct files f = {.n = 0};
     struct err e;
     if (open_files(x, &f, &e) < 0) {
@@ -149,11 +147,26 @@ void exec_go(struct exec *x) {
     for (size_t i = 0; i < f.n; i++)
         json_str(o, str_of(f.roles[i]));
     json_close(o, ']');
-    x->sent = true;
+    exec_set_phase(x, PHASE_SENT);
     guest_wait_init(&x->start_wait, on_started);
     guest_link_send(sb->link, f.fds, f.n, &x->start_wait);
     fd_close_all(f.fds, n_files);
     failpoint(FAIL_EXEC_SEND);
+}
+
+void exec_go(struct exec *x) {
+    switch (x->phase) {
+    case PHASE_INTENT:
+    case PHASE_SENT:
+    case PHASE_RUNNING:
+    case PHASE_ENDING:
+    case PHASE_OVER:
+        return;
+    case PHASE_WAITING:
+        if (x->cgroup_state != CGROUP_REQUESTED && x->sandbox && sandbox_takes_execs(x->sandbox))
+            exec_send(x);
+        return;
+    }
 }
 
 /* --- what the guest knows --- */
@@ -161,9 +174,10 @@ void exec_go(struct exec *x) {
 void exec_on_known(struct exec *x, const struct json *state) {
     const struct json *name = json_get(state, "state");
     const struct json *closed = json_get(state, "stdin_closed");
-    if (x->over || x->ending)
+    if (!exec_is_live(x) || x->phase == PHASE_INTENT) /* no honest guest knows an intent */
         return;
-    x->is_known = true;
+    bool was_sent = x->phase == PHASE_SENT;
+    exec_set_phase(x, PHASE_RUNNING);
     x->record->input->next_offset = json_count(state, "stdin_next");
     x->record->input->closed = closed && closed->type == JSON_BOOL && closed->boolean;
     if (name && name->type == JSON_STRING && str_is(name->text, STR("exited"))) {
@@ -174,10 +188,10 @@ void exec_on_known(struct exec *x, const struct json *state) {
         uint64_t told = json_count(state, "started_unix_ms");
         x->record->state = EXEC_RUNNING;
         x->record->started_unix_ms = told ? (int64_t)told : registry_unix_ms();
-        if (x->sent)
+        if (was_sent)
             x->started_us = clock_us();
     }
-    if (x->cgroup && x->cgroup_fd < 0 && !x->cgroup_waits) /* after a restart */
+    if (x->cgroup && x->cgroup_state == CGROUP_NONE) /* after a restart */
         exec_cgroup_request(x);
     exec_give_input(x);
     exec_wake(x);
@@ -186,14 +200,14 @@ void exec_on_known(struct exec *x, const struct json *state) {
 void exec_resume_all(struct sandbox *sb) {
     LIST_FOR_EACH(node, &sb->execs) {
         struct exec *x = container_of(node, struct exec, in_sandbox);
-        if (x->over || x->ending)
+        if (!exec_is_live(x))
             continue;
-        if (x->is_known) {
+        if (x->phase == PHASE_RUNNING) {
             exec_give_input(x);
             exec_wake(x);
             continue;
         }
-        if (x->cgroup_fd < 0 && !x->cgroup_waits && !x->sent)
+        if (x->cgroup_state == CGROUP_NONE && x->phase != PHASE_SENT)
             exec_cgroup_request(x);
         exec_go(x);
     }

@@ -1,0 +1,36 @@
+/* exec_state — how far bermd is with an exec, besides the ExecState in its record.
+ *
+ * Phase:  INTENT → WAITING → SENT → RUNNING → ENDING → OVER. A record read from the store starts in
+ *         WAITING, or in OVER when the exec has ended.
+ * Cgroup: NONE → REQUESTED → READY; NONE again when the driver has none to give.
+ *
+ * Each has one setter with a table of legal transitions (drawn in docs/architecture.md). */
+#pragma once
+
+#include "core/state_table.h"
+
+struct exec;
+
+enum exec_phase {
+    PHASE_INTENT,  /* its start is being committed */
+    PHASE_WAITING, /* durable: it waits for the link, the exec cgroup, or a thaw */
+    PHASE_SENT,    /* the guest was asked to start it, on this link */
+    PHASE_RUNNING, /* the guest knows it */
+    PHASE_ENDING,  /* its exit has come and is being completed */
+    PHASE_OVER,    /* its exit may be reported */
+};
+
+enum exec_cgroup_state {
+    CGROUP_NONE,      /* not asked for, or the driver gave none */
+    CGROUP_REQUESTED, /* the driver makes it */
+    CGROUP_READY,     /* its descriptor is here */
+};
+
+extern const struct state_table exec_phase_table;
+extern const struct state_table exec_cgroup_table;
+
+void exec_set_phase(struct exec *x, enum exec_phase to);
+void exec_set_cgroup(struct exec *x, enum exec_cgroup_state to);
+
+/* No exit has come: the guest may still be asked about it. */
+bool exec_is_live(const struct exec *x);
