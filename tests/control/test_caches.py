@@ -162,7 +162,7 @@ def test_the_pool_has_none_with_a_cache(make, home):
     daemon = start_at_home(make, home, parked=2)
     one = daemon.other_user(ONE)
     claimed, cold = one.create(tools=[pb.Tool(name="uv")]).sandbox_id, one.create(tools=uv()).sandbox_id
-    places = daemon.places().values()
+    places = daemon.instances().values()
     assert claimed in places and cold not in places
     assert one.output_of(cold, f"cat {INSIDE}/wheels/one.whl") == "one"
 

@@ -46,7 +46,7 @@ def test_a_program_in_the_home_runs_from_path(daemon, one, home):
     made = one.create(tools=tools("uv", "opencode", "git"))
     assert made.state == READY, made
     box = made.sandbox_id
-    assert (box in daemon.places().values()) == (daemon.n_parked > 0)
+    assert (box in daemon.instances().values()) == (daemon.n_parked > 0)
     assert one.output_of(box, "uv; opencode; command -v uv") == (
         f"uv of the home\nopencode of the home\n{home}/.local/bin/uv\n")
     assert one.output_of(box, f"cd {home}; ls -A . .opencode; pwd") == f".:\n.local\n.opencode\n\n.opencode:\nbin\n{home}\n"
