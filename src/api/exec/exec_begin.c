@@ -27,7 +27,6 @@ void exec_begin_end(struct exec_begin *b) {
         return;
     b->opened = false;
     exec_unwatch(&b->watch);
-    ledger_unwatch(&b->events);
     ledger_wait_cancel(&b->wait);
     struct acceptance *a = TAKE(b->acceptance);
     if (a && a->on_way)
@@ -58,13 +57,6 @@ int exec_begin_refusal(struct exec *x, struct err *e) {
     return err_about(e, "exec_id", record->exec_id);
 }
 
-/* The guest has answered, or will not for now: a frozen one cannot, and a stopping one need not. */
-static bool is_answered(struct exec *x) {
-    struct err ignored;
-    struct sandbox *sb = exec_sandbox(x);
-    return exec_is_started(x) || !sb || sandbox_check_ready(sb, 0, &ignored) < 0;
-}
-
 /* Tells once what is to be told is durable; an exit may be told earlier. */
 static void look(struct exec_begin *b) {
     struct exec *x = b->watch.exec;
@@ -74,22 +66,17 @@ static void look(struct exec_begin *b) {
         fail(b, &e);
         return;
     }
-    if (b->settling || !is_answered(x))
+    if (b->settling || !exec_is_answered(x))
         return;
     if (!exec_is_over(x) && ledger_wait(exec_call_ledger(b->call), exec_recorded(x), &b->wait)) {
         b->settling = true;
         return;
     }
-    ledger_unwatch(&b->events);
     b->on_begun(b, NULL);
 }
 
 static void on_change(struct exec_watch *w) {
     look(container_of(w, struct exec_begin, watch));
-}
-
-static void on_events(struct event_watch *w) {
-    look(container_of(w, struct exec_begin, events));
 }
 
 /* A record that could not be written is what it was before, and good enough to tell. */
@@ -112,7 +99,6 @@ static void follow(struct exec_begin *b) {
         return;
     }
     exec_watch(x, &b->watch, on_change);
-    ledger_watch(exec_call_ledger(b->call), &b->events, on_events);
     look(b);
 }
 
@@ -203,7 +189,6 @@ static void on_again(struct request *r) {
 void exec_begin(struct exec_begin *b) {
     struct err e;
     b->opened = true;
-    list_init(&b->events.in_ledger);
     ledger_wait_init(&b->wait, on_settled);
     b->acceptance = calloc(1, sizeof *b->acceptance);
     if (!b->acceptance) {

@@ -27,7 +27,6 @@ struct exec_begin {
     const char *exec_id; /* once accepted */
     struct acceptance *acceptance;
     struct ledger_wait wait;
-    struct event_watch events;
     struct exec_watch watch;
     bool opened;
     bool settling;

@@ -28,14 +28,13 @@ const struct recorded *exec_recorded(const struct exec *x) {
 const char *exec_owner(const struct exec *x) {
     return x->owner;
 }
-struct sandbox *exec_sandbox(const struct exec *x) {
-    return x->sandbox;
-}
 bool exec_is_running(const struct exec *x) {
     return x->record->state == EXEC_STARTING || x->record->state == EXEC_RUNNING;
 }
-bool exec_is_started(const struct exec *x) {
-    return x->record->state != EXEC_STARTING;
+bool exec_is_answered(const struct exec *x) {
+    struct err ignored;
+    return x->record->state != EXEC_STARTING || !x->sandbox ||
+           sandbox_check_ready(x->sandbox, 0, &ignored) < 0;
 }
 bool exec_is_over(const struct exec *x) {
     return x->phase == PHASE_OVER;
@@ -76,6 +75,14 @@ void exec_wake(struct exec *x) {
         struct exec_watch *w = container_of(node, struct exec_watch, in_exec);
         list_push_back(&x->watches, &w->in_exec);
         w->on_change(w);
+    }
+}
+
+void exec_wake_starting(struct sandbox *sb) {
+    LIST_FOR_EACH(node, &sb->execs) {
+        struct exec *x = container_of(node, struct exec, in_sandbox);
+        if (x->record->state == EXEC_STARTING)
+            exec_wake(x);
     }
 }
 

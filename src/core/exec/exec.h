@@ -19,7 +19,7 @@ enum exec_stream { EXEC_STDOUT = 0, EXEC_STDERR = 1, EXEC_STREAMS = 2 };
 
 /* `spec` is checked and has every default filled in; it is copied. An empty id gets a generated one.
  * c->wait hears when the intent is durable; the exec then goes on by itself, and a watch is woken when
- * the guest has answered (exec_is_started). */
+ * the guest has answered (exec_is_answered). */
 MUST_USE int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
                         const Berm__V1__ExecSpec *spec, struct str stdin_data,
                         const struct change *c, struct exec **ret_x, struct err *e);
@@ -29,9 +29,9 @@ MUST_USE int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id
 const Berm__V1__Exec *exec_record(struct exec *x);
 const struct recorded *exec_recorded(const struct exec *x);
 const char *exec_owner(const struct exec *x);
-struct sandbox *exec_sandbox(const struct exec *x); /* NULL: it has ended and was read in */
-bool exec_is_started(const struct exec *x);         /* the guest has answered, or it has ended */
-bool exec_is_over(const struct exec *x);            /* its exit is known and may be told */
+/* The guest has answered its start, or will not for now: a frozen one cannot, a stopping one need not. */
+bool exec_is_answered(const struct exec *x);
+bool exec_is_over(const struct exec *x); /* its exit is known and may be told */
 bool exec_has_terminal(const struct exec *x);
 unsigned exec_n_streams(const struct exec *x);
 

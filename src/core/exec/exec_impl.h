@@ -66,6 +66,8 @@ void exec_drop_all(struct sandbox *sb);
 /* Ends its time in memory when it has ended and nobody looks. */
 void exec_settle_idle(struct exec *x);
 void exec_wake(struct exec *x);
+/* Wakes the watchers of execs that have not started: the sandbox is no longer ready. */
+void exec_wake_starting(struct sandbox *sb);
 bool exec_is_running(const struct exec *x);
 /* It has ended, and that is durable. */
 bool exec_is_settled(const struct exec *x);

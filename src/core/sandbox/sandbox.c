@@ -206,6 +206,8 @@ static void on_durable(struct recorded *r) {
         failpoint(FAIL_UPDATE_COMMIT);
     sb->updates.is_committing = false;
     sandbox_look_at_waits(sb);
+    if (sb->n_running > 0 && (!sandbox_is(sb, SB_READY) || sb->goal == GOAL_PAUSE))
+        exec_wake_starting(sb);
     sandbox_lifetime_look(sb);
     reserve_watch(sb);
     sandbox_converge(sb);
