@@ -34,8 +34,8 @@ static bool is_unlimited(const struct sandbox *sb) {
 }
 
 static bool may_fill(const struct sandbox *sb) {
-    return sb->driver && sb->driver->pause && sandbox_is(sb, SB_READY) &&
-           sb->goal == GOAL_RUN && is_unlimited(sb);
+    return sb->driver && sb->driver->pause && sandbox_is(sb, SB_READY) && sb->goal == GOAL_RUN &&
+           is_unlimited(sb);
 }
 
 bool reserve_holds(const struct sandbox *sb) {

@@ -144,8 +144,7 @@ int sandbox_update(struct sandbox *sb, uint64_t incarnation, const Berm__V1__San
     if (sb->updates.pending)
         return err_set(e, ERR_LIMIT_REACHED, "another update of %s is being put in force",
                        sb->record->sandbox_id);
-    bool is_live =
-        sandbox_is_up(sb) && changes_limits(sb->record->spec->limits, spec->limits);
+    bool is_live = sandbox_is_up(sb) && changes_limits(sb->record->spec->limits, spec->limits);
     if (is_live && !sb->driver->limits)
         return err_set(e, ERR_UNSUPPORTED,
                        "the driver %s cannot change limits of a running sandbox",
