@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 
-static struct deadline *meld(struct deadline *a, struct deadline *b) {
+static struct deadline *deadline_meld(struct deadline *a, struct deadline *b) {
     if (!a)
         return b;
     if (!b)
@@ -22,9 +22,9 @@ static struct deadline *meld(struct deadline *a, struct deadline *b) {
     return a;
 }
 
-/* Joins a row of siblings into one heap, in pairs from the left and then from the right: the two
- * passes are what makes removal logarithmic over time. */
-static struct deadline *meld_row(struct deadline *row) {
+/* Melds a list of siblings into one heap: first in pairs from the left, then from the right. The
+ * two passes give removal its amortised logarithmic cost. */
+static struct deadline *deadline_meld_row(struct deadline *row) {
     struct deadline *pairs = NULL;
     while (row) {
         struct deadline *a = row;
@@ -33,7 +33,7 @@ static struct deadline *meld_row(struct deadline *row) {
         a->next = a->prev = NULL;
         if (b)
             b->next = b->prev = NULL;
-        a = meld(a, b);
+        a = deadline_meld(a, b);
         a->next = pairs;
         pairs = a;
     }
@@ -41,7 +41,7 @@ static struct deadline *meld_row(struct deadline *row) {
     while (pairs) {
         struct deadline *rest = pairs->next;
         pairs->next = NULL;
-        all = meld(all, pairs);
+        all = deadline_meld(all, pairs);
         pairs = rest;
     }
     return all;
@@ -49,9 +49,9 @@ static struct deadline *meld_row(struct deadline *row) {
 
 static void on_timer(uv_timer_t *timer);
 
-/* The timer is only moved forward to an earlier time. One that fires too early, because what it
- * waited for was cleared, looks again: cheaper than restarting it for each call that ends. */
-static void arm(struct deadlines *all) {
+/* Only moves the timer to an earlier time. After deadline_clear the timer may fire too early and
+ * find nothing due; this is cheaper than restarting it for each call that ends. */
+static void deadline_arm(struct deadlines *all) {
     if (!all->first || (all->armed_us != 0 && all->armed_us <= all->first->at_us))
         return;
     uint64_t now = clock_us();
@@ -70,7 +70,7 @@ static void on_timer(uv_timer_t *timer) {
         deadline_clear(all, due);
         due->on_due(due);
     }
-    arm(all);
+    deadline_arm(all);
 }
 
 void deadlines_init(struct deadlines *all, uv_loop_t *loop) {
@@ -92,14 +92,14 @@ void deadline_set(struct deadlines *all, struct deadline *d, uint64_t at_us) {
     deadline_clear(all, d);
     d->at_us = at_us;
     d->is_set = true;
-    all->first = meld(all->first, d);
-    arm(all);
+    all->first = deadline_meld(all->first, d);
+    deadline_arm(all);
 }
 
 void deadline_clear(struct deadlines *all, struct deadline *d) {
     if (!d->is_set)
         return;
-    struct deadline *below = meld_row(d->child);
+    struct deadline *below = deadline_meld_row(d->child);
     if (d == all->first) {
         all->first = below;
     } else {
@@ -109,7 +109,7 @@ void deadline_clear(struct deadlines *all, struct deadline *d) {
             d->prev->next = d->next;
         if (d->next)
             d->next->prev = d->prev;
-        all->first = meld(all->first, below);
+        all->first = deadline_meld(all->first, below);
     }
     d->child = d->next = d->prev = NULL;
     d->is_set = false;

@@ -15,8 +15,8 @@ void stream_pool_done(struct stream_pool *pool) {
     *pool = (struct stream_pool){0};
 }
 
-static int init_done(struct stream *s, int r, struct stream_pool *pool,
-                     const struct stream_events *events) {
+static int stream_init_done(struct stream *s, int r, struct stream_pool *pool,
+                            const struct stream_events *events) {
     if (r < 0)
         return r;
     s->uv.handle.data = s;
@@ -30,12 +30,12 @@ static int init_done(struct stream *s, int r, struct stream_pool *pool,
 
 int stream_init_pipe(struct stream *s, uv_loop_t *loop, struct stream_pool *pool,
                      const struct stream_events *events) {
-    return init_done(s, uv_pipe_init(loop, &s->uv.pipe, 0), pool, events);
+    return stream_init_done(s, uv_pipe_init(loop, &s->uv.pipe, 0), pool, events);
 }
 
 int stream_init_tcp(struct stream *s, uv_loop_t *loop, struct stream_pool *pool,
                     const struct stream_events *events) {
-    return init_done(s, uv_tcp_init(loop, &s->uv.tcp), pool, events);
+    return stream_init_done(s, uv_tcp_init(loop, &s->uv.tcp), pool, events);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
@@ -53,8 +53,8 @@ static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf) {
 }
 
 int stream_read_start(struct stream *s) {
-    /* Room for the next block while the peer reads the last one; by default a block does not even fit
-     * whole. What the kernel refuses is only speed. */
+    /* Ask for space for one block while the peer reads the previous one; the default does not fit
+     * even one block. A refusal only costs speed. */
     int bytes = 2 * (int)(STREAM_BLOCK_BYTES + STREAM_BEYOND_BYTES);
     uv_send_buffer_size(&s->uv.handle, &bytes);
     return uv_read_start(&s->uv.stream, on_alloc, on_read);
@@ -65,7 +65,7 @@ int stream_fd(const struct stream *s) {
     return uv_fileno(&s->uv.handle, &fd) == 0 ? fd : -1;
 }
 
-static void block_return(struct stream *s) {
+static void stream_block_return(struct stream *s) {
     if (s->pool->spare)
         free(s->block);
     else
@@ -86,7 +86,7 @@ uint8_t *stream_block(struct stream *s) {
 static void on_written(uv_write_t *req, int status) {
     struct stream *s = req->data;
     s->writing = false;
-    block_return(s);
+    stream_block_return(s);
     if (s->closing)
         return;
     if (status < 0)
@@ -95,7 +95,7 @@ static void on_written(uv_write_t *req, int status) {
         s->events->on_drained(s);
 }
 
-/* Runs of the block and the gather between them, in order. */
+/* Fills `out` with the parts of the block and of the gather list, in order. */
 static unsigned stream_gather(const struct stream *s, size_t n, const struct gather_list *gather,
                               uv_buf_t *out) {
     unsigned count = 0;
@@ -109,14 +109,14 @@ static unsigned stream_gather(const struct stream *s, size_t n, const struct gat
     return count;
 }
 
-/* The kernel usually takes everything at once; only what it leaves waits for the loop. */
+/* The kernel usually accepts everything immediately; only the rest waits for the loop. */
 int stream_send(struct stream *s, size_t n, struct gather_list *gather) {
     uv_buf_t all[2 * GATHER_MAX + 1];
     assert(n <= STREAM_BLOCK_BYTES + STREAM_BEYOND_BYTES);
     int taken = n > 0 ? uv_try_write(&s->uv.stream, all, stream_gather(s, n, gather, all)) : 0;
     if (taken == (int)n || (taken < 0 && taken != UV_EAGAIN)) {
         gather->n = 0;
-        block_return(s);
+        stream_block_return(s);
         return taken < 0 ? taken : 0;
     }
     uint8_t *rest = s->block + MAX(taken, 0);
@@ -124,7 +124,7 @@ int stream_send(struct stream *s, size_t n, struct gather_list *gather) {
     uv_buf_t waiting = uv_buf_init((char *)rest, (unsigned)(s->block + n - rest));
     int r = uv_write(&s->write, &s->uv.stream, &waiting, 1, on_written);
     if (r < 0)
-        block_return(s);
+        stream_block_return(s);
     s->writing = r == 0;
     return r;
 }
@@ -132,7 +132,7 @@ int stream_send(struct stream *s, size_t n, struct gather_list *gather) {
 static void on_handle_closed(uv_handle_t *handle) {
     struct stream *s = handle->data;
     if (s->block)
-        block_return(s);
+        stream_block_return(s);
     s->events->on_closed(s);
 }
 

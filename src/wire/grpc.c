@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #define STATUS_MAX_BYTES \
-    ((size_t)8 * 1024) /* of a details trailer; peers cap header blocks near it */
+    ((size_t)8 * 1024) /* of the details trailer; peers limit header blocks to about this size */
 
 void grpc_reader_init(struct grpc_reader *r, size_t max_message_bytes) {
     r->max_message_bytes = max_message_bytes;
@@ -19,9 +19,9 @@ size_t grpc_reader_pending(const struct grpc_reader *r) {
     return buf_len(&r->partial);
 }
 
-/* 0 and the message's length, or why the prefix cannot be accepted. */
-static enum grpc_read parse_prefix(const struct grpc_reader *r, const uint8_t *p,
-                                   struct grpc_frame *ret_frame) {
+/* Returns GRPC_READ_MESSAGE and the length, or the reason to refuse the prefix. */
+static enum grpc_read grpc_parse_prefix(const struct grpc_reader *r, const uint8_t *p,
+                                        struct grpc_frame *ret_frame) {
     if (p[0] > 1)
         return GRPC_READ_BAD;
     ret_frame->compressed = p[0] == 1;
@@ -29,8 +29,8 @@ static enum grpc_read parse_prefix(const struct grpc_reader *r, const uint8_t *p
     return ret_frame->n > r->max_message_bytes ? GRPC_READ_TOO_LARGE : GRPC_READ_MESSAGE;
 }
 
-/* Moves up to `want` bytes in total into `partial`. */
-static int gather(struct grpc_reader *r, const uint8_t **at, const uint8_t *end, size_t want) {
+/* Appends to `partial` until it has `want` bytes or the input ends. */
+static int grpc_gather(struct grpc_reader *r, const uint8_t **at, const uint8_t *end, size_t want) {
     size_t have = buf_len(&r->partial);
     size_t n = have < want ? MIN(want - have, (size_t)(end - *at)) : 0;
     int e = buf_append(&r->partial, *at, n);
@@ -39,22 +39,22 @@ static int gather(struct grpc_reader *r, const uint8_t **at, const uint8_t *end,
     return e;
 }
 
-static enum grpc_read next_split(struct grpc_reader *r, const uint8_t **at, const uint8_t *end,
-                                 struct grpc_frame *ret_frame) {
-    if (gather(r, at, end, GRPC_PREFIX_BYTES) < 0)
+static enum grpc_read grpc_next_split(struct grpc_reader *r, const uint8_t **at, const uint8_t *end,
+                                      struct grpc_frame *ret_frame) {
+    if (grpc_gather(r, at, end, GRPC_PREFIX_BYTES) < 0)
         return GRPC_READ_NO_MEMORY;
     if (buf_len(&r->partial) < GRPC_PREFIX_BYTES)
         return GRPC_READ_MORE;
-    enum grpc_read what = parse_prefix(r, buf_data(&r->partial), ret_frame);
+    enum grpc_read what = grpc_parse_prefix(r, buf_data(&r->partial), ret_frame);
     if (what != GRPC_READ_MESSAGE)
         return what;
     size_t whole = GRPC_PREFIX_BYTES + ret_frame->n;
-    if (gather(r, at, end, whole) < 0)
+    if (grpc_gather(r, at, end, whole) < 0)
         return GRPC_READ_NO_MEMORY;
     if (buf_len(&r->partial) < whole)
         return GRPC_READ_MORE;
     ret_frame->bytes = buf_data(&r->partial) + GRPC_PREFIX_BYTES;
-    buf_clear(&r->partial); /* the bytes stay where they are until the next append */
+    buf_clear(&r->partial); /* the bytes remain valid until the next append */
     return GRPC_READ_MESSAGE;
 }
 
@@ -64,12 +64,12 @@ enum grpc_read grpc_reader_next(struct grpc_reader *r, const uint8_t **at, const
     if (n == 0)
         return GRPC_READ_MORE;
     if (buf_len(&r->partial) > 0 || n < GRPC_PREFIX_BYTES)
-        return next_split(r, at, end, ret_frame);
-    enum grpc_read what = parse_prefix(r, *at, ret_frame);
+        return grpc_next_split(r, at, end, ret_frame);
+    enum grpc_read what = grpc_parse_prefix(r, *at, ret_frame);
     if (what != GRPC_READ_MESSAGE)
         return what;
     if (n - GRPC_PREFIX_BYTES < ret_frame->n)
-        return next_split(r, at, end, ret_frame);
+        return grpc_next_split(r, at, end, ret_frame);
     ret_frame->bytes = *at + GRPC_PREFIX_BYTES;
     *at += GRPC_PREFIX_BYTES + ret_frame->n;
     return GRPC_READ_MESSAGE;
@@ -105,7 +105,8 @@ int grpc_parse_timeout(struct str text, uint64_t *ret_us) {
         *ret_us = value;
         return 0;
     case 'n':
-        *ret_us = (value + 999) / 1000; /* a wait that is not zero never becomes zero */
+        /* round up, so that a timeout above zero does not become zero */
+        *ret_us = (value + 999) / 1000;
         return 0;
     default:
         return -EINVAL;
@@ -131,8 +132,9 @@ struct str grpc_encode_message(struct str text, struct arena *arena) {
     return (struct str){out, (size_t)(at - out)};
 }
 
-/* A protobuf writer for the few fixed messages of google.rpc, whose types we do not compile in. */
-static int put_varint(struct buf *out, uint64_t value) {
+/* A protobuf writer for the few messages of google.rpc that we send; their types are not compiled
+ * in. */
+static int grpc_put_varint(struct buf *out, uint64_t value) {
     uint8_t bytes[10];
     size_t n = 0;
     do {
@@ -143,20 +145,20 @@ static int put_varint(struct buf *out, uint64_t value) {
     return buf_append(out, bytes, n);
 }
 
-static int put_bytes(struct buf *out, unsigned field, const void *bytes, size_t n) {
-    int r = put_varint(out, field << 3 | 2);
+static int grpc_put_bytes(struct buf *out, unsigned field, const void *bytes, size_t n) {
+    int r = grpc_put_varint(out, field << 3 | 2);
     if (r == 0)
-        r = put_varint(out, n);
+        r = grpc_put_varint(out, n);
     return r == 0 ? buf_append(out, bytes, n) : r;
 }
 
-static int put_str(struct buf *out, unsigned field, const char *s) {
-    return put_bytes(out, field, s, strlen(s));
+static int grpc_put_str(struct buf *out, unsigned field, const char *s) {
+    return grpc_put_bytes(out, field, s, strlen(s));
 }
 
-/* Moves what was built into the arena as one detail. */
-static size_t detail_take(struct buf *built, int failed, struct str type_url, struct arena *arena,
-                          struct grpc_detail *ret_detail) {
+/* Copies the built message into the arena as one detail, and frees the buffer. */
+static size_t grpc_detail_take(struct buf *built, int failed, struct str type_url,
+                               struct arena *arena, struct grpc_detail *ret_detail) {
     char *copy = failed ? NULL : arena_copy(arena, buf_data(built), buf_len(built));
     size_t n = buf_len(built);
     buf_done(built);
@@ -167,64 +169,66 @@ static size_t detail_take(struct buf *built, int failed, struct str type_url, st
 }
 
 /* One entry of ErrorInfo.metadata, a map<string, string>. */
-static int put_metadata(struct buf *info, const char *key, const char *value) {
+static int grpc_put_metadata(struct buf *info, const char *key, const char *value) {
     struct buf entry;
     buf_init(&entry, STATUS_MAX_BYTES);
-    int r = put_str(&entry, 1, key) | put_str(&entry, 2, value);
+    int r = grpc_put_str(&entry, 1, key) | grpc_put_str(&entry, 2, value);
     if (r == 0)
-        r = put_bytes(info, 3, buf_data(&entry), buf_len(&entry));
+        r = grpc_put_bytes(info, 3, buf_data(&entry), buf_len(&entry));
     buf_done(&entry);
     return r;
 }
 
-static size_t error_info(const struct err *e, const struct err_face *face, struct arena *arena,
-                         struct grpc_detail *ret_detail) {
+static size_t grpc_error_info(const struct err *e, const struct err_face *face, struct arena *arena,
+                              struct grpc_detail *ret_detail) {
     char number[24];
     struct buf info;
     buf_init(&info, STATUS_MAX_BYTES);
-    int r = put_str(&info, 1, face->name) | put_str(&info, 2, "berm");
-    r |= put_metadata(&info, "retry", err_retry_name(face->retry));
+    int r = grpc_put_str(&info, 1, face->name) | grpc_put_str(&info, 2, "berm");
+    r |= grpc_put_metadata(&info, "retry", err_retry_name(face->retry));
     if (e->limit) {
         snprintf(number, sizeof number, "%lld", (long long)e->limit_value);
-        r |= put_metadata(&info, "limit", e->limit) | put_metadata(&info, "limit_value", number);
+        r |= grpc_put_metadata(&info, "limit", e->limit) |
+             grpc_put_metadata(&info, "limit_value", number);
     }
     if (e->subject)
-        r |= put_metadata(&info, e->subject, e->subject_id);
+        r |= grpc_put_metadata(&info, e->subject, e->subject_id);
     for (size_t i = 0; i < ERR_NUMBERS && e->numbers[i].key; i++) {
         snprintf(number, sizeof number, "%lld", (long long)e->numbers[i].value);
-        r |= put_metadata(&info, e->numbers[i].key, number);
+        r |= grpc_put_metadata(&info, e->numbers[i].key, number);
     }
-    return detail_take(&info, r, STR("type.googleapis.com/google.rpc.ErrorInfo"), arena,
-                       ret_detail);
+    return grpc_detail_take(&info, r, STR("type.googleapis.com/google.rpc.ErrorInfo"), arena,
+                            ret_detail);
 }
 
-static size_t bad_request(const struct err *e, struct arena *arena,
-                          struct grpc_detail *ret_detail) {
+static size_t grpc_bad_request(const struct err *e, struct arena *arena,
+                               struct grpc_detail *ret_detail) {
     struct buf request, violation;
     buf_init(&request, STATUS_MAX_BYTES);
     buf_init(&violation, STATUS_MAX_BYTES);
-    int r = put_str(&violation, 1, e->field) | put_str(&violation, 2, e->text);
-    r |= put_bytes(&request, 1, buf_data(&violation), buf_len(&violation));
+    int r = grpc_put_str(&violation, 1, e->field) | grpc_put_str(&violation, 2, e->text);
+    r |= grpc_put_bytes(&request, 1, buf_data(&violation), buf_len(&violation));
     buf_done(&violation);
-    return detail_take(&request, r, STR("type.googleapis.com/google.rpc.BadRequest"), arena,
-                       ret_detail);
+    return grpc_detail_take(&request, r, STR("type.googleapis.com/google.rpc.BadRequest"), arena,
+                            ret_detail);
 }
 
 size_t grpc_error_details(const struct err *e, struct arena *arena,
                           struct grpc_detail ret_details[GRPC_ERROR_DETAILS]) {
     const struct err_face *face = err_face(e->code);
-    size_t n = face ? error_info(e, face, arena, &ret_details[0]) : 0;
+    size_t n = face ? grpc_error_info(e, face, arena, &ret_details[0]) : 0;
     if (e->field[0] != '\0')
-        n += bad_request(e, arena, &ret_details[n]);
+        n += grpc_bad_request(e, arena, &ret_details[n]);
     return n;
 }
 
-static int put_detail(struct buf *status, const struct grpc_detail *d) {
+static int grpc_put_detail(struct buf *status, const struct grpc_detail *d) {
     struct buf any;
     buf_init(&any, status->max_bytes);
-    int r = put_bytes(&any, 1, d->type_url.p, d->type_url.n) | put_bytes(&any, 2, d->bytes, d->n);
+    int r = grpc_put_bytes(&any, 1, d->type_url.p, d->type_url.n) |
+            grpc_put_bytes(&any, 2, d->bytes, d->n);
     if (r == 0)
-        r = put_bytes(status, 3, buf_data(&any), buf_len(&any));
+        r = grpc_put_bytes(status, 3, buf_data(&any), buf_len(&any));
     buf_done(&any);
     return r;
 }
@@ -235,10 +239,10 @@ struct str grpc_encode_status(enum grpc_code code, struct str message,
     struct buf status;
     struct str text = {0};
     buf_init(&status, STATUS_MAX_BYTES);
-    int r = put_varint(&status, 1 << 3) | put_varint(&status, code);
-    r |= put_bytes(&status, 2, message.p, message.n);
+    int r = grpc_put_varint(&status, 1 << 3) | grpc_put_varint(&status, code);
+    r |= grpc_put_bytes(&status, 2, message.p, message.n);
     for (size_t i = 0; i < n_details; i++)
-        r |= put_detail(&status, &details[i]);
+        r |= grpc_put_detail(&status, &details[i]);
     char *out = r == 0 ? arena_alloc(arena, BASE64_BYTES(buf_len(&status))) : NULL;
     if (out)
         text = (struct str){out, base64_encode(buf_data(&status), buf_len(&status), out)};

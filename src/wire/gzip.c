@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <zlib.h>
 
-#define GZIP_WINDOW (15 + 16) /* zlib's way to ask for the gzip wrapper */
+#define GZIP_WINDOW (15 + 16) /* zlib's value for the gzip format */
 #define STEP_BYTES ((size_t)32 * 1024)
 
 struct gzip {
@@ -29,14 +29,14 @@ void gzip_free(struct gzip *g) {
     free(g);
 }
 
-static int inflate_begin(struct gzip *g) {
+static int gzip_inflate_begin(struct gzip *g) {
     int z = g->in_ready ? inflateReset(&g->in) : inflateInit2(&g->in, GZIP_WINDOW);
     g->in_ready = g->in_ready || z == Z_OK;
     return z == Z_OK ? 0 : -ENOMEM;
 }
 
 int gzip_inflate(struct gzip *g, const uint8_t *bytes, size_t n, struct buf *out) {
-    int r = inflate_begin(g);
+    int r = gzip_inflate_begin(g);
     if (r < 0)
         return r;
     g->in.next_in = (Bytef *)bytes;
@@ -44,7 +44,8 @@ int gzip_inflate(struct gzip *g, const uint8_t *bytes, size_t n, struct buf *out
     int z = Z_OK;
     while (z != Z_STREAM_END) {
         uint8_t
-            probe; /* with the buffer full, one byte more tells "exactly full" from "too large" */
+            /* when `out` is full, one more byte distinguishes "exactly full" from "too large" */
+            probe;
         uint8_t *at = &probe;
         size_t step = MIN(buf_available(out), STEP_BYTES);
         if (step > 0 && (r = buf_reserve(out, step, &at)) < 0)
@@ -65,7 +66,7 @@ int gzip_inflate(struct gzip *g, const uint8_t *bytes, size_t n, struct buf *out
     return g->in.avail_in == 0 ? 0 : -EBADMSG;
 }
 
-static int deflate_begin(struct gzip *g) {
+static int gzip_deflate_begin(struct gzip *g) {
     int z = g->out_ready ? deflateReset(&g->out)
                          : deflateInit2(&g->out, Z_BEST_SPEED, Z_DEFLATED, GZIP_WINDOW, 8,
                                         Z_DEFAULT_STRATEGY);
@@ -74,7 +75,7 @@ static int deflate_begin(struct gzip *g) {
 }
 
 int gzip_deflate(struct gzip *g, const uint8_t *bytes, size_t n, struct buf *out) {
-    int r = deflate_begin(g);
+    int r = gzip_deflate_begin(g);
     if (r < 0)
         return r;
     size_t bound = deflateBound(&g->out, n);
@@ -96,7 +97,7 @@ int gzip_deflate(struct gzip *g, const uint8_t *bytes, size_t n, struct buf *out
 struct gzip_stream {
     z_stream z;
     enum gzip_way way;
-    bool at_end; /* of a member */
+    bool at_end; /* at the end of a gzip member */
 };
 
 int gzip_stream_new(enum gzip_way way, struct gzip_stream **ret_stream) {
@@ -125,7 +126,7 @@ void gzip_stream_free(struct gzip_stream *s) {
     free(s);
 }
 
-static int step_inflate(struct gzip_stream *s) {
+static int gzip_step_inflate(struct gzip_stream *s) {
     if (s->at_end && s->z.avail_in > 0 && inflateReset(&s->z) != Z_OK)
         return -ENOMEM;
     s->at_end = s->at_end && s->z.avail_in == 0;
@@ -136,7 +137,7 @@ static int step_inflate(struct gzip_stream *s) {
     return z == Z_OK || z == Z_BUF_ERROR ? 0 : s->at_end ? 1 : -EBADMSG;
 }
 
-static int step_deflate(struct gzip_stream *s, bool is_last) {
+static int gzip_step_deflate(struct gzip_stream *s, bool is_last) {
     int z = deflate(&s->z, is_last ? Z_FINISH : Z_NO_FLUSH);
     return z == Z_STREAM_END ? 1 : z == Z_OK || z == Z_BUF_ERROR ? 0 : -ENOMEM;
 }
@@ -146,7 +147,7 @@ int gzip_stream_step(struct gzip_stream *s, struct gzip_piece *p, bool is_last) 
     s->z.avail_in = (uInt)p->n_in;
     s->z.next_out = p->out;
     s->z.avail_out = (uInt)p->n_out;
-    int r = s->way == GZIP_INFLATE ? step_inflate(s) : step_deflate(s, is_last);
+    int r = s->way == GZIP_INFLATE ? gzip_step_inflate(s) : gzip_step_deflate(s, is_last);
     p->in += p->n_in - s->z.avail_in;
     p->n_in = s->z.avail_in;
     p->out += p->n_out - s->z.avail_out;

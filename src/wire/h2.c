@@ -7,19 +7,20 @@
 #include "base/clock.h"
 
 #define MAX_HEADERS_PER_BLOCK 128
-/* A chunk of a file fits whole: it then lies in one piece, and one piece is one write. */
+/* A file chunk fits into one frame, so it is contiguous and needs only one write. */
 #define MAX_FRAME_BYTES (512u << 10)
 #define USUAL_FRAME_BYTES 16384
-/* Of a frame: to copy it costs more than one part more for the kernel to gather. */
+/* A frame of this size or more is cheaper to gather than to copy. */
 #define LARGE_BYTES ((size_t)8 << 10)
-#define FIRST_UNKNOWN_TYPE 0x0a /* behind CONTINUATION, the last type of RFC 9113 */
-/* Work-free frames a peer may send on credit, and what earns the credit back. An honest client sends
- * at most a window update or two for each data frame it gets, and a ping now and then. */
+#define FIRST_UNKNOWN_TYPE 0x0a /* after CONTINUATION, the last type of RFC 9113 */
+/* The credit of frames that do no work, and how a peer earns it back. An honest client sends at
+ * most one or two window updates per data frame that it receives, and an occasional ping. */
 #define BUDGET_FRAMES 1000
-#define BUDGET_PER_USEFUL_FRAME 5 /* its own cost, and four others */
+#define BUDGET_PER_USEFUL_FRAME 5 /* pays for the frame itself and four others */
 #define BUDGET_PER_SECOND 50
-#define BUDGET_OWN_RESET 10 /* a reset we had to send costs us more than it cost the peer */
-/* nghttp2's own guard against rapid reset; raised from 1000 and 33 for clients that cancel a lot. */
+#define BUDGET_OWN_RESET 10 /* a reset that we must send costs us more than it costs the peer */
+/* nghttp2's own protection against rapid reset. Raised from 1000 and 33 for clients that cancel
+ * often. */
 #define RESET_BURST 2000
 #define RESETS_PER_SECOND 200
 #define MAX_UNACKNOWLEDGED 1000
@@ -32,29 +33,30 @@ struct h2 {
     void *user;
     uint32_t max_header_bytes;
     uint32_t max_data_bytes;
-    const uint8_t *chunk; /* serialized by nghttp2 and not yet given out; nghttp2's memory */
+    const uint8_t *chunk; /* serialized by nghttp2 but not yet pulled; nghttp2's memory */
     size_t chunk_n;
-    uint8_t *out; /* during h2_pull: where the next byte goes */
+    uint8_t *out; /* during h2_pull: position of the next byte */
     uint8_t *out_end;
     size_t beyond;
-    bool out_full;              /* a data frame waits for a larger rest of the block */
+    bool out_full;              /* a data frame does not fit into the rest of the block */
     struct gather_list *gather; /* during h2_pull */
-    struct h2_stream *lenders;  /* whose bytes they stand for */
+    struct h2_stream *lenders;  /* streams whose bytes are in the gather list */
     int64_t budget;
-    uint64_t budget_us; /* when it was last topped up */
+    uint64_t budget_us; /* time of the last refill */
     bool sent_away;
     bool draining;
 };
 
 /* --- the budget for frames without work --- */
 
-static void earn(struct h2 *h) {
+static void h2_earn(struct h2 *h) {
     h->budget = MIN(h->budget + BUDGET_PER_USEFUL_FRAME, BUDGET_FRAMES);
 }
 
-/* Each frame costs as it begins, whatever it is, known or not; what turns out useful earns more. */
+/* Every frame costs credit when it begins, even if its type is unknown. Useful frames earn more
+ * than they cost. */
 
-static void charge(struct h2 *h, int64_t frames) {
+static void h2_charge(struct h2 *h, int64_t frames) {
     h->budget -= frames;
     if (h->budget >= 0 || h->sent_away)
         return;
@@ -64,7 +66,7 @@ static void charge(struct h2 *h, int64_t frames) {
     h->budget_us = now;
     if (h->budget >= 0)
         return;
-    static const char why[] = "too_many_pings"; /* the text gRPC clients know */
+    static const char why[] = "too_many_pings"; /* gRPC clients recognise this text */
     h->sent_away = true;
     nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
                           nghttp2_session_get_last_proc_stream_id(h->session),
@@ -73,7 +75,7 @@ static void charge(struct h2 *h, int64_t frames) {
 
 /* --- receiving --- */
 
-static struct h2_stream *stream_of(struct h2 *h, int32_t id) {
+static struct h2_stream *h2_stream_of(struct h2 *h, int32_t id) {
     return nghttp2_session_get_stream_user_data(h->session, id);
 }
 
@@ -96,9 +98,8 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     (void)session;
     (void)flags;
     struct h2 *h = user;
-    struct h2_stream *s = stream_of(h, frame->hd.stream_id);
-    if (!s ||
-        frame->headers.cat != NGHTTP2_HCAT_REQUEST) /* trailers of a request say nothing to us */
+    struct h2_stream *s = h2_stream_of(h, frame->hd.stream_id);
+    if (!s || frame->headers.cat != NGHTTP2_HCAT_REQUEST) /* ignore the trailers of a request */
         return 0;
     s->header_bytes += name_n + value_n;
     if (s->header_bytes > h->max_header_bytes || ++s->n_headers > MAX_HEADERS_PER_BLOCK) {
@@ -113,28 +114,28 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *user) {
     (void)session;
     (void)head;
-    charge(user, 1);
+    h2_charge(user, 1);
     return 0;
 }
 
-/* Frames of types nobody knows would pass nghttp2 unseen. */
+/* nghttp2 would skip frames of unknown types without a callback, so they would cost no credit. */
 static int on_unknown_frame(nghttp2_session *session, void **payload, const nghttp2_frame_hd *head,
                             void *user) {
     (void)session;
     (void)payload;
     (void)head;
-    charge(user, 1);
+    h2_charge(user, 1);
     return NGHTTP2_ERR_CANCEL;
 }
 
-static void request_ended(struct h2 *h, struct h2_stream *s) {
+static void h2_request_ended(struct h2 *h, struct h2_stream *s) {
     if (s->request_ended)
         return;
     s->request_ended = true;
     h->events->on_body_end(s);
 }
 
-static void say_goodbye(struct h2 *h) {
+static void h2_say_goodbye(struct h2 *h) {
     nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
                           nghttp2_session_get_last_proc_stream_id(h->session), NGHTTP2_NO_ERROR,
                           NULL, 0);
@@ -144,25 +145,25 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     (void)session;
     struct h2 *h = user;
     bool ends = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
-    struct h2_stream *s = stream_of(h, frame->hd.stream_id);
+    struct h2_stream *s = h2_stream_of(h, frame->hd.stream_id);
     switch (frame->hd.type) {
     case NGHTTP2_HEADERS:
-        earn(h);
+        h2_earn(h);
         if (s && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
             h->events->on_request(s);
         if (s && ends)
-            request_ended(h, s);
+            h2_request_ended(h, s);
         return 0;
     case NGHTTP2_DATA:
         if (frame->hd.length > frame->data.padlen || ends)
-            earn(h);
+            h2_earn(h);
         if (s && ends)
-            request_ended(h, s);
+            h2_request_ended(h, s);
         return 0;
     case NGHTTP2_PING:
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) && h->draining &&
             memcmp(frame->ping.opaque_data, DRAIN_PING, sizeof DRAIN_PING) == 0)
-            say_goodbye(h);
+            h2_say_goodbye(h);
         return 0;
     default:
         return 0;
@@ -173,7 +174,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
                    size_t n, void *user) {
     (void)flags;
     struct h2 *h = user;
-    struct h2_stream *s = stream_of(h, id);
+    struct h2_stream *s = h2_stream_of(h, id);
     if (!s)
         return nghttp2_session_consume_connection(session, n);
     s->unconsumed_bytes += n;
@@ -195,14 +196,14 @@ void h2_sent(struct h2 *h) {
 static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, void *user) {
     (void)code;
     struct h2 *h = user;
-    struct h2_stream *s = stream_of(h, id);
+    struct h2_stream *s = h2_stream_of(h, id);
     if (!s)
         return 0;
     nghttp2_session_set_stream_user_data(session, id, NULL);
-    /* Bytes nobody will read any more must not eat up the connection's window. */
+    /* Return the unread bytes to the connection's window, because nobody will read them. */
     if (s->unconsumed_bytes > 0)
         nghttp2_session_consume_connection(session, s->unconsumed_bytes);
-    if (h->lenders) { /* its bytes go with it, and its end may make others speak, which moves theirs */
+    if (h->lenders) { /* on_close may free or move lent bytes, so copy them first */
         gather_copy(h->gather, h->gather->list[0].at);
         h2_sent(h);
     }
@@ -212,22 +213,22 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
 
 /* --- sending --- */
 
-/* A reset must follow an end that comes before the peer's own; sent any earlier than this, it would
- * overtake the headers. */
+/* A response that ends before the request does must be followed by a reset. Submitting the reset
+ * earlier would let it overtake the headers. */
 static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *user) {
     struct h2 *h = user;
     if (frame->hd.type == NGHTTP2_RST_STREAM && frame->rst_stream.error_code != NGHTTP2_NO_ERROR)
-        charge(h, BUDGET_OWN_RESET);
+        h2_charge(h, BUDGET_OWN_RESET);
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
         return 0;
-    earn(h);
-    struct h2_stream *s = stream_of(h, frame->hd.stream_id);
+    h2_earn(h);
+    struct h2_stream *s = h2_stream_of(h, frame->hd.stream_id);
     if (s && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) && !s->request_ended)
         return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_NO_ERROR);
     return 0;
 }
 
-static size_t to_nv(const struct h2_header *headers, size_t n, nghttp2_nv *out, size_t max) {
+static size_t h2_to_nv(const struct h2_header *headers, size_t n, nghttp2_nv *out, size_t max) {
     n = MIN(n, max);
     for (size_t i = 0; i < n; i++)
         out[i] = (nghttp2_nv){.name = (uint8_t *)headers[i].name.p,
@@ -237,19 +238,19 @@ static size_t to_nv(const struct h2_header *headers, size_t n, nghttp2_nv *out, 
     return n;
 }
 
-static size_t body_left(struct h2 *h, struct h2_stream *s) {
+static size_t h2_body_left(struct h2 *h, struct h2_stream *s) {
     return h->events->on_body_left(s) - s->lent_bytes;
 }
 
-/* How much of the body the next frame takes; on_send_body copies or lends it. Trailers must be submitted here:
- * any earlier and they would overtake the data, any later and they would wait for a window they do not
- * need. */
+/* Decides how much of the body the next frame takes; on_send_body copies or lends the bytes.
+ * Trailers must be submitted here: earlier they would overtake the data, later they would wait for
+ * flow control that they do not need. */
 static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, size_t cap,
                             uint32_t *flags, nghttp2_data_source *source, void *user) {
     (void)out;
     struct h2 *h = user;
     struct h2_stream *s = source->ptr;
-    size_t left = body_left(h, s);
+    size_t left = h2_body_left(h, s);
     size_t n = MIN(left, cap);
     if (n == 0 && !s->finished) {
         s->waiting = true;
@@ -260,7 +261,7 @@ static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, 
     s->promised_bytes = n;
     if (n == left && s->finished) {
         nghttp2_nv nv[MAX_HEADERS_PER_BLOCK];
-        size_t count = to_nv(s->trailers, s->n_trailers, nv, COUNT_OF(nv));
+        size_t count = h2_to_nv(s->trailers, s->n_trailers, nv, COUNT_OF(nv));
         *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
         if (nghttp2_submit_trailer(session, id, nv, count) != 0)
             return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
@@ -268,20 +269,20 @@ static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, 
     return (ssize_t)n;
 }
 
-/* nghttp2 keeps room for a frame of this length, so that what is small asks for its usual 16 KiB. */
+/* nghttp2 allocates a buffer of this length, so small bodies use the default 16 KiB. */
 static ssize_t on_frame_length(nghttp2_session *session, uint8_t type, int32_t id,
                                int32_t session_window, int32_t stream_window, uint32_t max_frame,
                                void *user) {
     (void)session;
     (void)type;
     struct h2 *h = user;
-    struct h2_stream *s = stream_of(h, id);
+    struct h2_stream *s = h2_stream_of(h, id);
     size_t window = (size_t)MIN(session_window, stream_window);
-    size_t left = MAX(s ? body_left(h, s) : 0, (size_t)USUAL_FRAME_BYTES);
+    size_t left = MAX(s ? h2_body_left(h, s) : 0, (size_t)USUAL_FRAME_BYTES);
     return (ssize_t)MIN(MIN(window, left), MIN(max_frame, h->max_data_bytes));
 }
 
-static void lend(struct h2 *h, struct h2_stream *s, size_t n) {
+static void h2_lend(struct h2 *h, struct h2_stream *s, size_t n) {
     if (s->lent_bytes == 0) {
         s->next_lender = h->lenders;
         h->lenders = s;
@@ -289,7 +290,8 @@ static void lend(struct h2 *h, struct h2_stream *s, size_t n) {
     s->lent_bytes += n;
 }
 
-/* Frame header and bytes straight into the caller's block: nghttp2 would copy them once more. */
+/* Writes the frame header and the body directly into the caller's block; nghttp2 would copy them
+ * once more. */
 static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
                         size_t n, nghttp2_data_source *source, void *user) {
     (void)session;
@@ -297,8 +299,8 @@ static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const ui
     struct h2 *h = user;
     struct h2_stream *s = source->ptr;
     bool lends = n >= LARGE_BYTES && h->gather && h->gather->n < GATHER_MAX;
-    ptrdiff_t room = h->out_end - h->out + (lends ? (ptrdiff_t)h->beyond : 0);
-    if (h->out_full || room < (ptrdiff_t)(H2_HEAD_BYTES + n)) {
+    ptrdiff_t space = h->out_end - h->out + (lends ? (ptrdiff_t)h->beyond : 0);
+    if (h->out_full || space < (ptrdiff_t)(H2_HEAD_BYTES + n)) {
         h->out_full = true;
         return NGHTTP2_ERR_WOULDBLOCK;
     }
@@ -311,8 +313,9 @@ static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const ui
     else
         memcpy(h->out, body, n);
     h->out += n;
-    if (lends || s->lent_bytes > 0) /* what is behind lent bytes is forgotten with them */
-        lend(h, s, n);
+    /* bytes after lent bytes can only be released together with them */
+    if (lends || s->lent_bytes > 0)
+        h2_lend(h, s, n);
     else
         h->events->on_pulled(s, n);
     return 0;
@@ -323,8 +326,8 @@ int h2_respond(struct h2_stream *s, const struct h2_header *headers, size_t n, b
     nghttp2_data_provider body = {.source.ptr = s, .read_callback = on_read_body};
     s->responded = true;
     s->finished = end;
-    int r = nghttp2_submit_response(s->h2->session, s->id, nv, to_nv(headers, n, nv, COUNT_OF(nv)),
-                                    end ? NULL : &body);
+    int r = nghttp2_submit_response(s->h2->session, s->id, nv,
+                                    h2_to_nv(headers, n, nv, COUNT_OF(nv)), end ? NULL : &body);
     return r == 0 ? 0 : -ENOMEM;
 }
 
@@ -353,7 +356,7 @@ void h2_reset(struct h2_stream *s) {
 
 /* --- the connection --- */
 
-static int session_new(struct h2 *h, const nghttp2_option *option) {
+static int h2_session_new(struct h2 *h, const nghttp2_option *option) {
     nghttp2_session_callbacks *callbacks;
     if (nghttp2_session_callbacks_new(&callbacks) != 0)
         return -ENOMEM;
@@ -372,7 +375,7 @@ static int session_new(struct h2 *h, const nghttp2_option *option) {
     return r == 0 ? 0 : -ENOMEM;
 }
 
-static int session_open(struct h2 *h, const struct h2_limits *limits) {
+static int h2_session_open(struct h2 *h, const struct h2_limits *limits) {
     nghttp2_option *option;
     if (nghttp2_option_new(&option) != 0)
         return -ENOMEM;
@@ -381,7 +384,7 @@ static int session_open(struct h2 *h, const struct h2_limits *limits) {
     nghttp2_option_set_stream_reset_rate_limit(option, RESET_BURST, RESETS_PER_SECOND);
     for (unsigned type = FIRST_UNKNOWN_TYPE; type <= UINT8_MAX; type++)
         nghttp2_option_set_user_recv_extension_type(option, (uint8_t)type);
-    int r = session_new(h, option);
+    int r = h2_session_new(h, option);
     nghttp2_option_del(option);
     if (r < 0)
         return r;
@@ -409,7 +412,7 @@ int h2_new(struct h2 **ret_h2, const struct h2_events *events, const struct h2_l
     h->max_data_bytes = limits->max_data_bytes;
     h->budget = BUDGET_FRAMES;
     h->budget_us = clock_us();
-    int r = session_open(h, limits);
+    int r = h2_session_open(h, limits);
     if (r < 0)
         h2_free(h);
     else
@@ -444,7 +447,7 @@ ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond, struct ga
             if (n == 0)
                 break;
             h->chunk_n = (size_t)n;
-            continue; /* frames of data before it may have left it no room */
+            continue; /* data frames that were just written may have filled the block */
         }
         size_t n = MIN(h->chunk_n, (size_t)(h->out_end - h->out));
         memcpy(h->out, h->chunk, n);
@@ -466,7 +469,7 @@ void h2_drain(struct h2 *h, bool is_graceful) {
         return;
     h->draining = true;
     if (!is_graceful) {
-        say_goodbye(h);
+        h2_say_goodbye(h);
         return;
     }
     nghttp2_submit_shutdown_notice(h->session);

@@ -1,14 +1,14 @@
-/* h2 — the server's side of one HTTP/2 connection, bytes in and bytes out; the only file that
- * includes nghttp2.
+/* h2 — the server side of one HTTP/2 connection, without I/O; the only file that includes nghttp2.
  *
- * Owner:   the connection.                Ends: h2_free; streams still open hear nothing then.
- * Streams: the user embeds a struct h2_stream in what on_open returns; it is the user's until
- *          on_close, which comes exactly once and last.
- * Sending: pull. h2_pull asks each stream that has something for its bytes when the socket has room.
- * Bounds:  header blocks over max_header_bytes are not stored, only flagged; frames that carry no
- *          work (pings, settings, resets, empty data) draw on a budget that useful frames refill,
- *          and a peer that empties it is sent away with ENHANCE_YOUR_CALM.
- * Inside a callback you may call anything here but h2_feed, h2_pull and h2_free. */
+ * Owner:   the connection.     End: h2_free; streams that are still open get no callback.
+ * Streams: on_open returns an object that embeds a struct h2_stream. The user owns it until on_close,
+ *          which fires exactly once, as the stream's last callback.
+ * Sending: pull. When the socket is writable, h2_pull asks each stream with pending data for bytes.
+ * Bounds:  h2 does not store header blocks over max_header_bytes but flags them. Frames that do no
+ *          work (pings, settings, resets, empty data) consume a budget that useful frames refill. When
+ *          it is empty, h2 sends GOAWAY with ENHANCE_YOUR_CALM.
+ * Errors:  -EPROTO ends the connection; -ENOMEM from h2_new and h2_respond.
+ * Inside a callback you may call any function here except h2_feed, h2_pull and h2_free. */
 #pragma once
 
 #include <stdbool.h>
@@ -31,32 +31,33 @@ struct h2_stream {
     int32_t id;
     unsigned n_headers;
     size_t header_bytes;
-    size_t unconsumed_bytes; /* of the body, still counted against the peer's window */
-    size_t promised_bytes;   /* of the response, in a frame that waits for room in the block */
-    size_t lent_bytes;       /* of the response, given out and not forgotten before h2_sent */
+    size_t unconsumed_bytes; /* of the request body, still counted against the peer's window */
+    size_t promised_bytes;   /* of the response, in a frame that waits for space in the block */
+    size_t lent_bytes;       /* of the response, pulled but in use until h2_sent */
     struct h2_stream *next_lender;
     const struct h2_header *trailers;
     size_t n_trailers;
     bool headers_too_large;
-    bool request_ended; /* the peer sends no more */
+    bool request_ended; /* the peer sends no more data */
     bool responded;
-    bool finished; /* trailers are set or the response ended with its headers */
-    bool waiting;  /* nothing was left to send; h2_resume wakes it */
+    bool finished; /* the trailers are set, or the response ended with its headers */
+    bool waiting;  /* nothing to send; h2_resume continues */
 };
 
 struct h2_events {
-    /* A request begins. NULL refuses it. */
+    /* A request starts. Return NULL to refuse it. */
     struct h2_stream *(*on_open)(void *user);
     void (*on_header)(struct h2_stream *s, struct str name, struct str value);
-    void (*on_request)(struct h2_stream *s); /* all headers are in */
+    void (*on_request)(struct h2_stream *s); /* all headers have arrived */
     void (*on_body)(struct h2_stream *s, const uint8_t *bytes, size_t n);
     void (*on_body_end)(struct h2_stream *s);
-    /* Bytes of the response that can be sent now. */
+    /* Returns the number of response bytes that can be sent now. */
     size_t (*on_body_left)(struct h2_stream *s);
-    /* Where they lie, in one piece. */
+    /* Returns the address of those bytes, which must be contiguous. */
     const uint8_t *(*on_body_at)(struct h2_stream *s);
-    /* The first n of them were copied or sent, and are forgotten. Until then what on_body_left told of stays: the
-     * stream's promised_bytes may not be taken back, and its lent_bytes may not even move. */
+    /* The first n bytes were copied or sent; release them. Before that, the bytes that on_body_left
+     * counted must stay: promised_bytes must not be withdrawn, and lent_bytes must not even
+     * move. */
     void (*on_pulled)(struct h2_stream *s, size_t n);
     void (*on_close)(struct h2_stream *s);
 };
@@ -66,38 +67,41 @@ struct h2_limits {
     uint32_t stream_window_bytes;
     uint32_t connection_window_bytes;
     uint32_t max_header_bytes;
-    uint32_t max_data_bytes; /* of a frame that we send, where the peer takes as much */
+    uint32_t max_data_bytes; /* per frame that we send, if the peer accepts as much */
 };
 
 MUST_USE int h2_new(struct h2 **ret_h2, const struct h2_events *events,
                     const struct h2_limits *limits, void *user);
 void h2_free(struct h2 *h);
 
-/* Bytes from the peer. Negative: the connection is over once h2_pull has given what is left. */
+/* Processes bytes from the peer. A negative result ends the connection after h2_pull has returned
+ * the remaining output. */
 MUST_USE int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n);
-/* Fills `out` and says whether there is more than fits. What is large becomes a hole, if `holes` is given: h2_sent
- * comes next then, when they are sent or filled. Behind `cap` are `beyond` bytes for them alone. A frame of
- * max_data_bytes fits into `cap`, or with holes into both. Negative: the connection is over. */
+/* Fills `out` and sets ret_more when not everything fits. If `gather` is given, large parts go into
+ * the gather list instead; call h2_sent when they are sent or copied. After `cap` there are
+ * `beyond` bytes for gather parts only. A frame of max_data_bytes must fit into `cap`, or with a
+ * gather list into both. A negative result ends the connection. */
 #define H2_HEAD_BYTES ((size_t)9)
 MUST_USE ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond,
-                         struct gather_list *holes, bool *ret_more);
+                         struct gather_list *gather, bool *ret_more);
 void h2_sent(struct h2 *h);
-/* Nothing will ever be read or written again. */
+/* Returns true when nothing more will be read or written. */
 bool h2_is_done(const struct h2 *h);
 
-/* The response's headers; `end` closes the stream with them. -ENOMEM. */
+/* Sends the response headers. `end` ends the stream with them. Fails with -ENOMEM. */
 MUST_USE int h2_respond(struct h2_stream *s, const struct h2_header *headers, size_t n, bool end);
-/* After what on_body_left still tells of, the stream ends with these, which must live until on_close. */
+/* Ends the stream with these trailers after the remaining body. They must stay valid until
+ * on_close. */
 void h2_finish(struct h2_stream *s, const struct h2_header *trailers, size_t n);
-/* There is something to send again. */
+/* Continues a stream that has something to send again. */
 void h2_resume(struct h2_stream *s);
-/* n bytes of the body are used up; the peer may send as many more. */
+/* The user has consumed n bytes of the body, so the peer may send as many more. */
 void h2_consume(struct h2_stream *s, size_t n);
-/* Ends the stream now, without a status. on_close follows from h2_pull. */
+/* Ends the stream now, without a status. h2_pull later calls on_close. */
 void h2_reset(struct h2_stream *s);
 
-/* Says goodbye: h2_is_done once the open streams have ended. `is_graceful` asks the peer first, and takes
- * what it sent before it heard; otherwise such a request is left untouched, for the peer to send again
- * elsewhere, as the goodbye tells it which was the last one taken. */
+/* Sends GOAWAY; h2_is_done becomes true when the open streams have ended. `is_graceful` announces
+ * the shutdown first and serves requests that the peer sent before it saw the notice. Otherwise the
+ * peer must send such requests again elsewhere; GOAWAY names the last stream that was accepted. */
 void h2_drain(struct h2 *h, bool is_graceful);
 void h2_ping(struct h2 *h);
