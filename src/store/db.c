@@ -16,7 +16,7 @@
 #define INDEX_NAME FILE_NAME "-shm"
 
 struct db {
-    int dir_fd; /* locked */
+    int dir_fd; /* open and locked */
     bool had_index;
     struct sql *reader;
     struct writer *writer;
@@ -28,40 +28,43 @@ struct db {
 
 static void db_free(struct db *db) {
     sql_close(db->reader);
-    close_fd_cleanup(&db->dir_fd); /* after SQLite has let go: the lock covers its files */
+    /* after SQLite has closed its files, because the lock protects them */
+    close_fd_cleanup(&db->dir_fd);
     free(db);
 }
 
-static int lock_dir(struct db *db, const char *dir, struct err *e) {
+static int db_lock_dir(struct db *db, const char *dir, struct err *e) {
     db->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (db->dir_fd < 0)
-        return err_sys(e, ERR_STORE_FAILED, errno, "open the state folder");
+        return err_sys(e, ERR_STORE_FAILED, errno, "open the state directory");
     if (flock(db->dir_fd, LOCK_EX | LOCK_NB) == 0)
         return 0;
     if (errno == EWOULDBLOCK)
-        return err_set(e, ERR_STORE_FAILED, "the state folder is held by another process");
-    return err_sys(e, ERR_STORE_FAILED, errno, "lock the state folder");
+        return err_set(e, ERR_STORE_FAILED,
+                       "lock the state directory: another process uses it; stop that bermd first");
+    return err_sys(e, ERR_STORE_FAILED, errno, "lock the state directory");
 }
 
-/* Makes the file if it is absent: private, and by our hand, so that SQLite makes none. An empty file
- * beside a log that is not has lost what the log builds on; SQLite would take it for a new one and
- * drop the log. */
-static int make_file(int dir_fd, struct err *e) {
+/* Creates the file if it is absent, with mode 0600, so that SQLite never creates it. An empty file
+ * next to a non-empty log has lost the data that the log builds on. SQLite would treat it as new
+ * and discard the log, so this is an error. */
+static int db_make_file(int dir_fd, struct err *e) {
     AUTO_CLOSE int fd = openat(dir_fd, FILE_NAME, O_RDONLY | O_CLOEXEC);
     struct stat file = {0}, log;
     if (fd < 0 && errno != ENOENT)
         return err_sys(e, ERR_STORE_FAILED, errno, "open " FILE_NAME);
     if (fd >= 0 && fstat(fd, &file) < 0)
-        return err_sys(e, ERR_STORE_FAILED, errno, "look at " FILE_NAME);
+        return err_sys(e, ERR_STORE_FAILED, errno, "stat " FILE_NAME);
     if (file.st_size == 0 && fstatat(dir_fd, LOG_NAME, &log, 0) == 0 && log.st_size > 0)
         return err_set(e, ERR_STORE_CORRUPT,
-                       FILE_NAME " is missing or empty, its log " LOG_NAME " is not");
+                       FILE_NAME " is missing or empty, but its log " LOG_NAME
+                                 " is not; restore both from a backup");
     if (fd >= 0)
         return 0;
     fd = openat(dir_fd, FILE_NAME, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_sys(e, errno == ENOSPC ? ERR_STORE_FULL : ERR_STORE_FAILED, errno,
-                       "make " FILE_NAME);
+                       "create " FILE_NAME);
     return 0;
 }
 
@@ -77,8 +80,8 @@ static bool on_mode(void *user, struct sql_row *row) {
     return false;
 }
 
-/* Nothing is written to the file before it has passed the checks. */
-static int prepare_file(struct sql *s, int dir_fd, unsigned *ret_was, struct err *e) {
+/* Checks the file before it writes anything to it. */
+static int db_prepare_file(struct sql *s, int dir_fd, unsigned *ret_was, struct err *e) {
     struct err damage = {0};
     bool is_wal = false;
     int r = sql_exec(s, "PRAGMA quick_check(1)", on_check, &damage, e);
@@ -93,11 +96,13 @@ static int prepare_file(struct sql *s, int dir_fd, unsigned *ret_was, struct err
     if (r == 0)
         r = sql_exec(s, "PRAGMA journal_mode = WAL", on_mode, &is_wal, e);
     if (r == 0 && !is_wal)
-        r = err_set(e, ERR_STORE_FAILED, "the file system cannot hold a write-ahead log");
+        r = err_set(e, ERR_STORE_FAILED,
+                    "set journal_mode to WAL: the file system of the state directory "
+                    "does not support a write-ahead log");
     if (r == 0)
         r = sql_exec(s, "PRAGMA query_only = ON", NULL, NULL, e);
     if (r == 0 && fsync(dir_fd) < 0)
-        r = err_sys(e, ERR_STORE_FAILED, errno, "sync the folder");
+        r = err_sys(e, ERR_STORE_FAILED, errno, "sync the state directory");
     return r;
 }
 
@@ -110,19 +115,19 @@ static bool on_facts(void *user, struct sql_row *row) {
     return false;
 }
 
-static int open_parts(struct db *db, uv_loop_t *loop, const char *dir, struct db_facts *facts,
-                      struct err *e) {
+static int db_open_parts(struct db *db, uv_loop_t *loop, const char *dir, struct db_facts *facts,
+                         struct err *e) {
     char path[PATH_MAX];
     unsigned was;
-    int r = lock_dir(db, dir, e);
+    int r = db_lock_dir(db, dir, e);
     snprintf(path, sizeof path, "/proc/self/fd/%d/" FILE_NAME, db->dir_fd);
     db->had_index = r < 0 || faccessat(db->dir_fd, INDEX_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     if (r == 0)
-        r = make_file(db->dir_fd, e);
+        r = db_make_file(db->dir_fd, e);
     if (r == 0)
         r = sql_open(path, schema_statements, STATEMENT_COUNT, &db->reader, e);
     if (r == 0)
-        r = prepare_file(db->reader, db->dir_fd, &was, e);
+        r = db_prepare_file(db->reader, db->dir_fd, &was, e);
     if (r == 0)
         r = sql_run(db->reader, STATEMENT_FACTS, NULL, 0, on_facts, facts, e);
     if (r == 0)
@@ -131,12 +136,13 @@ static int open_parts(struct db *db, uv_loop_t *loop, const char *dir, struct db
         return r;
     facts->is_new = was == 0;
     sql_mark_running(db->reader);
-    sql_keep_log(db->reader, false); /* it closes last */
+    sql_keep_log(db->reader, false); /* the reader closes last and may checkpoint */
     return 0;
 }
 
-/* SQLite makes an index for the log as soon as it looks, and leaves it beside a file it cannot read. */
-static void leave_as_found(struct db *db) {
+/* SQLite creates an index for the log as soon as it opens the file, and leaves it next to a file
+ * that it cannot read. Remove the index, so that a failed start changes nothing. */
+static void db_leave_as_found(struct db *db) {
     sql_close(TAKE(db->reader));
     if (db->dir_fd >= 0 && !db->had_index)
         unlinkat(db->dir_fd, INDEX_NAME, 0);
@@ -149,8 +155,8 @@ int db_open(uv_loop_t *loop, const char *dir, struct db **ret_db, struct db_fact
     if (!db)
         return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     db->dir_fd = -1;
-    if (open_parts(db, loop, dir, &facts, e) < 0) {
-        leave_as_found(db);
+    if (db_open_parts(db, loop, dir, &facts, e) < 0) {
+        db_leave_as_found(db);
         db_free(db);
         return err_wrap(e, "open the state");
     }
@@ -173,7 +179,7 @@ void db_close(struct db *db, void (*on_closed)(void *user), void *user) {
     writer_close(db->writer, on_writer_closed, db);
 }
 
-/* ---- Writing: values stand in the order of the statements in schema.c ---- */
+/* ---- Writing: values are in the order of the statements in schema.c ---- */
 
 struct db_txn *db_begin(struct db *db) {
     return writer_begin(db->writer);
@@ -251,7 +257,7 @@ void db_commit(struct db_txn *t, db_done *done, void *user) {
 
 /* ---- Reading ---- */
 
-/* The callback of a read, and how many rows it was given. */
+/* The callback of a read, and the number of rows it got. */
 struct reading {
     union {
         db_on_sandbox *on_sandbox;
@@ -327,7 +333,7 @@ static bool on_request_row(void *user, struct sql_row *row) {
     return r->on_request(r->user, &request);
 }
 
-static uint64_t newest_below(uint64_t before) {
+static uint64_t db_newest_below(uint64_t before) {
     return before == 0 ? INT64_MAX : MIN(before, (uint64_t)INT64_MAX);
 }
 
@@ -344,7 +350,7 @@ int db_each_running(struct db *db, db_on_exec *on, void *user, struct err *e) {
 int db_list_sandboxes(struct db *db, struct str owner, uint64_t before, db_on_sandbox *on,
                       void *user, struct err *e) {
     struct reading r = {.on_sandbox = on, .user = user};
-    const struct sql_value values[] = {sql_int(newest_below(before)), sql_text(owner)};
+    const struct sql_value values[] = {sql_int(db_newest_below(before)), sql_text(owner)};
     return owner.n == 0
                ? sql_run(db->reader, STATEMENT_LIST_SANDBOXES, values, 1, on_sandbox_row, &r, e)
                : sql_run(db->reader, STATEMENT_LIST_SANDBOXES_OF_OWNER, values, 2, on_sandbox_row,
@@ -354,7 +360,7 @@ int db_list_sandboxes(struct db *db, struct str owner, uint64_t before, db_on_sa
 int db_list_execs(struct db *db, struct str owner, struct str sandbox_id, uint64_t before,
                   db_on_exec *on, void *user, struct err *e) {
     struct reading r = {.on_exec = on, .user = user};
-    const struct sql_value number = sql_int(newest_below(before));
+    const struct sql_value number = sql_int(db_newest_below(before));
     const struct sql_value of_owner[] = {number, sql_text(owner)};
     const struct sql_value of_sandbox[] = {number, sql_text(sandbox_id), sql_text(owner)};
     if (sandbox_id.n > 0)

@@ -1,17 +1,17 @@
 /* db — records, events and request ids in one SQLite file.
  *
- * Owner:   the registry.                Ends: db_close, then on_closed from the loop.
- * Writing: a txn gathers writes; db_commit hands it to the one writer thread, which takes all that
- *          wait into a single SQLite transaction (WAL, synchronous=FULL): group commit by itself.
- *          Answers come from the loop, in the order of db_commit, never from inside it.
- * Failing: when a transaction fails, every txn handed over and not yet answered fails with it, in
- *          order, so that no later write stands on an earlier one that is not there.
- * Reading: on the loop's thread, by a second connection, short reads only; sees what is committed.
- * Bounds:  DB_QUEUE_BYTES of writes wait; beyond that db_commit answers LIMIT_REACHED through `done`,
- *          in order, and what is handed over after it and before that answer fails with it too.
- * Errors:  STORE_FULL, STORE_FAILED, STORE_CORRUPT; INTERNAL when a write breaks a rule of the
- *          schema (a number, id or sequence given twice).     Spec: spec/store.md
- * Inside `done` you may call anything here. Inside a read's callback: everything but the same read. */
+ * Owner:   the registry.                End: db_close, then on_closed from the loop.
+ * Writing: a txn collects writes, and db_commit queues it for the writer thread. The thread writes all
+ *          queued txns in one SQLite transaction (WAL, synchronous=FULL), so commits are grouped.
+ *          `done` runs from the loop, in the order of db_commit, never inside db_commit.
+ * Failing: when a transaction fails, every queued txn without a result fails too, in order. So no
+ *          later write can depend on an earlier one that was lost.
+ * Reading: on the loop's thread, through a second connection. Keep reads short. They see committed data.
+ * Bounds:  DB_QUEUE_BYTES of queued writes. Past that, `done` reports LIMIT_REACHED, in order; txns
+ *          that were committed between the refused txn and its `done` fail too.
+ * Errors:  STORE_FULL, STORE_FAILED, STORE_CORRUPT; INTERNAL when a write violates the schema (a
+ *          duplicate number, id or sequence).     Spec: spec/store.md
+ * Inside `done` you may call any function here; inside a read's callback, any except the same read. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,35 +26,36 @@
 struct db;
 struct db_txn;
 
-/* Rows. Slices are copied by db_put_*; in reads they are borrowed for the callback. */
+/* Rows. db_put_* copies the slices. In reads, the slices are borrowed for the callback. */
 struct db_sandbox {
     struct str id;
     struct str owner;
-    uint64_t number;   /* order of creation, from 1, never reused */
+    uint64_t number;   /* creation order, from 1, never reused */
     uint32_t state;    /* SandboxState */
-    uint32_t wanted;   /* core's own: what the sandbox is on its way to */
-    uint64_t slot;     /* the driver's own number, such as a range of uids */
-    struct str record; /* berm.v1.Sandbox; empty: history is no longer kept, the id stays taken */
-    int64_t deleted_unix_ms; /* 0 = not deleted */
-    struct str instance;     /* the driver's name for it; empty: its id */
-    struct str driver;       /* name of the driver it belongs to */
+    uint32_t wanted;   /* core's goal for the sandbox */
+    uint64_t slot;     /* a number of the driver's, such as its uid slot */
+    struct str record; /* berm.v1.Sandbox; empty when the history was pruned: the id stays used */
+    int64_t deleted_unix_ms; /* 0: not deleted */
+    struct str instance;     /* the driver's name of the instance; empty: the same as the id */
+    struct str driver;       /* name of the driver */
 };
 struct db_exec {
     struct str id;
     struct str sandbox_id;
     struct str owner;
-    uint64_t number;   /* order of creation, from 1, never reused */
-    uint32_t state;    /* ExecState */
-    uint32_t cgroup;   /* its cgroup; 0 = none */
-    struct str record; /* berm.v1.Exec; empty: gone with its sandbox, the id stays taken */
+    uint64_t number; /* creation order, from 1, never reused */
+    uint32_t state;  /* ExecState */
+    uint32_t cgroup; /* number of the exec cgroup; 0: none */
+    /* berm.v1.Exec; empty when it was removed with its sandbox: the id stays used */
+    struct str record;
 };
 struct db_event {
     uint64_t sequence;
     int64_t time_unix_ms;
-    struct str owner;      /* empty: the daemon's own, for admins alone */
+    struct str owner;      /* empty for events of the daemon, which only admins see */
     struct str sandbox_id; /* may be empty */
     uint32_t kind;         /* EventKind */
-    struct str labels;     /* of the sandbox then: key NUL value NUL … */
+    struct str labels;     /* labels of the sandbox at that time: key NUL value NUL … */
     struct str record;     /* berm.v1.Event */
 };
 struct db_request {
@@ -62,78 +63,84 @@ struct db_request {
     struct str request_id;
     struct str method;
     uint8_t digest[32];
-    struct str object_id; /* what it made or changed */
-    struct str answer;    /* bytes to answer with where the object does not say it; may be empty */
+    struct str object_id; /* the object that the request created or changed */
+    struct str answer;    /* reply to repeat if the object does not determine it; may be empty */
     int64_t expires_unix_ms;
 };
 
-/* What is known when the file has been opened. */
+/* What db_open reads from the file. */
 struct db_facts {
-    uint64_t head_sequence;   /* of events; 0 = none yet */
-    uint64_t oldest_sequence; /* 0 = none */
-    uint64_t sandbox_number;  /* last one given */
+    uint64_t head_sequence;   /* sequence of the newest event; 0: none yet */
+    uint64_t oldest_sequence; /* 0: none */
+    uint64_t sandbox_number;  /* last number used */
     uint64_t exec_number;
     bool is_new;
 };
 
-/* Opens, checks and migrates DIR/berm.db, and starts the writer. STORE_CORRUPT leaves the file as it
- * is; a newer version is STORE_FAILED, as is a DIR that another process holds. */
+/* Opens, checks and migrates DIR/berm.db, and starts the writer. On STORE_CORRUPT the file is not
+ * changed. Fails with STORE_FAILED when the file has a newer version or another process uses
+ * DIR. */
 MUST_USE int db_open(uv_loop_t *loop, const char *dir, struct db **ret_db,
                      struct db_facts *ret_facts, struct err *e);
-/* Commits what waits, and what is handed over from inside those answers; then reports. A txn that is
- * begun and not yet handed over has to be dropped before. */
+/* Commits all queued txns, and those that their `done` callbacks commit, then calls on_closed. Drop
+ * a txn that is begun but not committed before this call. */
 void db_close(struct db *db, void (*on_closed)(void *user), void *user);
 
-typedef void db_done(void *user, const struct err *e); /* NULL: it is durable */
+typedef void db_done(void *user, const struct err *e); /* e is NULL when the txn is durable */
 
-/* NULL: out of memory, and nothing was begun. A failure to gather afterwards sticks and is answered
- * by `done`, so puts need no check. */
+/* Returns NULL when out of memory. A later put that fails marks the txn, and `done` reports it, so
+ * puts need no check. */
 MUST_USE struct db_txn *db_begin(struct db *db);
-/* Ends a txn that is not to be committed. */
+/* Discards a txn that is not committed. */
 void db_drop(struct db_txn *t);
-/* New, or in place of what has its id; owner, number, driver and sandbox_id stay as they were first given. */
+/* Inserts the row or updates the row with this id. An update does not change owner, number,
+ * driver and sandbox_id. */
 void db_put_sandbox(struct db_txn *t, const struct db_sandbox *row);
 void db_put_exec(struct db_txn *t, const struct db_exec *row);
 void db_put_event(struct db_txn *t, const struct db_event *row);
-/* New, or in place of the one with the same identity and request id. */
+/* Inserts the row or replaces the row with the same identity and request id. */
 void db_put_request(struct db_txn *t, const struct db_request *row);
-/* All programs of a deleted sandbox lose their records and keep their ids. */
+/* Deletes the records of all execs of a deleted sandbox. Their ids stay used. */
 void db_forget_execs(struct db_txn *t, struct str sandbox_id);
-/* One ended program above the number kept: the same for it alone. */
+/* Does the same for one exec, when a sandbox has more ended execs than it may keep. */
 void db_forget_exec(struct db_txn *t, struct str exec_id);
-/* Drops requests past their time, events past both bounds (the oldest first, never leaving a hole,
- * and never the newest, which keeps the sequence), histories of sandboxes past theirs. */
+/* Deletes expired requests, events past both bounds, and the histories of sandboxes deleted before
+ * deleted_before_unix_ms. Events go oldest first without gaps; the newest stays, because it holds
+ * the last sequence number. */
 void db_prune(struct db_txn *t, int64_t now_unix_ms, int64_t events_before_unix_ms,
               uint64_t events_least, int64_t deleted_before_unix_ms);
-/* Makes it fail as a whole: what it should have held could not be gathered. */
+/* Makes the txn fail as a whole, because its contents could not be collected. */
 void db_spoil(struct db_txn *t);
-/* Takes the txn. An empty one is a barrier: answered when all before it are. `done` may be NULL. */
+/* Takes ownership of the txn. An empty txn is a barrier: its `done` runs after all earlier ones.
+ * `done` may be NULL. */
 void db_commit(struct db_txn *t, db_done *done, void *user);
 
-/* Reads: 0, STORE_FAILED or STORE_CORRUPT. A callback that answers false ends the reading. Slices are
- * never NULL. */
+/* Reads return 0, STORE_FAILED or STORE_CORRUPT. A callback that returns false ends the read.
+ * Slices are never NULL. */
 typedef bool db_on_sandbox(void *user, const struct db_sandbox *row);
 typedef bool db_on_exec(void *user, const struct db_exec *row);
 typedef bool db_on_event(void *user, const struct db_event *row);
-/* All that are not DELETED, oldest first. */
+/* All sandboxes that are not DELETED, oldest first. */
 MUST_USE int db_each_living(struct db *db, db_on_sandbox *on, void *user, struct err *e);
-/* All programs in a state that is not final, oldest first. */
+/* All execs in a state that is not final, oldest first. */
 MUST_USE int db_each_running(struct db *db, db_on_exec *on, void *user, struct err *e);
-/* Newest first, below `before` (0 = from the newest), those that have a record; an empty owner means
- * everyone's, an empty sandbox_id all sandboxes. */
+/* Rows that have a record, newest first, with a number below `before` (0: from the newest). An
+ * empty owner means all owners, an empty sandbox_id all sandboxes. */
 MUST_USE int db_list_sandboxes(struct db *db, struct str owner, uint64_t before, db_on_sandbox *on,
                                void *user, struct err *e);
 MUST_USE int db_list_execs(struct db *db, struct str owner, struct str sandbox_id, uint64_t before,
                            db_on_exec *on, void *user, struct err *e);
-/* In order, those above `after`; an empty owner means everyone's and the daemon's own. */
+/* Events with a sequence above `after`, in order. An empty owner means all owners and the daemon's
+ * own. */
 MUST_USE int db_list_events(struct db *db, struct str owner, uint64_t after, db_on_event *on,
                             void *user, struct err *e);
-/* 1 and the callback when it is there, 0 when not; rows without a record are found too. */
+/* Returns 1 after calling the callback, or 0 if there is no such row. Also finds rows without a
+ * record. */
 MUST_USE int db_find_sandbox(struct db *db, struct str id, db_on_sandbox *on, void *user,
                              struct err *e);
 MUST_USE int db_find_exec(struct db *db, struct str id, db_on_exec *on, void *user, struct err *e);
 typedef bool db_on_request(void *user, const struct db_request *row);
 MUST_USE int db_find_request(struct db *db, struct str identity, struct str request_id,
                              db_on_request *on, void *user, struct err *e);
-/* The oldest event kept; 0 = none, or it cannot be read. */
+/* Sequence of the oldest event; 0 when there is none or the read fails. */
 uint64_t db_oldest_sequence(struct db *db);

@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-/* Numbers of the contract's enums: SANDBOX_STATE_DELETED is 8, and the states of a program below
- * EXEC_STATE_EXITED, 3, are not final. tests/unit/test_db.c holds them against berm.proto. */
+/* The statements use numbers of the API's enums: SANDBOX_STATE_DELETED is 8, and exec states below
+ * EXEC_STATE_EXITED (3) are not final. tests/unit/test_db.c compares them with berm.proto. */
 static const char version_1[] =
     "CREATE TABLE sandboxes ("
     " number INTEGER PRIMARY KEY,"
@@ -71,7 +71,8 @@ const struct schema_steps schema_steps = {texts, COUNT_OF(texts)};
 #define EVENT "sequence, time_unix_ms, owner, sandbox_id, kind, labels, record"
 #define REQUEST "identity, request_id, method, digest, object_id, answer, expires_unix_ms"
 
-/* Lists leave out rows without a record; the terms are those of the indexes, word for word. */
+/* Lists omit rows without a record. Their conditions repeat those of the partial indexes word for
+ * word, so that SQLite uses the indexes. */
 const char *const schema_statements[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
     [STATEMENT_COMMIT] = "COMMIT",
@@ -91,8 +92,9 @@ const char *const schema_statements[STATEMENT_COUNT] = {
         "UPDATE execs SET record = x'' WHERE sandbox_id = ? AND record <> x''",
     [STATEMENT_FORGET_EXEC] = "UPDATE execs SET record = x'' WHERE id = ?",
     [STATEMENT_PRUNE_REQUESTS] = "DELETE FROM requests WHERE expires_unix_ms <= ?",
-    /* Events go from the oldest on, up to the first that must stay, so that no hole comes about when
-     * the clock was set back. The newest stays always: its sequence is never given again. */
+    /* Deletes from the oldest event up to the first that must stay, so that no gap appears when the
+     * clock was set back. The newest event always stays, because its sequence must not be
+     * reused. */
     [STATEMENT_PRUNE_EVENTS] =
         "DELETE FROM events WHERE"
         " sequence <= (SELECT max(sequence) FROM events) - max(?2, 1)"
@@ -136,8 +138,8 @@ static bool on_number(void *user, struct sql_row *row) {
     return false;
 }
 
-static int take_steps(struct sql *s, const struct schema_steps *steps, unsigned from,
-                      struct err *e) {
+static int schema_take_steps(struct sql *s, const struct schema_steps *steps, unsigned from,
+                             struct err *e) {
     char text[48];
     int r = sql_exec(s, "BEGIN IMMEDIATE", NULL, NULL, e);
     for (unsigned i = from; r == 0 && i < steps->n; i++)
@@ -162,14 +164,17 @@ int schema_migrate(struct sql *s, const struct schema_steps *steps, unsigned *re
         return r;
     if (version > steps->n || version < 0)
         return err_set(e, ERR_STORE_FAILED,
-                       "the state is of version %lld, this daemon knows up to %u; use a newer one",
+                       "the state has version %lld, this daemon supports up to %u; use a newer "
+                       "daemon",
                        (long long)version, steps->n);
     if (version == 0 && tables > 0)
-        return err_set(e, ERR_STORE_CORRUPT, "the file holds tables and no version: not Berm's");
+        return err_set(e, ERR_STORE_CORRUPT,
+                       "the file has tables but no version, so Berm did not create it");
     if (version < steps->n)
-        r = take_steps(s, steps, (unsigned)version, e);
+        r = schema_take_steps(s, steps, (unsigned)version, e);
     if (r < 0)
-        return err_wrap(e, "bring the state from version %lld to %u", (long long)version, steps->n);
+        return err_wrap(e, "migrate the state from version %lld to %u", (long long)version,
+                        steps->n);
     *ret_was = (unsigned)version;
     return 0;
 }

@@ -1,7 +1,8 @@
-/* schema — the tables, how a file of an older version becomes one of ours, and every statement.
+/* schema — the tables, the migrations between versions, and every statement.
  *
- * A version is the number of steps taken, kept in the file as `PRAGMA user_version`. A new version
- * is a new row in `steps` of schema.c and a new section in spec/store.md; a row is never changed. */
+ * The version is the number of migration steps, stored in the file as `PRAGMA user_version`. A new
+ * version adds a row to `texts` in schema.c and a section to spec/store.md. Existing rows never
+ * change. */
 #pragma once
 
 #include "base/err.h"
@@ -43,7 +44,7 @@ struct schema_steps {
 };
 extern const struct schema_steps schema_steps;
 
-/* Brings a file to version steps.n in one transaction. A newer file is STORE_FAILED, one that holds
- * tables and no version is not ours: STORE_CORRUPT. Neither is changed. */
+/* Migrates a file to version steps.n in one transaction. Fails with STORE_FAILED when the file is
+ * newer, and with STORE_CORRUPT when it has tables but no version. It changes neither. */
 MUST_USE int schema_migrate(struct sql *s, const struct schema_steps *steps, unsigned *ret_was,
                             struct err *e);

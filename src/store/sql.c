@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <sqlite3.h>
 
-/* Nobody of ours holds a lock for long; somebody with the sqlite3 program might. */
+/* Our own locks are short, but a user with the sqlite3 program may hold one longer. */
 #define BUSY_MS 5000
 
 struct sql {
@@ -15,7 +15,7 @@ struct sql {
     sqlite3_stmt *prepared[];
 };
 
-static enum err_code code_of(int code, int sys) {
+static enum err_code sql_code_of(int code, int sys) {
     switch (code & 0xff) {
     case SQLITE_FULL:
         return ERR_STORE_FULL;
@@ -29,21 +29,21 @@ static enum err_code code_of(int code, int sys) {
     case SQLITE_ERROR:
         return ERR_INTERNAL;
     case SQLITE_IOERR:
-        /* A write that met a quota did not happen. Of a failed fsync nobody knows, so it stays
-         * STORE_FAILED, whose callers look again. */
+        /* A write that hit a quota did not happen. The outcome of a failed fsync is unknown, so it
+         * is STORE_FAILED: callers must check. */
         return code == SQLITE_IOERR_WRITE && sys == EDQUOT ? ERR_STORE_FULL : ERR_STORE_FAILED;
     default:
         return ERR_STORE_FAILED;
     }
 }
 
-static int fail(struct sql *s, const char *what, struct err *e) {
+static int sql_fail(struct sql *s, const char *what, struct err *e) {
     int code = sqlite3_extended_errcode(s->db);
     int sys = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN
                   ? sqlite3_system_errno(s->db)
                   : 0;
-    enum err_code as = code_of(code, sys);
-    if (as == ERR_STORE_CORRUPT && s->is_running) /* what a failing disk looks like to SQLite */
+    enum err_code as = sql_code_of(code, sys);
+    if (as == ERR_STORE_CORRUPT && s->is_running) /* SQLite reports a failing disk as corruption */
         as = ERR_STORE_FAILED;
     return err_sys(e, as, sys, "%s: %s (%d)", what, sqlite3_errmsg(s->db), code);
 }
@@ -55,26 +55,27 @@ static int on_log(void *user, sqlite3 *db, const char *name, int pages) {
     return SQLITE_OK;
 }
 
-/* SQLite resolves every link of a path, and then opens what that text names. Ours goes through the
- * descriptor of the state folder, whose parents the daemon may not pass any more. */
-static int keep_path(sqlite3_vfs *vfs, const char *name, int cap, char *out) {
+/* SQLite resolves every symlink in a path and opens the resulting text. Our path goes through the
+ * descriptor of the state directory, because the daemon may lack access to its parents. So keep the
+ * path as it is. */
+static int sql_keep_path(sqlite3_vfs *vfs, const char *name, int cap, char *out) {
     (void)vfs;
     sqlite3_snprintf(cap, out, "%s", name);
     return SQLITE_OK;
 }
 
-static const char *path_keeper(void) {
+static const char *sql_path_keeper(void) {
     static const char name[] = "berm";
     if (sqlite3_vfs_find(name))
         return name;
     const sqlite3_vfs *usual = sqlite3_vfs_find(NULL);
     sqlite3_vfs *own =
-        usual ? malloc(sizeof *own) : NULL; /* SQLite keeps it until the process ends */
+        usual ? malloc(sizeof *own) : NULL; /* SQLite uses it until the process ends */
     if (!own)
         return NULL;
     *own = *usual;
     own->zName = name;
-    own->xFullPathname = keep_path;
+    own->xFullPathname = sql_keep_path;
     return sqlite3_vfs_register(own, 0) == SQLITE_OK ? name : NULL;
 }
 
@@ -85,15 +86,15 @@ int sql_open(const char *path, const char *const *statements, size_t n_statement
         return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     s->statements = statements;
     s->n_statements = n_statements;
-    /* No SQLITE_OPEN_CREATE: a file that went away must not come back empty. */
+    /* Without SQLITE_OPEN_CREATE, SQLite does not recreate a deleted file as an empty one. */
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-    if (sqlite3_open_v2(path, &s->db, flags, path_keeper()) != SQLITE_OK) {
-        int r = s->db ? fail(s, path, e) : err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
+    if (sqlite3_open_v2(path, &s->db, flags, sql_path_keeper()) != SQLITE_OK) {
+        int r = s->db ? sql_fail(s, path, e) : err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
         sql_close(s);
         return r;
     }
     sqlite3_busy_timeout(s->db, BUSY_MS);
-    sqlite3_wal_autocheckpoint(s->db, 0); /* before the hook: it uses the same one */
+    sqlite3_wal_autocheckpoint(s->db, 0); /* before wal_hook, because both set the same hook */
     sqlite3_wal_hook(s->db, on_log, s);
     sql_keep_log(s, true);
     *ret_sql = s;
@@ -117,7 +118,7 @@ void sql_keep_log(struct sql *s, bool keep) {
     sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep, NULL);
 }
 
-static int bind(sqlite3_stmt *stmt, int at, const struct sql_value *v) {
+static int sql_bind(sqlite3_stmt *stmt, int at, const struct sql_value *v) {
     const char *bytes = v->bytes.p ? v->bytes.p : ""; /* a NULL pointer would bind NULL */
     switch (v->kind) {
     case SQL_INT:
@@ -130,12 +131,13 @@ static int bind(sqlite3_stmt *stmt, int at, const struct sql_value *v) {
     return SQLITE_MISUSE;
 }
 
-static int step_all(struct sql *s, sqlite3_stmt *stmt, sql_on_row *on, void *user, struct err *e) {
+static int sql_step_all(struct sql *s, sqlite3_stmt *stmt, sql_on_row *on, void *user,
+                        struct err *e) {
     int code;
     while ((code = sqlite3_step(stmt)) == SQLITE_ROW)
         if (on && !on(user, (struct sql_row *)stmt))
             return 0;
-    return code == SQLITE_DONE ? 0 : fail(s, "the store", e);
+    return code == SQLITE_DONE ? 0 : sql_fail(s, "access the store", e);
 }
 
 int sql_run(struct sql *s, size_t index, const struct sql_value *values, size_t n_values,
@@ -144,17 +146,17 @@ int sql_run(struct sql *s, size_t index, const struct sql_value *values, size_t 
     if (!stmt) {
         if (sqlite3_prepare_v3(s->db, s->statements[index], -1, SQLITE_PREPARE_PERSISTENT, &stmt,
                                NULL) != SQLITE_OK)
-            return fail(s, "prepare a statement", e);
+            return sql_fail(s, "prepare a statement", e);
         s->prepared[index] = stmt;
     }
     if (sqlite3_stmt_busy(stmt))
-        return err_set(e, ERR_INTERNAL, "a read of the store inside its own callback");
+        return err_set(e, ERR_INTERNAL, "read the store: the same read is already active");
     int r = 0;
     for (size_t i = 0; i < n_values && r == 0; i++)
-        if (bind(stmt, (int)i + 1, &values[i]) != SQLITE_OK)
-            r = fail(s, "bind a value", e);
+        if (sql_bind(stmt, (int)i + 1, &values[i]) != SQLITE_OK)
+            r = sql_fail(s, "bind a value", e);
     if (r == 0)
-        r = step_all(s, stmt, on, user, e);
+        r = sql_step_all(s, stmt, on, user, e);
     sqlite3_reset(stmt);
     sqlite3_clear_bindings(stmt);
     return r;
@@ -165,17 +167,17 @@ int sql_exec(struct sql *s, const char *text, sql_on_row *on, void *user, struct
     while (r == 0 && *text != '\0') {
         sqlite3_stmt *stmt;
         if (sqlite3_prepare_v2(s->db, text, -1, &stmt, &text) != SQLITE_OK)
-            return fail(s, "prepare a statement", e);
+            return sql_fail(s, "prepare a statement", e);
         if (!stmt)
-            break; /* blanks at the end */
-        r = step_all(s, stmt, on, user, e);
+            break; /* only whitespace was left */
+        r = sql_step_all(s, stmt, on, user, e);
         sqlite3_finalize(stmt);
     }
     return r;
 }
 
 void sql_rollback(struct sql *s) {
-    if (!sqlite3_get_autocommit(s->db)) /* some failures have rolled back already */
+    if (!sqlite3_get_autocommit(s->db)) /* some failures have already rolled back */
         sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
 }
 
@@ -185,7 +187,7 @@ int64_t sql_get_int(struct sql_row *row, int column) {
 
 struct str sql_get_bytes(struct sql_row *row, int column) {
     sqlite3_stmt *stmt = (sqlite3_stmt *)row;
-    const void *bytes = sqlite3_column_blob(stmt, column); /* text as it is stored, too */
+    const void *bytes = sqlite3_column_blob(stmt, column); /* returns text unchanged, too */
     return (struct str){bytes ? bytes : "", (size_t)sqlite3_column_bytes(stmt, column)};
 }
 

@@ -1,8 +1,8 @@
-/* sql — one connection to a SQLite file: statements prepared once, its codes turned into ours.
+/* sql — one connection to a SQLite file: prepares each statement once and translates SQLite's errors.
  *
- * Owner:   one thread at a time; never two threads at once.
- * Errors:  STORE_FULL (no room), STORE_CORRUPT (damaged, or no database at all), INTERNAL (a
- *          statement that breaks a rule of the schema: a bug), STORE_FAILED (everything else).
+ * Owner:   one thread at a time.
+ * Errors:  STORE_FULL (no disk space), STORE_CORRUPT (damaged, or not a database), INTERNAL (a
+ *          statement violates the schema: a bug), STORE_FAILED (everything else).
  * Only sql.c includes sqlite3.h. */
 #pragma once
 
@@ -15,7 +15,7 @@
 struct sql;
 struct sql_row;
 
-/* A parameter of a statement, by position; bytes are borrowed while the statement runs. */
+/* A parameter of a statement, by position. The bytes are borrowed while the statement runs. */
 enum sql_kind { SQL_INT, SQL_TEXT, SQL_BLOB };
 struct sql_value {
     enum sql_kind kind;
@@ -32,31 +32,32 @@ static inline struct sql_value sql_blob(struct str bytes) {
     return (struct sql_value){.kind = SQL_BLOB, .bytes = bytes};
 }
 
-/* Opens an existing file (an empty one is an empty database) and changes nothing in it, not even by
- * closing: sql_keep_log(s, false) allows that. `statements` are texts for sql_run; borrowed. */
+/* Opens an existing file; an empty file is an empty database. Changes nothing in the file, not even
+ * on close, until sql_keep_log(s, false). `statements` are the texts for sql_run; borrowed. */
 MUST_USE int sql_open(const char *path, const char *const *statements, size_t n_statements,
                       struct sql **ret_sql, struct err *e);
-/* The file was found sound: from here on damage is a failure of the disk, STORE_FAILED. */
+/* Call this when the file has passed its checks. From then on, damage means a disk failure and is
+ * reported as STORE_FAILED. */
 void sql_mark_running(struct sql *s);
-void sql_close(struct sql *s); /* NULL is fine */
-/* While kept, the write-ahead log is neither written back nor removed by the last close. */
+void sql_close(struct sql *s); /* NULL is allowed */
+/* While `keep` is set, the last close neither checkpoints nor removes the write-ahead log. */
 void sql_keep_log(struct sql *s, bool keep);
 
-/* Calls `on` for each row until it answers false. Rows and their slices are borrowed. */
+/* Called for each row until it returns false. Rows and their slices are borrowed. */
 typedef bool sql_on_row(void *user, struct sql_row *row);
-/* statements[index]; it is prepared at its first use and kept. Not from inside its own callback. */
+/* Runs statements[index], which is prepared on first use. Do not call it from its own callback. */
 MUST_USE int sql_run(struct sql *s, size_t index, const struct sql_value *values, size_t n_values,
                      sql_on_row *on, void *user, struct err *e);
-/* Any text, one statement or many, once, without parameters; `on` may be NULL. */
+/* Runs one or more statements once, without parameters. `on` may be NULL. */
 MUST_USE int sql_exec(struct sql *s, const char *text, sql_on_row *on, void *user, struct err *e);
-/* Undoes the open transaction, if one is open. */
+/* Rolls back the open transaction, if there is one. */
 void sql_rollback(struct sql *s);
 
 int64_t sql_get_int(struct sql_row *row, int column);
 struct str sql_get_bytes(struct sql_row *row, int column); /* text or blob; never a NULL pointer */
 
-/* Pages in the write-ahead log after this connection's last commit; 0 since sql_checkpoint. */
+/* Pages in the write-ahead log after this connection's last commit; 0 after sql_checkpoint. */
 int sql_log_pages(const struct sql *s);
-/* Writes back what no reader holds up; waits for nobody. What it could not do is left to the next
- * time, and the next commit tells the log's true length again. */
+/* Checkpoints the pages that no reader needs; does not block. The next checkpoint does the rest,
+ * and the next commit updates sql_log_pages. */
 void sql_checkpoint(struct sql *s);

@@ -7,15 +7,15 @@
 #include "base/list.h"
 #include "store/schema.h"
 
-/* Most txns are one or two records of a few hundred bytes. */
+/* Most txns contain one or two records of a few hundred bytes. */
 #define FIRST_BYTES 2032
-/* Pages in the log: past the first it is written back once nobody writes for a while, past the
- * second as soon as the answers are out. */
+/* Length of the log, in pages. Past the first bound the thread checkpoints when it is idle; past
+ * the second, right after it has posted the results. */
 #define LOG_PAGES_IDLE 256
 #define LOG_PAGES_MAX 2048
 #define IDLE_NS ((uint64_t)100 * 1000 * 1000)
 
-/* One statement with its values; they and their bytes stand in the txn's arena. */
+/* One statement with its values. Values and bytes are in the txn's arena. */
 struct op {
     struct op *next;
     size_t statement;
@@ -31,7 +31,7 @@ struct db_txn {
     struct op **last;
     size_t bytes;
     bool out_of_memory;
-    bool refused; /* must not be written: out of memory, or too much waits */
+    bool refused; /* must not be written: out of memory, or the queue is full */
     bool failed;
     db_done *done;
     void *user;
@@ -41,28 +41,28 @@ struct writer {
     uv_async_t async;
     uv_thread_t thread;
     char *path;
-    /* The loop's. */
+    /* Used by the loop only. */
     size_t unanswered;
     bool closing;
     void (*on_closed)(void *user);
     void *user;
-    /* The thread's. */
+    /* Used by the thread only. */
     struct sql *sql;
-    /* Between the two, under the mutex. */
+    /* Shared, protected by the mutex. */
     uv_mutex_t mutex;
     uv_cond_t wake;
     struct list queue;
     struct list answered;
-    size_t queue_bytes; /* of all not yet answered */
-    bool broken;        /* `failure` waits for the loop to tell it; nothing is written meanwhile */
+    size_t queue_bytes; /* of all txns without a result */
+    bool broken;        /* `failure` is not reported yet; the thread writes nothing meanwhile */
     struct err failure;
-    bool ending; /* nothing will be handed over any more */
+    bool ending; /* no txn will be queued any more */
     bool ended;
 };
 
 /* ---- The thread ---- */
 
-static int open_sql(struct writer *w, struct err *e) {
+static int writer_open_sql(struct writer *w, struct err *e) {
     if (w->sql)
         return 0;
     int r = sql_open(w->path, schema_statements, STATEMENT_COUNT, &w->sql, e);
@@ -78,7 +78,7 @@ static int open_sql(struct writer *w, struct err *e) {
     return r;
 }
 
-static int write_txn(struct sql *s, const struct db_txn *t, struct err *e) {
+static int writer_write_txn(struct sql *s, const struct db_txn *t, struct err *e) {
     for (const struct op *op = t->first; op; op = op->next) {
         int r = sql_run(s, op->statement, op->values, op->n_values, NULL, NULL, e);
         if (r < 0)
@@ -87,35 +87,35 @@ static int write_txn(struct sql *s, const struct db_txn *t, struct err *e) {
     return 0;
 }
 
-static int write_batch(struct writer *w, struct list *batch, struct err *e) {
+static int writer_write_batch(struct writer *w, struct list *batch, struct err *e) {
     bool has_work = false;
     LIST_FOR_EACH(it, batch) {
         const struct db_txn *t = container_of(it, struct db_txn, node);
         if (t->refused)
-            return t->out_of_memory
-                       ? err_set(e, ERR_OUT_OF_MEMORY, "out of memory")
-                       : err_set(e, ERR_LIMIT_REACHED, "%zu MiB of writes wait for the disk",
-                                 DB_QUEUE_BYTES >> 20);
+            return t->out_of_memory ? err_set(e, ERR_OUT_OF_MEMORY, "out of memory")
+                                    : err_set(e, ERR_LIMIT_REACHED,
+                                              "queue a write: %zu MiB already wait for the disk",
+                                              DB_QUEUE_BYTES >> 20);
         has_work = has_work || t->first;
     }
     if (!has_work)
         return 0;
-    int r = open_sql(w, e);
+    int r = writer_open_sql(w, e);
     if (r < 0)
         return r;
     r = sql_run(w->sql, STATEMENT_BEGIN, NULL, 0, NULL, NULL, e);
     LIST_FOR_EACH(it, batch) {
         if (r == 0)
-            r = write_txn(w->sql, container_of(it, struct db_txn, node), e);
+            r = writer_write_txn(w->sql, container_of(it, struct db_txn, node), e);
     }
     if (r == 0)
         r = sql_run(w->sql, STATEMENT_COMMIT, NULL, 0, NULL, NULL, e);
     return r;
 }
 
-/* The room that is left may be in the log: written back, it is used again from its start. Every
- * other failure may be the connection's own, which begins anew. */
-static void recover(struct writer *w, const struct err *e) {
+/* Rolls back. On a full disk, checkpoints: the log then starts again at its beginning, which may free
+ * disk space. Any other failure may be caused by the connection, so the next batch reopens it. */
+static void writer_recover(struct writer *w, const struct err *e) {
     if (!w->sql)
         return;
     sql_rollback(w->sql);
@@ -127,8 +127,8 @@ static void recover(struct writer *w, const struct err *e) {
     w->sql = NULL;
 }
 
-/* Takes what waits, up to a refused txn; that one comes alone. */
-static void take_batch(struct writer *w, struct list *batch) {
+/* Moves queued txns to the batch, up to a refused one. A refused txn gets a batch of its own. */
+static void writer_take_batch(struct writer *w, struct list *batch) {
     list_init(batch);
     LIST_FOR_EACH(it, &w->queue) {
         bool refused = container_of(it, struct db_txn, node)->refused;
@@ -141,7 +141,7 @@ static void take_batch(struct writer *w, struct list *batch) {
     }
 }
 
-static void hand_back(struct writer *w, struct list *batch, bool failed) {
+static void writer_hand_back(struct writer *w, struct list *batch, bool failed) {
     struct list *it;
     while ((it = list_pop_front(batch))) {
         container_of(it, struct db_txn, node)->failed = failed;
@@ -150,8 +150,8 @@ static void hand_back(struct writer *w, struct list *batch, bool failed) {
     uv_async_send(&w->async);
 }
 
-/* Mutex held; false when it is time to end. */
-static bool wait_for_work(struct writer *w) {
+/* The mutex must be held. Returns false when the thread must end. */
+static bool writer_wait_for_work(struct writer *w) {
     while (w->broken || list_is_empty(&w->queue)) {
         if (w->ending)
             return false;
@@ -166,23 +166,23 @@ static bool wait_for_work(struct writer *w) {
     return true;
 }
 
-static void run_thread(void *arg) {
+static void writer_run_thread(void *arg) {
     struct writer *w = arg;
     struct list batch;
     struct err e;
     uv_mutex_lock(&w->mutex);
-    while (wait_for_work(w)) {
-        take_batch(w, &batch);
+    while (writer_wait_for_work(w)) {
+        writer_take_batch(w, &batch);
         uv_mutex_unlock(&w->mutex);
-        int r = write_batch(w, &batch, &e);
+        int r = writer_write_batch(w, &batch, &e);
         if (r < 0)
-            recover(w, &e);
+            writer_recover(w, &e);
         uv_mutex_lock(&w->mutex);
         if (r < 0) {
             w->broken = true;
             w->failure = e;
         }
-        hand_back(w, &batch, r < 0);
+        writer_hand_back(w, &batch, r < 0);
         if (r == 0 && w->sql && sql_log_pages(w->sql) >= LOG_PAGES_MAX) {
             uv_mutex_unlock(&w->mutex);
             sql_checkpoint(w->sql);
@@ -191,7 +191,7 @@ static void run_thread(void *arg) {
     }
     uv_mutex_unlock(&w->mutex);
     if (w->sql) {
-        sql_checkpoint(w->sql); /* the last close, on the loop, then has nothing to write */
+        sql_checkpoint(w->sql); /* so that the last close, on the loop, has nothing to write */
         sql_close(w->sql);
     }
     uv_mutex_lock(&w->mutex);
@@ -218,8 +218,8 @@ static void on_async_closed(uv_handle_t *handle) {
         on_closed(user);
 }
 
-/* Lets the thread go once nothing can come any more. */
-static void end_if_idle(struct writer *w) {
+/* Ends the thread when no further txn can come. */
+static void writer_end_if_idle(struct writer *w) {
     if (!w->closing || w->unanswered > 0)
         return;
     uv_mutex_lock(&w->mutex);
@@ -228,7 +228,7 @@ static void end_if_idle(struct writer *w) {
     uv_mutex_unlock(&w->mutex);
 }
 
-static void collect(struct writer *w, struct list *ret_answers, bool *ret_ended) {
+static void writer_collect(struct writer *w, struct list *ret_answers, bool *ret_ended) {
     list_init(ret_answers);
     uv_mutex_lock(&w->mutex);
     for (struct list *it; (it = list_pop_front(&w->answered));) {
@@ -239,9 +239,9 @@ static void collect(struct writer *w, struct list *ret_answers, bool *ret_ended)
     uv_mutex_unlock(&w->mutex);
 }
 
-/* The first failure is told next: all that was handed over up to now, also from inside the answers
- * before it, fails with it, and the thread may go on. */
-static void fail_queue(struct writer *w, struct list *answers, struct err *ret_failure) {
+/* Reports the first failure. Every txn queued so far, including those from `done` callbacks before
+ * it, fails with it; then the thread may continue. */
+static void writer_fail_queue(struct writer *w, struct list *answers, struct err *ret_failure) {
     uv_mutex_lock(&w->mutex);
     *ret_failure = w->failure;
     for (struct list *it; (it = list_pop_front(&w->queue));) {
@@ -260,7 +260,7 @@ static void on_async(uv_async_t *async) {
     struct list answers, *it;
     struct err failure = {0};
     bool ended;
-    collect(w, &answers, &ended);
+    writer_collect(w, &answers, &ended);
     if (ended) {
         uv_thread_join(&w->thread);
         uv_close((uv_handle_t *)&w->async, on_async_closed);
@@ -272,13 +272,14 @@ static void on_async(uv_async_t *async) {
         void *user = t->user;
         bool failed = t->failed;
         if (failed && failure.code == ERR_NONE)
-            fail_queue(w, &answers, &failure);
+            writer_fail_queue(w, &answers, &failure);
         writer_drop(t);
         if (done)
             done(user, failed ? &failure : NULL);
-        w->unanswered--; /* after done(): a close inside it waits for the rest of the answers */
+        /* after done(), so that a close inside it waits for the remaining results */
+        w->unanswered--;
     }
-    end_if_idle(w);
+    writer_end_if_idle(w);
 }
 
 int writer_start(uv_loop_t *loop, const char *path, struct writer **ret_writer, struct err *e) {
@@ -297,10 +298,10 @@ int writer_start(uv_loop_t *loop, const char *path, struct writer **ret_writer, 
         writer_free(w);
         return err_sys(e, ERR_STORE_FAILED, -r, "start the writer");
     }
-    sigset_t all, old; /* signals are the loop's */
+    sigset_t all, old; /* the loop handles signals */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &old);
-    r = uv_thread_create(&w->thread, run_thread, w);
+    r = uv_thread_create(&w->thread, writer_run_thread, w);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (r < 0) {
         uv_close((uv_handle_t *)&w->async, on_async_closed);
@@ -315,7 +316,7 @@ void writer_close(struct writer *w, void (*on_closed)(void *user), void *user) {
     w->closing = true;
     w->on_closed = on_closed;
     w->user = user;
-    end_if_idle(w);
+    writer_end_if_idle(w);
 }
 
 struct db_txn *writer_begin(struct writer *w) {

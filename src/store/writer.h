@@ -1,13 +1,14 @@
-/* writer — the thread that commits: many txns to one SQLite transaction, answers in order.
+/* writer — the thread that commits many txns in one SQLite transaction and returns results in order.
  *
- * Owner:   the db.                       Ends: writer_close, then on_closed from the loop.
- * Threads: everything here is called on the loop's thread. The writer's own connection is opened by
- *          its thread at the first write, and anew after a failure that may have come from it.
- * Order:   queue → batch (the thread's) → answered → done(); a txn never overtakes another.
- * Failing: after a failed batch the thread takes nothing more until the loop has collected it
- *          together with all that waits then. So no txn that was handed over before its owner could
- *          know of the failure is ever written.
- * Log:     written back off the answers' path: after answering, when it is long or nobody waits. */
+ * Owner:   the db.                       End: writer_close, then on_closed from the loop.
+ * States:  running → broken (a failure is not reported yet) → running; → closing → ended.
+ * Threads: call every function here on the loop's thread. The writer thread opens its own connection at
+ *          the first write, and reopens it after a failure that the connection may have caused.
+ * Order:   queue → batch (of the thread) → answered → done(); a txn never overtakes another.
+ * Failing: after a failed batch the thread stops until the loop has collected the failure together with
+ *          all queued txns. So no txn is written whose owner could not know of the failure yet.
+ * Log:     the thread checkpoints off the reply path: after posting results, when the log is long or
+ *          the queue is empty. */
 #pragma once
 
 #include <uv.h>
@@ -19,7 +20,7 @@ struct writer;
 
 MUST_USE int writer_start(uv_loop_t *loop, const char *path, struct writer **ret_writer,
                           struct err *e);
-/* Answers all that waits, and what is committed from inside those answers; then reports. */
+/* Completes all queued txns, and those that their `done` callbacks commit, then calls on_closed. */
 void writer_close(struct writer *w, void (*on_closed)(void *user), void *user);
 
 struct db_txn *writer_begin(struct writer *w); /* NULL: out of memory */

@@ -9,11 +9,12 @@
 #include "base/log.h"
 #include "transport/h2_conn.h"
 
-/* Who sends much is told of its window in the middle of a turn: that ends when nothing is left to read, and by then
- * each side waits for the other. */
+/* Flush after this many received bytes, so that a peer that sends much gets its window updates
+ * within the same loop iteration. Otherwise the iteration ends only when nothing is left to read,
+ * and by then both sides wait for each other. */
 #define ANSWER_BYTES ((size_t)256 * 1024)
 
-/* --- leaving --- */
+/* --- closing --- */
 
 static void on_closed(struct stream *stream) {
     struct conn *c = container_of(stream, struct conn, stream);
@@ -39,7 +40,7 @@ void conn_finish(struct conn *c) {
     if (c->closing || c->stream.closing)
         return;
     c->closing = true;
-    /* A peer that does not read would never let the last words out. */
+    /* A peer that does not read would otherwise keep the connection open forever. */
     deadline_set(&c->server->deadlines, &c->timer,
                  clock_us() + server_limit(c->server, LIMIT_KEEPALIVE_TIMEOUT) * 1000);
     conn_dirty(c);
@@ -60,14 +61,14 @@ void conn_dirty(struct conn *c) {
 void conn_flush(struct conn *c) {
     c->unanswered_bytes = 0;
     if (stream_is_busy(&c->stream))
-        return; /* on_drained comes back here */
+        return; /* on_drained marks the connection dirty again */
     bool more = false;
     struct gather_list gather;
     gather.n = 0;
     uint8_t *block = stream_block(&c->stream);
     size_t n = block && c->protocol ? c->protocol->pull(c, block, &gather, &more) : 0;
     if (c->stream.closing)
-        return; /* the protocol gave up */
+        return; /* the protocol closed the connection */
     if (!block || stream_send(&c->stream, n, &gather) < 0) {
         conn_close(c);
         return;
@@ -86,13 +87,13 @@ static void on_drained(struct stream *stream) {
     conn_dirty(container_of(stream, struct conn, stream));
 }
 
-/* --- arriving --- */
+/* --- accepting --- */
 
-/* Someone speaks HTTP/1.1: say so in a way curl and browsers show. */
-static void refuse_http1(struct conn *c) {
+/* The peer speaks HTTP/1.1. Reply in a form that curl and browsers display. */
+static void conn_refuse_http1(struct conn *c) {
     static const char body[] =
-        "{\"code\":\"UNIMPLEMENTED\",\"message\":\"this daemon speaks gRPC, over "
-        "HTTP/2 by prior knowledge\"}\n";
+        "{\"code\":\"UNIMPLEMENTED\",\"message\":\"this daemon speaks gRPC over "
+        "HTTP/2 with prior knowledge\"}\n";
     struct gather_list none;
     none.n = 0;
     char *block = (char *)stream_block(&c->stream);
@@ -108,13 +109,13 @@ static void refuse_http1(struct conn *c) {
         conn_close(c);
 }
 
-/* The first bytes choose the protocol; what they were is then the protocol's to read. */
-static void choose(struct conn *c, const uint8_t *bytes, size_t n) {
+/* Chooses the protocol by the first bytes, then passes them to the protocol. */
+static void conn_choose(struct conn *c, const uint8_t *bytes, size_t n) {
     size_t take = MIN(n, sizeof c->first - c->n_first);
     memcpy(c->first + c->n_first, bytes, take);
     c->n_first += take;
     if (memcmp(c->first, H2_PREFACE, c->n_first) != 0) {
-        refuse_http1(c);
+        conn_refuse_http1(c);
         return;
     }
     if (c->n_first < sizeof c->first)
@@ -136,7 +137,7 @@ static void on_bytes(struct stream *stream, const uint8_t *bytes, size_t n) {
     if (c->protocol)
         c->protocol->on_bytes(c, bytes, n);
     else
-        choose(c, bytes, n);
+        conn_choose(c, bytes, n);
     c->unanswered_bytes += n;
     if (c->unanswered_bytes >= ANSWER_BYTES && c->protocol && !c->stream.closing)
         conn_flush(c);
@@ -152,7 +153,7 @@ static void on_timer(struct deadline *d) {
         conn_close(c);
 }
 
-static void name_peer(struct conn *c) {
+static void conn_name_peer(struct conn *c) {
     struct ucred cred;
     socklen_t len = sizeof cred;
     if (c->peer.is_unix) {
@@ -181,16 +182,16 @@ static void name_peer(struct conn *c) {
     snprintf(c->peer.text, sizeof c->peer.text, "%s:%u", host, port);
 }
 
-static void accepted(struct conn *c) {
+static void conn_accepted(struct conn *c) {
     struct server *s = c->server;
     list_push_back(&s->conns, &c->in_server);
     s->n_conns++;
-    name_peer(c);
+    conn_name_peer(c);
     if (!c->peer.is_unix)
         uv_tcp_nodelay(&c->stream.uv.tcp, 1);
     if (s->draining || s->n_conns > server_limit(s, LIMIT_CONNECTIONS_MAX)) {
         log_text(LOG_WARN, "connection_refused", "%s: %s", c->peer.text,
-                 s->draining ? "the daemon is stopping" : "connections.max is reached");
+                 s->draining ? "the daemon is shutting down" : "connections.max is reached");
         conn_close(c);
         return;
     }
@@ -225,5 +226,5 @@ void conn_accept(struct server *s, uv_stream_t *listener, bool is_unix) {
         conn_close(c);
         return;
     }
-    accepted(c);
+    conn_accepted(c);
 }

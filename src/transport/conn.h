@@ -1,7 +1,7 @@
-/* conn — one client's socket, beneath whichever protocol its first bytes choose.
+/* conn — the socket of one client; its first bytes choose the protocol.
  *
- * Owner:   the server.                  Ends: its protocol hears `gone`, then it frees itself.
- * States:  waiting for first bytes → speaking a protocol → closing (what is queued still goes out).
+ * Owner:   the server.                  End: calls the protocol's `gone`, then frees itself.
+ * States:  waiting for first bytes → speaking a protocol → closing (queued bytes are still sent).
  * Bounds:  connection.first_bytes to choose; one block of unsent bytes. */
 #pragma once
 
@@ -9,16 +9,17 @@
 
 struct conn;
 
-/* What a protocol does for a connection. */
+/* The operations of a protocol. */
 struct conn_protocol {
     void (*on_bytes)(struct conn *c, const uint8_t *bytes, size_t n);
-    /* What to send, with its holes, in a block of the stream's, and whether there is more than fits. */
-    size_t (*pull)(struct conn *c, uint8_t *block, struct gather_list *holes, bool *ret_more);
-    /* It is sent or copied: what the holes stood for may go. */
+    /* Fills a block with bytes to send and their gather parts; sets ret_more when more is
+     * pending. */
+    size_t (*pull)(struct conn *c, uint8_t *block, struct gather_list *gather, bool *ret_more);
+    /* The block was sent or copied, so the memory of gather parts may be released. */
     void (*on_sent)(struct conn *c);
     void (*on_timer)(struct conn *c);
     void (*on_drain)(struct conn *c);
-    /* The socket is over: end every call and free the protocol's state. */
+    /* The socket is closed: end every call and free the protocol's state. */
     void (*gone)(struct conn *c);
 };
 
@@ -26,25 +27,26 @@ struct conn {
     struct stream stream;
     struct server *server;
     const struct conn_protocol *protocol; /* NULL until chosen */
-    void *state;                          /* the protocol's */
+    void *state;                          /* owned by the protocol */
     struct list in_server;
     struct list in_dirty;
     struct call_peer peer;
-    struct deadline timer;   /* first bytes, then the protocol's */
-    uint64_t heard_us;       /* when the peer last sent something */
-    size_t unanswered_bytes; /* heard since something was last sent, or could have been */
+    struct deadline timer;   /* first bytes, then set by the protocol */
+    uint64_t heard_us;       /* when the peer last sent bytes */
+    size_t unanswered_bytes; /* received since the last flush */
     uint8_t first[24];
     size_t n_first;
-    bool closing; /* once what is queued has gone out */
+    bool closing; /* close when all queued bytes are sent */
 };
 
-/* Takes the next pending connection of `listener`, a uv pipe or TCP server. */
+/* Accepts the next pending connection of `listener`, a uv pipe or TCP server. */
 void conn_accept(struct server *s, uv_stream_t *listener, bool is_unix);
-/* There is something to send. */
+/* Marks the connection as having something to send. */
 void conn_dirty(struct conn *c);
-/* Close once everything queued has gone out. */
+/* Closes the connection when all queued bytes are sent. */
 void conn_finish(struct conn *c);
-/* Close now. */
+/* Closes the connection now. */
 void conn_close(struct conn *c);
-/* Sends what the protocol has, at most one block. Called by the server before the loop sleeps. */
+/* Sends at most one block of the protocol's pending bytes. The server calls it before the loop
+ * sleeps. */
 void conn_flush(struct conn *c);

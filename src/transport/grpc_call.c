@@ -3,14 +3,15 @@
 #include "base/clock.h"
 #include "transport/h2_conn.h"
 
-#define CALL_OUT_BYTES ((size_t)64 << 20) /* past call.unread one message of any size may come */
+/* past call.unread, one message of any size is still accepted */
+#define CALL_OUT_BYTES ((size_t)64 << 20)
 #define SPARE_CALLS 256
 
-/* --- calls come from a pool, so that a small one costs no trip to the allocator --- */
+/* --- calls are pooled, so that a small call does not reach malloc --- */
 
 static void on_deadline(struct deadline *d);
 
-static struct grpc_call *call_make(struct server *s) {
+static struct grpc_call *grpc_call_make(struct server *s) {
     struct list *spare = list_pop_front(&s->spare_calls);
     if (spare) {
         s->n_spare_calls--;
@@ -27,14 +28,14 @@ static struct grpc_call *call_make(struct server *s) {
     return g;
 }
 
-static void call_destroy(struct grpc_call *g) {
+static void grpc_call_destroy(struct grpc_call *g) {
     arena_done(&g->call.arena);
     buf_done(&g->out);
     free(g);
 }
 
-/* What only some calls need goes at once; the rest waits for the next request. */
-static void call_return(struct server *s, struct grpc_call *g) {
+/* Frees what only some calls need. Keeps the rest for the next request. */
+static void grpc_call_return(struct server *s, struct grpc_call *g) {
     grpc_reader_done(&g->reader);
     buf_done(&g->backlog);
     if (g->message.blocks)
@@ -42,7 +43,7 @@ static void call_return(struct server *s, struct grpc_call *g) {
     if (g->answer.blocks)
         arena_done(&g->answer);
     if (s->n_spare_calls >= SPARE_CALLS) {
-        call_destroy(g);
+        grpc_call_destroy(g);
         return;
     }
     if (g->out.cap > GRPC_ARENA_BYTES)
@@ -55,14 +56,14 @@ static void call_return(struct server *s, struct grpc_call *g) {
 
 void grpc_call_pool_done(struct server *s) {
     for (struct list *node; (node = list_pop_front(&s->spare_calls));)
-        call_destroy(container_of(node, struct grpc_call, in_conn));
+        grpc_call_destroy(container_of(node, struct grpc_call, in_conn));
     s->n_spare_calls = 0;
 }
 
 static struct h2_stream *on_open(void *user) {
     struct h2_conn *h = user;
     struct server *s = h->conn->server;
-    struct grpc_call *g = call_make(s);
+    struct grpc_call *g = grpc_call_make(s);
     if (!g)
         return NULL;
     struct arena arena = g->call.arena;
@@ -82,7 +83,7 @@ static struct h2_stream *on_open(void *user) {
     return &g->stream;
 }
 
-/* Takes the call out of the connection; nobody may know of it any more. */
+/* Removes the call from its connection and returns it to the pool. */
 void grpc_call_leave(struct grpc_call *g) {
     struct server *s = grpc_server(g);
     struct h2_conn *h = g->conn;
@@ -96,7 +97,7 @@ void grpc_call_leave(struct grpc_call *g) {
     h->unread_bytes -= buf_len(&g->out);
     if (list_is_empty(&h->calls))
         h->idle_since_us = clock_us();
-    call_return(s, g);
+    grpc_call_return(s, g);
 }
 
 static void on_close(struct h2_stream *s) {
@@ -129,8 +130,8 @@ static void on_header(struct h2_stream *s, struct str name, struct str value) {
     }
 }
 
-/* Not gRPC at all: a plain HTTP status, which any client shows. */
-static void refuse_http(struct grpc_call *g, struct str status, const char *why) {
+/* The request is not gRPC, so reply with a plain HTTP status, which any client shows. */
+static void grpc_refuse_http(struct grpc_call *g, struct str status, const char *why) {
     struct h2_header header = {STR(":status"), status};
     call_refused(&g->call, why);
     if (h2_respond(&g->stream, &header, 1, true) < 0)
@@ -143,7 +144,7 @@ static bool is_grpc(struct str type) {
            str_starts(type, STR("application/grpc+proto;"));
 }
 
-static bool list_has(struct str list, struct str item) {
+static bool grpc_list_has(struct str list, struct str item) {
     struct str part;
     while (str_split(&list, ',', &part))
         if (str_is(str_trim(part), item))
@@ -151,35 +152,36 @@ static bool list_has(struct str list, struct str item) {
     return false;
 }
 
-static int parse_encodings(struct grpc_call *g, struct err *e) {
+static int grpc_parse_encodings(struct grpc_call *g, struct err *e) {
     struct str encoding = call_header(&g->call, STR("grpc-encoding"));
     struct str accept = call_header(&g->call, STR("grpc-accept-encoding"));
     if (encoding.p && str_is(encoding, STR("gzip")))
         g->body_gzip = true;
     else if (encoding.p && !str_is(encoding, STR("identity")))
         return err_set(e, ERR_UNIMPLEMENTED,
-                       "grpc-encoding \"%.*s\": identity and gzip are understood",
+                       "grpc-encoding: must be identity or gzip, got \"%.*s\"",
                        (int)MIN(encoding.n, (size_t)40), encoding.p);
-    g->reply_gzip = g->body_gzip && accept.p && list_has(accept, STR("gzip"));
+    g->reply_gzip = g->body_gzip && accept.p && grpc_list_has(accept, STR("gzip"));
     return 0;
 }
 
-static int parse_headers(struct grpc_call *g, struct err *e) {
+static int grpc_parse_headers(struct grpc_call *g, struct err *e) {
     struct call *c = &g->call;
     uint64_t timeout_us;
     if (g->stream.headers_too_large)
         return grpc_over_limit(g, e, ERR_HEADERS_TOO_LARGE, LIMIT_HEADERS_BLOCK,
-                               "the request's headers, in bytes or fields,");
+                               "size or count of the request's headers");
     struct str timeout = call_header(c, STR("grpc-timeout"));
     if (timeout.p && grpc_parse_timeout(timeout, &timeout_us) < 0)
-        return err_set(e, ERR_MALFORMED, "grpc-timeout \"%.*s\" is not digits and a unit",
+        return err_set(e, ERR_MALFORMED,
+                       "grpc-timeout: must be up to 8 digits and a unit, got \"%.*s\"",
                        (int)MIN(timeout.n, (size_t)20), timeout.p);
     if (timeout.p)
         c->deadline_us = c->began_us + timeout_us;
-    return parse_encodings(g, e);
+    return grpc_parse_encodings(g, e);
 }
 
-/* Until a single request is complete, the wait for it is bounded as well. */
+/* Until a single request is complete, connection.request bounds the wait too. */
 void grpc_call_arm(struct grpc_call *g, bool request_complete) {
     struct server *s = grpc_server(g);
     uint64_t at = g->call.deadline_us;
@@ -198,14 +200,14 @@ static void on_request(struct h2_stream *s) {
     struct str type = call_header(&g->call, STR("content-type"));
     g->conn->heading = NULL;
     if (!s->headers_too_large && !str_is(g->method, STR("POST"))) {
-        refuse_http(g, STR("405"), "a call is a POST");
+        grpc_refuse_http(g, STR("405"), "the HTTP method must be POST");
         return;
     }
     if (!s->headers_too_large && (!type.p || !is_grpc(type))) {
-        refuse_http(g, STR("415"), "the content type is not application/grpc");
+        grpc_refuse_http(g, STR("415"), "the content-type must be application/grpc");
         return;
     }
-    if (parse_headers(g, &e) < 0)
+    if (grpc_parse_headers(g, &e) < 0)
         call_fail(&g->call, &e);
     else
         call_begin(&g->call);
@@ -216,7 +218,8 @@ static void on_request(struct h2_stream *s) {
 static void on_deadline(struct deadline *d) {
     struct grpc_call *g = container_of(d, struct grpc_call, deadline);
     if (g->conn->heading == g) {
-        conn_close(g->conn->conn); /* nothing else can come behind headers without an end */
+        /* no other frame may follow incomplete headers, so close the connection */
+        conn_close(g->conn->conn);
         return;
     }
     grpc_reply_drop(g);

@@ -1,9 +1,9 @@
-/* grpc_call — one gRPC call on an HTTP/2 stream: what the call object is to handlers, this is to the wire.
+/* grpc_call — one gRPC call on an HTTP/2 stream: the transport side of struct call.
  *
- * Owner:   its h2_conn.                 Ends: the stream's on_close, or the connection's end.
- * Three files: grpc_call.c has its life and headers, grpc_request.c what the client sends,
- * grpc_reply.c what it gets. Only they and h2_conn.c see the inside.
- * Bounds:  call.unread of output and one message; one request message being put together. */
+ * Owner:   its h2_conn.                 End: the stream's on_close, or the end of the connection.
+ * Files:   grpc_call.c has lifetime and headers, grpc_request.c the request, grpc_reply.c the reply.
+ *          Only these files and h2_conn.c access the fields.
+ * Bounds:  call.unread bytes of output plus one message; one incomplete request message. */
 #pragma once
 
 #include "base/buf.h"
@@ -12,19 +12,20 @@
 #include "wire/h2.h"
 
 #define GRPC_ARENA_BYTES ((size_t)4096)
-#define GRPC_WINDOW_BYTES (1u << 20)      /* of one stream's body */
-#define GRPC_KEEP_BYTES ((size_t)1 << 20) /* an empty buffer larger than this is let go */
+#define GRPC_WINDOW_BYTES (1u << 20)      /* receive window of one stream */
+#define GRPC_KEEP_BYTES ((size_t)1 << 20) /* a larger buffer is freed when it is empty */
 
 struct h2_conn {
     struct conn *conn;
     struct h2 *h2;
     struct list calls;
-    struct list writable;      /* calls whose handler may send again */
-    struct grpc_call *heading; /* whose headers have begun and not ended; nothing else comes then */
-    size_t unfinished_bytes;   /* of messages being put together */
-    size_t unread_bytes;       /* of answers the peer has not taken */
+    struct list writable; /* calls whose handler may send again */
+    /* call whose headers are incomplete; no other frame may come meanwhile */
+    struct grpc_call *heading;
+    size_t unfinished_bytes; /* in incomplete messages */
+    size_t unread_bytes;     /* reply bytes that the peer has not read */
     uint64_t idle_since_us;
-    uint64_t pinged_us; /* when we asked whether the peer lives; 0 = not asked */
+    uint64_t pinged_us; /* when we sent a PING; 0: none pending */
 };
 
 struct grpc_call {
@@ -35,19 +36,19 @@ struct grpc_call {
     struct list in_writable;
     struct deadline deadline;
     struct grpc_reader reader;
-    struct grpc_frame request; /* a single request, kept as it came until the body has ended */
-    struct arena message;      /* of a streamed request: emptied after each */
-    struct arena answer;       /* status and trailers; the request's own arena is gone by then */
+    struct grpc_frame request; /* a single request, kept encoded until the body ends */
+    struct arena message;      /* of a streamed request; reset after each message */
+    struct arena answer;       /* status and trailers, because the call's arena is already reset */
     struct buf out;
-    struct buf backlog;      /* body that came while the handler held the call */
-    size_t unfinished_bytes; /* our share of the connection's */
+    struct buf backlog;      /* body that arrived while the handler held the call */
+    size_t unfinished_bytes; /* share of the connection's unfinished_bytes */
     struct str method;
     bool body_ended;
-    bool half_closed; /* and the handler knows */
+    bool half_closed; /* and the handler was notified */
     bool body_gzip;
     bool reply_gzip;
-    bool reading; /* inside read_body: a release there needs no second loop */
-    bool full;    /* call_send answered FULL */
+    bool reading; /* inside grpc_request_read, so a release must not start a second loop */
+    bool full;    /* call_send returned FULL */
 };
 
 static inline struct grpc_call *grpc_of_stream(struct h2_stream *s) {
@@ -73,12 +74,13 @@ static inline int grpc_over_limit(const struct grpc_call *g, struct err *e, enum
 
 /* --- grpc_call.c --- */
 
-/* What h2 tells, for every stream of a connection. */
+/* The h2 callbacks of every stream. */
 extern const struct h2_events grpc_call_events;
-/* Takes the call out of its connection; the handler hears if it has not ended it. */
+/* Removes the call from its connection. If the call has not finished, its handler gets
+ * on_cancel. */
 void grpc_call_leave(struct grpc_call *g);
 void grpc_call_arm(struct grpc_call *g, bool request_complete);
-/* Frees the calls kept for the next request. */
+/* Frees the pooled calls. */
 void grpc_call_pool_done(struct server *s);
 
 /* --- grpc_request.c --- */
@@ -86,7 +88,7 @@ void grpc_call_pool_done(struct server *s);
 void grpc_request_body(struct h2_stream *s, const uint8_t *bytes, size_t n);
 void grpc_request_end(struct h2_stream *s);
 void grpc_request_release(struct call *c);
-/* What the client still sends is of no use: gives its window back and lets the memory go. */
+/* Discards what the client still sends: returns its window and frees the memory. */
 void grpc_request_drop(struct grpc_call *g);
 
 /* --- grpc_reply.c --- */
@@ -95,5 +97,6 @@ extern const struct call_wire grpc_reply_wire;
 size_t grpc_reply_left(struct h2_stream *s);
 const uint8_t *grpc_reply_at(struct h2_stream *s);
 void grpc_reply_pulled(struct h2_stream *s, size_t n);
-/* Nobody waits for the answer any more. A frame that is already announced keeps its bytes. */
+/* Discards the reply, because the caller no longer waits for it. Keeps the bytes of a frame that is
+ * already announced. */
 void grpc_reply_drop(struct grpc_call *g);

@@ -12,38 +12,38 @@ void grpc_reply_drop(struct grpc_call *g) {
     buf_truncate(&g->out, g->stream.promised_bytes);
 }
 
-static size_t add_headers(struct h2_header *out, size_t at, const struct call_header *list) {
+static size_t grpc_add_headers(struct h2_header *out, size_t at, const struct call_header *list) {
     for (; list && at < MAX_REPLY_HEADERS; list = list->next)
         out[at++] = (struct h2_header){list->name, list->value};
     return at;
 }
 
-static size_t response_headers(const struct grpc_call *g, struct h2_header *out) {
+static size_t grpc_reply_headers(const struct grpc_call *g, struct h2_header *out) {
     size_t n = 0;
     out[n++] = (struct h2_header){STR(":status"), STR("200")};
     out[n++] = (struct h2_header){STR("content-type"), STR("application/grpc")};
     out[n++] = (struct h2_header){STR("grpc-accept-encoding"), STR("gzip")};
     if (g->reply_gzip)
         out[n++] = (struct h2_header){STR("grpc-encoding"), STR("gzip")};
-    return add_headers(out, n, g->call.reply_headers);
+    return grpc_add_headers(out, n, g->call.reply_headers);
 }
 
-static int send_headers(struct grpc_call *g) {
+static int grpc_send_headers(struct grpc_call *g) {
     struct h2_header headers[MAX_REPLY_HEADERS];
     return g->stream.responded
                ? 0
-               : h2_respond(&g->stream, headers, response_headers(g, headers), false);
+               : h2_respond(&g->stream, headers, grpc_reply_headers(g, headers), false);
 }
 
-static void wire_send_headers(struct call *c) {
+static void grpc_wire_send_headers(struct call *c) {
     struct grpc_call *g = grpc_of_call(c);
-    if (send_headers(g) < 0)
+    if (grpc_send_headers(g) < 0)
         h2_reset(&g->stream);
     conn_dirty(g->conn->conn);
 }
 
-/* Puts prefix and message behind what is queued. */
-static int queue_plain(struct grpc_call *g, const ProtobufCMessage *m, size_t n) {
+/* Appends prefix and message to the queue. */
+static int grpc_queue_plain(struct grpc_call *g, const ProtobufCMessage *m, size_t n) {
     uint8_t *at;
     int r = buf_reserve(&g->out, GRPC_PREFIX_BYTES + n, &at);
     if (r < 0)
@@ -54,7 +54,7 @@ static int queue_plain(struct grpc_call *g, const ProtobufCMessage *m, size_t n)
     return 0;
 }
 
-static int queue_gzip(struct grpc_call *g, const ProtobufCMessage *m, size_t n) {
+static int grpc_queue_gzip(struct grpc_call *g, const ProtobufCMessage *m, size_t n) {
     AUTO_FREE uint8_t *plain = malloc(n);
     uint8_t *at;
     size_t start = buf_len(&g->out);
@@ -70,12 +70,12 @@ static int queue_gzip(struct grpc_call *g, const ProtobufCMessage *m, size_t n) 
     return r;
 }
 
-/* A message of n bytes was put behind the `before` bytes that were queued, or r says why not. */
-static enum call_push queued(struct grpc_call *g, size_t before, size_t n, int r) {
+/* Finishes a send: a message of n bytes was appended after `before` bytes, or r is the error. */
+static enum call_push grpc_reply_queued(struct grpc_call *g, size_t before, size_t n, int r) {
     struct err e;
     if (r < 0) {
         buf_truncate(&g->out, before);
-        err_set(&e, ERR_LIMIT_REACHED, "a response of %zu bytes does not fit", n);
+        err_set(&e, ERR_LIMIT_REACHED, "queue a reply of %zu bytes: out of memory", n);
         call_fail(&g->call, &e);
         return CALL_GONE;
     }
@@ -87,17 +87,18 @@ static enum call_push queued(struct grpc_call *g, size_t before, size_t n, int r
     return g->full ? CALL_FULL : CALL_OK;
 }
 
-static enum call_push wire_send(struct call *c, const ProtobufCMessage *m) {
+static enum call_push grpc_wire_send(struct call *c, const ProtobufCMessage *m) {
     struct grpc_call *g = grpc_of_call(c);
     size_t n = protobuf_c_message_get_packed_size(m);
     size_t before = buf_len(&g->out);
-    int r = send_headers(g);
+    int r = grpc_send_headers(g);
     if (r == 0)
-        r = g->reply_gzip && n >= GZIP_WORTH_BYTES ? queue_gzip(g, m, n) : queue_plain(g, m, n);
-    return queued(g, before, n, r);
+        r = g->reply_gzip && n >= GZIP_WORTH_BYTES ? grpc_queue_gzip(g, m, n)
+                                                   : grpc_queue_plain(g, m, n);
+    return grpc_reply_queued(g, before, n, r);
 }
 
-static uint8_t *wire_reserve(struct call *c, size_t n) {
+static uint8_t *grpc_wire_reserve(struct call *c, size_t n) {
     struct grpc_call *g = grpc_of_call(c);
     uint8_t *at;
     if (g->reply_gzip || buf_reserve(&g->out, GRPC_PREFIX_BYTES + n, &at) < 0)
@@ -105,21 +106,21 @@ static uint8_t *wire_reserve(struct call *c, size_t n) {
     return at + GRPC_PREFIX_BYTES;
 }
 
-static enum call_push wire_send_reserved(struct call *c, size_t n) {
+static enum call_push grpc_wire_send_reserved(struct call *c, size_t n) {
     struct grpc_call *g = grpc_of_call(c);
     uint8_t *at;
     size_t before = buf_len(&g->out);
-    int r = buf_reserve(&g->out, GRPC_PREFIX_BYTES + n, &at); /* what was reserved, again */
+    int r = buf_reserve(&g->out, GRPC_PREFIX_BYTES + n, &at); /* returns the reserved space again */
     if (r == 0) {
         grpc_put_prefix(at, false, n);
         buf_commit(&g->out, GRPC_PREFIX_BYTES + n);
-        r = send_headers(g);
+        r = grpc_send_headers(g);
     }
-    return queued(g, before, n, r);
+    return grpc_reply_queued(g, before, n, r);
 }
 
-/* The details of a status: our own error's, or those the handler brought. */
-static struct str status_details(struct grpc_call *g, const struct call_status *status) {
+/* Encodes the details of a status: those of our error, or those of the handler. */
+static struct str grpc_status_details(struct grpc_call *g, const struct call_status *status) {
     struct grpc_detail own[GRPC_ERROR_DETAILS];
     struct arena *arena = &g->answer;
     if (status->err)
@@ -135,24 +136,25 @@ static struct str status_details(struct grpc_call *g, const struct call_status *
                : (struct str){0};
 }
 
-static size_t status_trailers(struct grpc_call *g, const struct call_status *status,
-                              struct h2_header *out, size_t at) {
+static size_t grpc_status_trailers(struct grpc_call *g, const struct call_status *status,
+                                   struct h2_header *out, size_t at) {
     static const char numbers[] = "012345678910111213141516";
     unsigned code = status->code;
     struct str number = code < 10 ? (struct str){numbers + code, 1}
                                   : (struct str){numbers + 10 + (code - 10) * 2, 2};
-    struct str details = status_details(g, status);
+    struct str details = grpc_status_details(g, status);
     out[at++] = (struct h2_header){STR("grpc-status"), number};
     if (status->message.n > 0)
         out[at++] = (struct h2_header){STR("grpc-message"),
                                        grpc_encode_message(status->message, &g->answer)};
     if (details.n > 0)
         out[at++] = (struct h2_header){STR("grpc-status-details-bin"), details};
-    return add_headers(out, at, g->call.reply_trailers);
+    return grpc_add_headers(out, at, g->call.reply_trailers);
 }
 
-/* The handler's trailers, where they outlive the call's arena; what does not fit is left out. */
-static void keep_trailers(struct grpc_call *g) {
+/* Copies the handler's trailers, because the call's arena is reset first. Drops those that do not
+ * fit. */
+static void grpc_keep_trailers(struct grpc_call *g) {
     for (struct call_header **at = &g->call.reply_trailers; *at; at = &(*at)->next) {
         struct call_header *h = *at;
         h->name.p = arena_copy(&g->answer, h->name.p, h->name.n);
@@ -164,7 +166,7 @@ static void keep_trailers(struct grpc_call *g) {
     }
 }
 
-static void send_status(struct grpc_call *g, const struct call_status *status) {
+static void grpc_send_status(struct grpc_call *g, const struct call_status *status) {
     static const struct h2_header ok[] = {{{"grpc-status", 11}, {"0", 1}}};
     if (g->stream.responded && status->code == GRPC_OK && !g->call.reply_trailers) {
         h2_finish(&g->stream, ok, COUNT_OF(ok));
@@ -177,28 +179,29 @@ static void send_status(struct grpc_call *g, const struct call_status *status) {
         h2_reset(&g->stream);
         return;
     }
-    keep_trailers(g);
-    size_t n = g->stream.responded ? 0 : response_headers(g, headers);
-    n = status_trailers(g, status, headers, MIN(n, (size_t)MAX_REPLY_HEADERS - 4));
+    grpc_keep_trailers(g);
+    size_t n = g->stream.responded ? 0 : grpc_reply_headers(g, headers);
+    n = grpc_status_trailers(g, status, headers, MIN(n, (size_t)MAX_REPLY_HEADERS - 4));
     if (g->stream.responded)
         h2_finish(&g->stream, headers, n);
     else if (h2_respond(&g->stream, headers, n, true) < 0)
         h2_reset(&g->stream);
 }
 
-/* However long the client takes to fetch the answer, the request's memory goes now. */
-static void wire_finish(struct call *c, const struct call_status *status) {
+/* Frees the request's memory now, however long the client takes to read the reply. */
+static void grpc_wire_finish(struct call *c, const struct call_status *status) {
     struct grpc_call *g = grpc_of_call(c);
     deadline_clear(&grpc_server(g)->deadlines, &g->deadline);
-    send_status(g, status);
+    grpc_send_status(g, status);
     if (!g->reading)
         grpc_request_drop(g);
     arena_reset(&c->arena);
     conn_dirty(g->conn->conn);
 }
 
-const struct call_wire grpc_reply_wire = {wire_send_headers,    wire_send,    wire_finish,
-                                          grpc_request_release, wire_reserve, wire_send_reserved};
+const struct call_wire grpc_reply_wire = {grpc_wire_send_headers, grpc_wire_send,
+                                          grpc_wire_finish,       grpc_request_release,
+                                          grpc_wire_reserve,      grpc_wire_send_reserved};
 
 size_t grpc_reply_left(struct h2_stream *s) {
     return buf_len(&grpc_of_stream(s)->out);

@@ -4,7 +4,7 @@
 #include "wire/gzip.h"
 #include "wire/pb.h"
 
-static int decode(struct grpc_call *g, const uint8_t *bytes, size_t n, struct err *e) {
+static int grpc_decode(struct grpc_call *g, const uint8_t *bytes, size_t n, struct err *e) {
     struct call *c = &g->call;
     ProtobufCMessage *m;
     struct arena *arena = call_has_one_request(c) ? &c->arena : &g->message;
@@ -21,42 +21,43 @@ static int decode(struct grpc_call *g, const uint8_t *bytes, size_t n, struct er
     return 0;
 }
 
-/* Each answer may be as large as its question, so who does not read gets no more of them. */
-static int check_unread(const struct grpc_call *g, struct err *e) {
+/* A reply may be as large as its request, so a client that does not read gets no further
+ * replies. */
+static int grpc_check_unread(const struct grpc_call *g, struct err *e) {
     if (g->conn->unread_bytes <= grpc_limit(g, LIMIT_CONNECTION_UNREAD))
         return 0;
     return grpc_over_limit(g, e, ERR_LIMIT_REACHED, LIMIT_CONNECTION_UNREAD,
-                           "what the connection has not read of its answers");
+                           "size of the connection's unread replies");
 }
 
-static int open_message(struct grpc_call *g, const struct grpc_frame *frame, struct err *e) {
+static int grpc_open_message(struct grpc_call *g, const struct grpc_frame *frame, struct err *e) {
     struct server *s = grpc_server(g);
-    if (check_unread(g, e) < 0)
+    if (grpc_check_unread(g, e) < 0)
         return -(int)e->code;
     if (!frame->compressed)
-        return decode(g, frame->bytes, frame->n, e);
+        return grpc_decode(g, frame->bytes, frame->n, e);
     struct buf plain;
     buf_init(&plain, server_limit(s, LIMIT_MESSAGE_INBOUND));
     int r = gzip_inflate(s->gzip, frame->bytes, frame->n, &plain);
     if (r == -ENOBUFS)
         r = grpc_over_limit(g, e, ERR_MESSAGE_TOO_LARGE, LIMIT_MESSAGE_INBOUND,
-                            "an inflated message");
+                            "size of a decompressed message");
     else if (r < 0)
-        r = err_set(e, ERR_MALFORMED, "a message is not valid gzip");
+        r = err_set(e, ERR_MALFORMED, "decompress a message: it is not valid gzip");
     else
-        r = decode(g, plain.block ? buf_data(&plain) : frame->bytes, buf_len(&plain), e);
+        r = grpc_decode(g, plain.block ? buf_data(&plain) : frame->bytes, buf_len(&plain), e);
     buf_done(&plain);
     return r;
 }
 
-/* A single request waits for the end of its body as it came: decoded it may be far larger. */
-static int take_message(struct grpc_call *g, const struct grpc_frame *frame, struct err *e) {
+/* Keeps a single request encoded until its body ends, because it may be far larger when decoded. */
+static int grpc_take_message(struct grpc_call *g, const struct grpc_frame *frame, struct err *e) {
     g->call.bytes_in += frame->n;
     if (frame->compressed && !g->body_gzip)
         return err_set(e, ERR_MALFORMED,
-                       "a message is marked compressed, but grpc-encoding is not set");
+                       "read a message: it is marked compressed, but grpc-encoding is not set");
     if (!call_has_one_request(&g->call))
-        return open_message(g, frame, e);
+        return grpc_open_message(g, frame, e);
     if (g->request.bytes) {
         call_wrong_count(&g->call, "not several");
         return 0;
@@ -65,36 +66,38 @@ static int take_message(struct grpc_call *g, const struct grpc_frame *frame, str
     g->request.bytes = (uint8_t *)arena_copy(&g->call.arena, frame->bytes, frame->n);
     if (g->request.bytes)
         return 0;
-    return grpc_over_limit(g, e, ERR_LIMIT_REACHED, LIMIT_MESSAGE_DECODED, "a request");
+    return grpc_over_limit(g, e, ERR_LIMIT_REACHED, LIMIT_MESSAGE_DECODED, "size of a request");
 }
 
-static int read_failed(struct grpc_call *g, enum grpc_read what, struct err *e) {
+static int grpc_read_failed(struct grpc_call *g, enum grpc_read what, struct err *e) {
     if (what == GRPC_READ_TOO_LARGE)
-        return grpc_over_limit(g, e, ERR_MESSAGE_TOO_LARGE, LIMIT_MESSAGE_INBOUND, "a message");
+        return grpc_over_limit(g, e, ERR_MESSAGE_TOO_LARGE, LIMIT_MESSAGE_INBOUND,
+                               "size of a message");
     if (what == GRPC_READ_BAD)
-        return err_set(e, ERR_MALFORMED, "a message prefix is not valid");
+        return err_set(e, ERR_MALFORMED, "read a message: its prefix is invalid");
     return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
 }
 
-static void count_unfinished(struct grpc_call *g) {
+static void grpc_count_unfinished(struct grpc_call *g) {
     size_t now = grpc_reader_pending(&g->reader) + g->request.n;
     g->conn->unfinished_bytes += now - g->unfinished_bytes;
     g->unfinished_bytes = now;
 }
 
-/* What the client still sends is of no use: give its window back and let the memory go. */
+/* Discards what the client still sends: returns its window and frees the memory. */
 void grpc_request_drop(struct grpc_call *g) {
     grpc_reader_done(&g->reader);
     buf_done(&g->backlog);
     g->request.n = 0;
-    count_unfinished(g);
+    grpc_count_unfinished(g);
     if (g->stream.unconsumed_bytes > 0)
         h2_consume(&g->stream, g->stream.unconsumed_bytes);
 }
 
-/* Hands on the whole messages between `at` and `end` until the handler holds the call or it is over;
- * then nothing is left to read. Returns where it stopped. */
-static const uint8_t *read_body(struct grpc_call *g, const uint8_t *at, const uint8_t *end) {
+/* Passes on the complete messages between `at` and `end`, until the handler holds the call or the
+ * call is finished. Returns where it stopped. */
+static const uint8_t *grpc_request_read(struct grpc_call *g, const uint8_t *at,
+                                        const uint8_t *end) {
     struct h2_conn *h = g->conn;
     struct grpc_frame frame;
     struct err e;
@@ -103,16 +106,17 @@ static const uint8_t *read_body(struct grpc_call *g, const uint8_t *at, const ui
         enum grpc_read what = grpc_reader_next(&g->reader, &at, end, &frame);
         if (what == GRPC_READ_MORE)
             break;
-        int r = what == GRPC_READ_MESSAGE ? take_message(g, &frame, &e) : read_failed(g, what, &e);
+        int r = what == GRPC_READ_MESSAGE ? grpc_take_message(g, &frame, &e)
+                                          : grpc_read_failed(g, what, &e);
         if (r < 0)
             call_fail(&g->call, &e);
     }
     if (g->reader.partial.cap > GRPC_KEEP_BYTES)
         buf_trim(&g->reader.partial);
-    count_unfinished(g);
+    grpc_count_unfinished(g);
     if (h->unfinished_bytes > grpc_limit(g, LIMIT_CONNECTION_UNFINISHED)) {
         grpc_over_limit(g, &e, ERR_LIMIT_REACHED, LIMIT_CONNECTION_UNFINISHED,
-                        "what the connection's unfinished messages hold");
+                        "size of the connection's incomplete messages");
         call_fail(&g->call, &e);
     }
     g->reading = false;
@@ -121,18 +125,18 @@ static const uint8_t *read_body(struct grpc_call *g, const uint8_t *at, const ui
     return at;
 }
 
-static void body_ended(struct grpc_call *g) {
+static void grpc_body_ended(struct grpc_call *g) {
     struct err e;
     if (g->call.finished || g->half_closed || g->call.held || buf_len(&g->backlog) > 0)
-        return; /* the end waits its turn behind the messages */
+        return; /* the end is reported after the messages */
     g->half_closed = true;
     if (grpc_reader_pending(&g->reader) > 0) {
-        err_set(&e, ERR_MALFORMED, "the last message is cut short");
+        err_set(&e, ERR_MALFORMED, "read a message: the last one is truncated");
         call_fail(&g->call, &e);
         return;
     }
     grpc_call_arm(g, true);
-    if (g->request.bytes && open_message(g, &g->request, &e) < 0)
+    if (g->request.bytes && grpc_open_message(g, &g->request, &e) < 0)
         call_fail(&g->call, &e);
     call_half_close(&g->call);
 }
@@ -142,11 +146,11 @@ void grpc_request_body(struct h2_stream *s, const uint8_t *bytes, size_t n) {
     const uint8_t *end = bytes + n;
     const uint8_t *at = bytes;
     if (!g->call.finished && !g->call.held && buf_len(&g->backlog) == 0)
-        at = read_body(g, bytes, end);
+        at = grpc_request_read(g, bytes, end);
     if (g->call.finished)
         at = end;
     h2_consume(s, MIN((size_t)(at - bytes), s->unconsumed_bytes));
-    /* The peer's window bounds the backlog, so a failure here is memory. */
+    /* The peer's window bounds the backlog, so only memory can fail. */
     if (at < end && buf_append(&g->backlog, at, (size_t)(end - at)) < 0)
         h2_reset(s);
 }
@@ -154,7 +158,7 @@ void grpc_request_body(struct h2_stream *s, const uint8_t *bytes, size_t n) {
 void grpc_request_end(struct h2_stream *s) {
     struct grpc_call *g = grpc_of_stream(s);
     g->body_ended = true;
-    body_ended(g);
+    grpc_body_ended(g);
 }
 
 void grpc_request_release(struct call *c) {
@@ -164,13 +168,13 @@ void grpc_request_release(struct call *c) {
     size_t n = buf_len(&g->backlog);
     if (n > 0) {
         const uint8_t *from = buf_data(&g->backlog);
-        size_t used = (size_t)(read_body(g, from, from + n) - from);
+        size_t used = (size_t)(grpc_request_read(g, from, from + n) - from);
         if (c->finished)
             return;
         buf_consume(&g->backlog, used);
         h2_consume(&g->stream, used);
     }
     if (g->body_ended)
-        body_ended(g);
+        grpc_body_ended(g);
     conn_dirty(g->conn->conn);
 }

@@ -8,7 +8,7 @@
 
 #define CONNECTION_WINDOW_BYTES (4u << 20)
 
-static void conn_bytes(struct conn *c, const uint8_t *bytes, size_t n) {
+static void h2_conn_bytes(struct conn *c, const uint8_t *bytes, size_t n) {
     struct h2_conn *h = c->state;
     h->pinged_us = 0;
     bool over = h2_feed(h->h2, bytes, n) < 0;
@@ -18,20 +18,20 @@ static void conn_bytes(struct conn *c, const uint8_t *bytes, size_t n) {
                      h->heading->call.began_us + limit_us);
     }
     if (over)
-        conn_finish(c); /* the goodbye still goes out */
+        conn_finish(c); /* GOAWAY is still sent */
     else
         conn_dirty(c);
 }
 
-/* Handlers that wait for room are woken between pulls, never inside one. */
-static void wake_writable(struct h2_conn *h) {
+/* Wakes handlers that wait to send, between pulls, never inside one. */
+static void h2_wake_writable(struct h2_conn *h) {
     for (struct list *node; (node = list_pop_front(&h->writable));)
         call_writable(&container_of(node, struct grpc_call, in_writable)->call);
 }
 
-/* What they send then may move what gather stand for, so these are sent first. */
-static size_t conn_pull(struct conn *c, uint8_t *block, struct gather_list *gather,
-                        bool *ret_more) {
+/* A woken handler may move bytes that are in the gather list, so those are sent first. */
+static size_t h2_conn_pull(struct conn *c, uint8_t *block, struct gather_list *gather,
+                           bool *ret_more) {
     struct h2_conn *h = c->state;
     size_t pulled = 0;
     do {
@@ -44,21 +44,21 @@ static size_t conn_pull(struct conn *c, uint8_t *block, struct gather_list *gath
         pulled += (size_t)n;
         if (gather->n > 0 || list_is_empty(&h->writable))
             break;
-        wake_writable(h);
+        h2_wake_writable(h);
     } while (!*ret_more);
     if (h2_is_done(h->h2))
         conn_finish(c);
     return pulled;
 }
 
-static void conn_sent(struct conn *c) {
+static void h2_conn_sent(struct conn *c) {
     struct h2_conn *h = c->state;
     h2_sent(h->h2);
-    wake_writable(h);
+    h2_wake_writable(h);
 }
 
-/* One timer for both questions: does a silent peer live, and is an idle one worth keeping? */
-static void conn_timer(struct conn *c) {
+/* One timer serves two purposes: pinging a silent peer, and closing an idle connection. */
+static void h2_conn_timer(struct conn *c) {
     struct h2_conn *h = c->state;
     uint64_t silence_us = server_limit(c->server, LIMIT_KEEPALIVE_INTERVAL) * 1000;
     uint64_t answer_us = server_limit(c->server, LIMIT_KEEPALIVE_TIMEOUT) * 1000;
@@ -66,7 +66,7 @@ static void conn_timer(struct conn *c) {
     uint64_t now = clock_us();
     uint64_t next = now + silence_us;
     if (h->pinged_us != 0 && now - h->pinged_us >= answer_us) {
-        log_text(LOG_INFO, "connection_dead", "%s did not answer a ping", c->peer.text);
+        log_text(LOG_INFO, "connection_dead", "%s did not answer a PING", c->peer.text);
         conn_close(c);
         return;
     }
@@ -82,7 +82,7 @@ static void conn_timer(struct conn *c) {
     deadline_set(&c->server->deadlines, &c->timer, next);
 }
 
-static void conn_drain(struct conn *c) {
+static void h2_conn_drain(struct conn *c) {
     struct h2_conn *h = c->state;
     LIST_FOR_EACH(node, &h->calls)
         call_drain(&container_of(node, struct grpc_call, in_conn)->call);
@@ -90,7 +90,7 @@ static void conn_drain(struct conn *c) {
     conn_dirty(c);
 }
 
-static void conn_gone(struct conn *c) {
+static void h2_conn_gone(struct conn *c) {
     struct h2_conn *h = c->state;
     while (!list_is_empty(&h->calls))
         grpc_call_leave(container_of(h->calls.next, struct grpc_call, in_conn));
@@ -99,8 +99,8 @@ static void conn_gone(struct conn *c) {
     c->state = NULL;
 }
 
-static const struct conn_protocol protocol = {conn_bytes, conn_pull,  conn_sent,
-                                              conn_timer, conn_drain, conn_gone};
+static const struct conn_protocol protocol = {h2_conn_bytes, h2_conn_pull,  h2_conn_sent,
+                                              h2_conn_timer, h2_conn_drain, h2_conn_gone};
 
 int h2_conn_start(struct conn *c) {
     struct server *s = c->server;

@@ -35,7 +35,7 @@ int listener_start(struct listener *l, struct err *e) {
     return 0;
 }
 
-static void opened(struct listener *l, struct server *s) {
+static void listener_opened(struct listener *l, struct server *s) {
     l->uv.handle.data = l;
     l->server = s;
     l->open = true;
@@ -45,28 +45,29 @@ void listener_close(struct listener *l) {
     if (!l->open)
         return;
     l->open = false;
-    uv_close(&l->uv.handle, NULL); /* libuv also removes the file of a pipe it bound */
+    uv_close(&l->uv.handle, NULL); /* libuv also unlinks the socket file that it bound */
 }
 
 /* --- Unix --- */
 
-/* Is the socket file a leftover, or does someone answer on it? */
-static int clear_stale(const char *path, struct err *e) {
+/* Removes the socket file if it is stale. Fails if another process answers on it. */
+static int listener_clear_stale(const char *path, struct err *e) {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     struct stat st;
     if (strlen(path) >= sizeof addr.sun_path)
-        return err_set(e, ERR_INVALID_ARGUMENT, "socket path %s is longer than %zu bytes", path,
+        return err_set(e, ERR_INVALID_ARGUMENT, "socket path %s: must have at most %zu bytes", path,
                        sizeof addr.sun_path - 1);
     if (lstat(path, &st) < 0)
-        return 0; /* nothing there; a missing folder shows at bind */
+        return 0; /* absent; bind reports a missing directory */
     if (!S_ISSOCK(st.st_mode))
-        return err_set(e, ERR_INVALID_ARGUMENT, "%s exists and is not a socket", path);
+        return err_set(e, ERR_INVALID_ARGUMENT, "bind %s: the file exists and is not a socket",
+                       path);
     memcpy(addr.sun_path, path, strlen(path));
     AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return err_sys(e, ERR_INTERNAL, errno, "open a socket");
     if (connect(fd, (struct sockaddr *)&addr, sizeof addr) == 0 || errno == EAGAIN)
-        return err_set(e, ERR_INTERNAL, "another process already serves %s", path);
+        return err_set(e, ERR_INTERNAL, "bind %s: another process already serves it", path);
     if (unlink(path) < 0 && errno != ENOENT)
         return err_sys(e, ERR_INTERNAL, errno, "remove the stale socket %s", path);
     return 0;
@@ -76,14 +77,14 @@ int listener_unix(struct listener *l, struct server *s, const char *path, mode_t
                   struct err *e) {
     *l = (struct listener){.is_unix = true};
     snprintf(l->address, sizeof l->address, "unix:%s", path);
-    int r = clear_stale(path, e);
+    int r = listener_clear_stale(path, e);
     if (r < 0)
         return r;
     r = uv_pipe_init(s->loop, &l->uv.pipe, 0);
     if (r < 0)
         return err_sys(e, ERR_INTERNAL, -r, "open %s", l->address);
-    opened(l, s);
-    mode_t before = umask((mode_t)~mode & 0777); /* the file is born with the right mode */
+    listener_opened(l, s);
+    mode_t before = umask((mode_t)~mode & 0777); /* bind creates the file with the right mode */
     r = uv_pipe_bind(&l->uv.pipe, path);
     umask(before);
     if (r < 0) {
@@ -95,19 +96,20 @@ int listener_unix(struct listener *l, struct server *s, const char *path, mode_t
 
 /* --- TCP --- */
 
-static bool is_loopback(const struct sockaddr_storage *addr) {
+static bool listener_is_loopback(const struct sockaddr_storage *addr) {
     if (addr->ss_family == AF_INET)
         return ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 24 == 127;
     return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)addr)->sin6_addr);
 }
 
-static int parse_address(const char *text, struct sockaddr_storage *ret_addr, struct err *e) {
+static int listener_parse_address(const char *text, struct sockaddr_storage *ret_addr,
+                                  struct err *e) {
     const char *colon = strrchr(text, ':');
     uint64_t port;
     char host[64];
     if (!colon || str_to_u64(str_of(colon + 1), 0, 65535, &port) < 0 ||
         (size_t)(colon - text) >= sizeof host)
-        return err_set(e, ERR_INVALID_ARGUMENT, "\"%s\" is not HOST:PORT", text);
+        return err_set(e, ERR_INVALID_ARGUMENT, "listen: must be HOST:PORT, got \"%s\"", text);
     snprintf(host, sizeof host, "%.*s", (int)(colon - text), text);
     size_t n = strlen(host);
     if (n > 2 && host[0] == '[' && host[n - 1] == ']') {
@@ -118,10 +120,11 @@ static int parse_address(const char *text, struct sockaddr_storage *ret_addr, st
     const char *v4 = strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
     if (uv_ip4_addr(v4, (int)port, (struct sockaddr_in *)ret_addr) == 0)
         return 0;
-    return err_set(e, ERR_INVALID_ARGUMENT, "\"%s\" is not an IP address or localhost", host);
+    return err_set(e, ERR_INVALID_ARGUMENT,
+                   "listen: must name an IP address or localhost, got \"%s\"", host);
 }
 
-static void name_address(struct listener *l) {
+static void listener_name_address(struct listener *l) {
     struct sockaddr_storage addr = {0};
     int n = sizeof addr;
     char host[INET6_ADDRSTRLEN] = "?";
@@ -137,23 +140,23 @@ int listener_tcp(struct listener *l, struct server *s, const char *address, stru
     struct sockaddr_storage addr = {0};
     *l = (struct listener){0};
     snprintf(l->address, sizeof l->address, "%s", address);
-    int r = parse_address(address, &addr, e);
+    int r = listener_parse_address(address, &addr, e);
     if (r < 0)
         return r;
-    if (!is_loopback(&addr))
+    if (!listener_is_loopback(&addr))
         return err_set(e, ERR_INVALID_ARGUMENT,
-                       "%s can be reached from other machines, and this daemon has no TLS: "
-                       "listen on 127.0.0.1 or [::1]",
+                       "listen on %s: other machines can reach this address, and the daemon has "
+                       "no TLS; use 127.0.0.1 or [::1]",
                        address);
     r = uv_tcp_init(s->loop, &l->uv.tcp);
     if (r < 0)
         return err_sys(e, ERR_INTERNAL, -r, "open %s", address);
-    opened(l, s);
+    listener_opened(l, s);
     r = uv_tcp_bind(&l->uv.tcp, (struct sockaddr *)&addr, 0);
     if (r < 0) {
         listener_close(l);
         return err_sys(e, ERR_INTERNAL, -r, "bind %s", address);
     }
-    name_address(l);
+    listener_name_address(l);
     return 0;
 }

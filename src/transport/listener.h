@@ -1,8 +1,8 @@
-/* listener — an address we accept connections on.
+/* listener — an address on which the daemon accepts connections.
  *
- * Owner:   main.                        Ends: listener_close; the Unix socket's file goes with it,
- *          where whom the daemon became may remove it.
- * A Unix socket that nobody answers is taken over; one that a live process serves is refused. */
+ * Owner:   main.       End: listener_close, which also unlinks the Unix socket if the daemon's user
+ *                      may do so.
+ * A Unix socket that no process answers is replaced; one that a live process serves is refused. */
 #pragma once
 
 #include <uv.h>
@@ -25,8 +25,9 @@ struct listener {
 
 MUST_USE int listener_unix(struct listener *l, struct server *s, const char *path, mode_t mode,
                            struct err *e);
-/* "127.0.0.1:0", "[::1]:7777", "localhost:7777". An address other machines can reach is refused. */
+/* Accepts "127.0.0.1:0", "[::1]:7777", "localhost:7777". Refuses an address that other machines can
+ * reach. */
 MUST_USE int listener_tcp(struct listener *l, struct server *s, const char *address, struct err *e);
-/* Accepts from here on; until then the address is only taken. */
+/* Starts accepting. Before this call the address is only bound. */
 MUST_USE int listener_start(struct listener *l, struct err *e);
 void listener_close(struct listener *l);

@@ -8,12 +8,12 @@
 #include "wire/gzip.h"
 
 static void on_awake(uv_idle_t *handle) {
-    (void)handle; /* its being there keeps the loop from sleeping */
+    (void)handle; /* while the handle is active, the loop does not sleep */
 }
 
 static void on_before_sleep(uv_prepare_t *handle) {
     struct server *s = handle->data;
-    struct list turn; /* those that become dirty again meanwhile wait for the next turn */
+    struct list turn; /* connections that become dirty meanwhile wait for the next iteration */
     list_init(&turn);
     for (struct list *node; (node = list_pop_front(&s->dirty));)
         list_push_back(&turn, node);

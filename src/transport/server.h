@@ -1,10 +1,10 @@
-/* server — what all connections share: the loop's hooks, memory to lend, limits, the way out.
+/* server — what all connections share: loop hooks, buffers, limits, shutdown.
  *
- * Owner:   main.                        Ends: server_drain, then server_close.
- * Flush:   a connection with something to send puts itself on `dirty`; just before the loop sleeps,
- *          each gets one block's worth of the socket, so a fat stream starves nobody and the answers
- *          of one turn leave in one write.
- * Bounds:  connections.max; each connection has its own (conn.h, h2_conn.h). */
+ * Owner:   main.                        End: server_drain, then server_close.
+ * Flush:   a connection with something to send adds itself to `dirty`. Before the loop sleeps, the
+ *          server sends one block of each. So a large stream does not starve the others, and the
+ *          replies of one loop iteration leave in one write.
+ * Bounds:  connections.max; each connection has its own bounds (conn.h, h2_conn.h). */
 #pragma once
 
 #include <uv.h>
@@ -25,10 +25,10 @@ struct server {
     struct deadlines deadlines;
     struct gzip *gzip;
     uv_prepare_t before_sleep;
-    uv_idle_t stay_awake; /* runs while some connection has more to send than its share of a turn */
+    uv_idle_t stay_awake; /* active while a connection has more to send than its share */
     struct list conns;
     struct list dirty;
-    struct list spare_calls; /* of h2_conn, kept for the next request */
+    struct list spare_calls; /* calls pooled for the next request */
     unsigned n_spare_calls;
     unsigned n_conns;
     bool draining;
@@ -42,11 +42,11 @@ static inline size_t server_limit(const struct server *s, enum limit_id id) {
 
 MUST_USE int server_init(struct server *s, uv_loop_t *loop, struct api *api,
                          const struct limits *limits);
-/* No new calls; on_drained once every connection has ended. */
+/* Refuses new calls. Calls on_drained when every connection has ended. */
 void server_drain(struct server *s, void (*on_drained)(struct server *s));
-/* Ends every connection now, open calls or not. */
+/* Closes every connection now, even with open calls. */
 void server_cut(struct server *s);
-/* After every connection has ended. The handles close with the loop's next turn. */
+/* Call this after every connection has ended. The handles close in the loop's next iteration. */
 void server_close(struct server *s);
-/* After the loop has run to its end. */
+/* Call this after the loop has ended. */
 void server_done(struct server *s);

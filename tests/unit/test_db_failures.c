@@ -154,7 +154,7 @@ TEST(db_writes_nothing_of_a_spoiled_txn) {
 static bool open_while_held(void) {
     struct db_fixture other = f;
     return CHECK_INT(db_start(&other), -ERR_STORE_FAILED) &&
-           CHECK(strstr(other.e.text, "held by another process") != NULL);
+           CHECK(strstr(other.e.text, "another process uses it") != NULL);
 }
 
 TEST(db_is_held_by_one_process) {
