@@ -46,6 +46,25 @@ async def test_more_output_than_one_answer_holds(box):
     assert (tiny.stdout_bytes, tiny.stderr_bytes, tiny.truncated) == (b"1\n2", b"e\n", True)
 
 
+async def test_text_never_splits_a_character(box):
+    script = r"printf 'gr\303'; sleep 0.2; printf '\274n\n'; printf 'e\342\202' >&2; sleep 0.2; printf '\254\n' >&2; printf '\303'"
+    job = await box.exec(script)
+    pieces = [piece async for piece in job.text()]
+    assert "".join(p for p in pieces if p.stream == "stdout") == "grün\n\ufffd"
+    assert "".join(p for p in pieces if p.stream == "stderr") == "e€\n"
+    assert len(pieces) > 2, pieces
+    with pytest.raises(UnicodeDecodeError):
+        [piece async for piece in job.text(errors="strict")]
+
+
+async def test_lines_come_whole_and_per_stream(box):
+    job = await box.exec(r"printf 'a'; echo err >&2; sleep 0.2; printf 'b\r\n\nlast'")
+    lines = [line async for line in job.lines()]
+    assert [str(line) for line in lines if line.stream == "stdout"] == ["ab", "", "last"]
+    assert [str(line) for line in lines if line.stream == "stderr"] == ["err"]
+    assert [str(line) async for line in job.lines(streams=["stdout"], since=1)] == ["b", "", "last"]
+
+
 async def test_output_beyond_its_limit(box):
     done = await box.run("seq 100000", output_limit=64 * 1024)
     assert done.truncated and done.stdout_bytes.endswith(b"\n100000\n")

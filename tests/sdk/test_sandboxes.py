@@ -109,6 +109,25 @@ async def test_bad_arguments(both, client):
         await both.Sandbox.create(client=client, driver="nonesuch")
 
 
+async def test_delete_all_removes_what_has_the_labels(both, client):
+    made = [await both.Sandbox.create(client=client, labels={"batch": "one", "n": str(i)}) for i in range(2)]
+    other = await both.Sandbox.create(client=client, labels={"batch": "two"})
+    assert sorted(await both.Sandbox.delete_all(labels={"batch": "one"}, client=client)) == sorted(box.id for box in made)
+    assert (await other.refresh()).state == "ready"
+    with pytest.raises(berm.InvalidArgumentError):
+        await both.Sandbox.delete_all(labels={}, client=client)
+    await other.delete()
+
+
+async def test_memory_layer_is_lost_at_a_stop(both, client):
+    async with await both.Sandbox.create(client=client, layer="memory") as box:
+        await box.run("echo x > kept")
+        assert "tmpfs" in (await box.run("stat -f -c %T / . ; cat /proc/mounts")).stdout
+        await box.stop()
+        await box.start()
+        assert not (await box.run(["ls", "kept"])).ok
+
+
 async def test_events(box, client):
     begin = box.sequence
     done = await box.run(["false"])

@@ -7,13 +7,15 @@
 
 AsyncSandbox, AsyncExec, AsyncFiles and AsyncClient are the same for asyncio."""
 
+import builtins as _builtins
+
 from berm import errors, types
 from berm._async.client import AsyncClient
 from berm._async.exec import AsyncExec, AsyncStdin
 from berm._async.files import AsyncFiles
 from berm._async.sandbox import AsyncSandbox
 from berm._async.session import AsyncSession
-from berm._status import DisconnectedError, ProgramFailedError, UnreachableError
+from berm._status import ArgumentError, ClosedError, DisconnectedError, ProgramFailedError, UnreachableError
 from berm._sync.client import Client
 from berm._sync.exec import Exec, Stdin
 from berm._sync.files import Files
@@ -31,7 +33,9 @@ __all__ = [
     "AsyncSandbox",
     "AsyncSession",
     "AsyncStdin",
+    "ArgumentError",
     "Client",
+    "ClosedError",
     "DisconnectedError",
     "Exec",
     "Files",
@@ -40,6 +44,7 @@ __all__ = [
     "Session",
     "Stdin",
     "UnreachableError",
-    *errors.__all__,
+    # `from berm import *` shadows no builtin: berm.FileNotFoundError and the like need their prefix.
+    *(name for name in errors.__all__ if not hasattr(_builtins, name)),
     *types.__all__,
 ]

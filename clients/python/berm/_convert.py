@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, cast
 
 from berm import types
 from berm._gen.berm.v1 import berm_pb2 as pb
+from berm._status import ArgumentError
+from berm.errors import BermError
 
 Path = str | bytes | os.PathLike[str]
 
@@ -26,8 +29,20 @@ def number(enum: Any, prefix: str, text: str, what: str) -> Any:
     """The other way round; "" is UNSPECIFIED."""
     try:
         return enum.Value(prefix + (text or "unspecified").upper())
-    except ValueError:
-        raise ValueError(f"{what} {text!r} is none of the contract's") from None
+    except (ValueError, AttributeError):
+        words = [name.removeprefix(prefix).lower() for name, value in enum.items() if value]
+        raise ArgumentError(what, "one of " + ", ".join(words), text) from None
+
+
+@contextlib.contextmanager
+def arguments() -> Iterator[None]:
+    """For the building of a request: a value of a wrong type raises ArgumentError, whatever Protobuf raises."""
+    try:
+        yield
+    except BermError:
+        raise
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ArgumentError("request", "built of values that its fields take", str(error)) from error
 
 
 def ms(seconds: float) -> int:
@@ -41,7 +56,12 @@ def when(unix_ms: int) -> datetime:
     return datetime.fromtimestamp(unix_ms / 1000, timezone.utc)
 
 
-def pairs(values: Mapping[str, str] | None) -> list[pb.KeyValue]:
+def pairs(values: Mapping[str, str] | None, what: str) -> list[pb.KeyValue]:
+    if not isinstance(values or {}, Mapping):
+        raise ArgumentError(what, "a mapping of str to str", values)
+    for key, value in (values or {}).items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise ArgumentError(what, "a mapping of str to str", {key: value})
     return [pb.KeyValue(key=key, value=value) for key, value in (values or {}).items()]
 
 
@@ -66,7 +86,11 @@ def path_text(path: str, raw: bytes) -> str:
 
 
 def limits_message(limits: types.Limits | None) -> pb.Limits | None:
-    return None if limits is None else pb.Limits(**vars(limits))
+    if limits is None:
+        return None
+    if not isinstance(limits, types.Limits):
+        raise ArgumentError("limits", "a berm.Limits", limits)
+    return pb.Limits(**vars(limits))
 
 
 def limits_of(message: pb.Limits) -> types.Limits:
@@ -76,6 +100,8 @@ def limits_of(message: pb.Limits) -> types.Limits:
 def lifetime_message(lifetime: types.Lifetime | None) -> pb.Lifetime | None:
     if lifetime is None:
         return None
+    if not isinstance(lifetime, types.Lifetime):
+        raise ArgumentError("lifetime", "a berm.Lifetime", lifetime)
     return pb.Lifetime(
         idle_ttl_ms=ms(lifetime.idle_ttl),
         idle_action=number(pb.LifetimeAction, "LIFETIME_ACTION_", lifetime.idle_action, "idle_action"),
@@ -91,9 +117,9 @@ def lifetime_of(message: pb.Lifetime) -> types.Lifetime:
 
     return types.Lifetime(
         idle_ttl=seconds(message.idle_ttl_ms),
-        idle_action=word(pb.LifetimeAction, "LIFETIME_ACTION_", message.idle_action),
+        idle_action=cast(Any, word(pb.LifetimeAction, "LIFETIME_ACTION_", message.idle_action)),
         ttl=seconds(message.ttl_ms),
-        ttl_action=word(pb.LifetimeAction, "LIFETIME_ACTION_", message.ttl_action),
+        ttl_action=cast(Any, word(pb.LifetimeAction, "LIFETIME_ACTION_", message.ttl_action)),
         wake_on_call=message.wake_on_call,
     )
 
@@ -112,11 +138,21 @@ def network_message(mode: str, egress: Sequence[types.Egress]) -> pb.Network | N
     return pb.Network(mode=number(pb.NetworkMode, "NETWORK_MODE_", mode, "network"), egress=rules)
 
 
-def root_message(image: types.Image | None) -> pb.RootFilesystem | None:
-    if image is None:
+def root_message(image: types.Image | None, layer: str) -> pb.RootFilesystem | None:
+    if image is None and not layer:
         return None
-    kind = number(pb.ImageKind, "IMAGE_KIND_", image.kind, "the image's kind")
-    return pb.RootFilesystem(image=pb.ImageRoot(kind=kind, reference=image.reference))
+    root = pb.RootFilesystem(layer=number(pb.WritableLayer, "WRITABLE_LAYER_", layer, "layer"))
+    if image is not None:
+        root.image.kind = number(pb.ImageKind, "IMAGE_KIND_", image.kind, "image.kind")
+        root.image.reference = image.reference
+    return root
+
+
+def tool_messages(tools: Sequence[str | types.Tool]) -> list[pb.Tool]:
+    if isinstance(tools, str):
+        raise ArgumentError("tools", "a sequence of names or berm.Tool", tools)
+    rows = [types.Tool(tool) if isinstance(tool, str) else tool for tool in tools]
+    return [pb.Tool(name=row.name, credentials=row.credentials, cache=row.cache) for row in rows]
 
 
 def sandbox_of(message: pb.Sandbox) -> types.SandboxInfo:
@@ -219,13 +255,13 @@ def exec_spec(
 ) -> pb.ExecSpec:
     spec = pb.ExecSpec(
         argv=argv_of(command),
-        env=pairs(env),
+        env=pairs(env, "env"),
         cwd=cwd,
         user=user,
         timeout_ms=ms(timeout) if timeout is not None else 0,
         grace_ms=0 if grace is None else ms(grace) or -1,
         merge_stderr=merge_stderr,
-        labels=pairs(labels),
+        labels=pairs(labels, "labels"),
         output_policy=number(pb.OutputPolicy, "OUTPUT_POLICY_", output_policy, "output_policy"),
         output_limit_bytes=output_limit,
         keep_descendants=keep_descendants,

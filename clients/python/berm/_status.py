@@ -34,6 +34,22 @@ class UnreachableError(BermError):
     meaning = "no daemon answered for as long as the client waits for one"
 
 
+class ClosedError(BermError, RuntimeError):
+    """the client, or the handle that uses it, was closed by its user"""
+
+    reason = "CLIENT_CLOSED"
+    retry = "never"
+    meaning = "the client is closed"
+
+
+class ArgumentError(errors.InvalidArgumentError, ValueError):
+    """an argument was refused before anything was sent"""
+
+    def __init__(self, field: str, must: str, got: object):
+        text = f"must be {must}, got {got!r}"
+        super().__init__(f"{field}: {text}", fields={field: text})
+
+
 class ProgramFailedError(BermError):
     """a program run with check=True did not end with 0; `completed` tells how it did"""
 
@@ -65,7 +81,8 @@ def failure_of(error: grpc.RpcError) -> BermError:
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
             return _with_details(status_pb2.Status.FromString(value))
-    return _BARE.get(code, DisconnectedError)(text)
+    kind = _BARE.get(code, DisconnectedError)
+    return kind() if kind is DisconnectedError else kind(text)  # what gRPC says of a connection helps nobody
 
 
 def _with_details(status: status_pb2.Status) -> BermError:

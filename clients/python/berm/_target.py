@@ -6,6 +6,8 @@ import os
 import pathlib
 from dataclasses import dataclass
 
+from berm._status import ArgumentError
+
 # A daemon that comes back is found within a second; a peer that is gone is noticed without traffic.
 CHANNEL_OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -42,7 +44,7 @@ def target_of(socket: str | os.PathLike[str] | None, address: str | None, token:
     if address is None:
         return Target(f"unix:{os.path.abspath(socket or os.environ.get('BERM_SOCKET') or default_socket())}")
     if ":" not in address:
-        raise ValueError(f"{address!r} is not HOST:PORT")
+        raise ArgumentError("address", "HOST:PORT", address)
     file = os.environ.get("BERM_TOKEN_FILE")
     if token is None and file:
         token = pathlib.Path(file).read_text().strip()

@@ -9,6 +9,16 @@ import signal as _signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal
+
+# Words that calls take; "" leaves the choice to the daemon.
+Profile = Literal["", "user", "root"]
+NetworkMode = Literal["", "none", "egress", "open"]
+Layer = Literal["", "disk", "memory"]
+OutputPolicy = Literal["", "drop_oldest", "block", "kill"]
+LifetimeAction = Literal["", "stop", "pause", "delete"]
+ImageKind = Literal["registry", "directory", "tarball", "oci_layout"]
+StreamName = Literal["stdout", "stderr"]
 
 
 @dataclass(frozen=True)
@@ -30,9 +40,9 @@ class Lifetime:
     """When a sandbox ends by itself. Times in seconds; 0 = the daemon's default, -1 = never."""
 
     idle_ttl: float = 0
-    idle_action: str = ""  #: "stop" (default), "pause" or "delete"
+    idle_action: LifetimeAction = ""  #: "stop" (default), "pause" or "delete"
     ttl: float = 0
-    ttl_action: str = ""  #: "delete" (default), "stop" or "pause"
+    ttl_action: LifetimeAction = ""  #: "delete" (default), "stop" or "pause"
     wake_on_call: bool = False
 
 
@@ -55,11 +65,20 @@ class Copy:
 
 
 @dataclass(frozen=True)
+class Tool:
+    """A program of the host's, such as "git" or "uv", with what it needs."""
+
+    name: str
+    credentials: bool = False  #: whether the caller's own credentials for it go in too
+    cache: bool = False  #: whether it begins with the caller's own cache
+
+
+@dataclass(frozen=True)
 class Image:
     """An image as root filesystem."""
 
     reference: str
-    kind: str = "registry"  #: or "directory", "tarball", "oci_layout"
+    kind: ImageKind = "registry"  #: or "directory", "tarball", "oci_layout"
 
 
 @dataclass(frozen=True)
@@ -214,6 +233,18 @@ class Chunk(bytes):
         chunk = cls(data)
         chunk.stream, chunk.offset, chunk.missing = stream, offset, missing
         return chunk
+
+
+class Text(str):
+    """Text of output that knows its stream."""
+
+    stream: str  #: "stdout" or "stderr"
+
+    @classmethod
+    def of(cls, text: str, stream: str) -> Text:
+        made = cls(text)
+        made.stream = stream
+        return made
 
 
 @dataclass(frozen=True)
@@ -380,10 +411,19 @@ __all__ = [
     "Globbed",
     "GrepMatch",
     "Image",
+    "ImageKind",
+    "Layer",
     "Lifetime",
+    "LifetimeAction",
     "Limits",
     "Lines",
     "Mount",
+    "NetworkMode",
+    "OutputPolicy",
+    "Profile",
     "SandboxInfo",
+    "StreamName",
+    "Text",
+    "Tool",
     "Usage",
 ]

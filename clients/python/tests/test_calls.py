@@ -79,7 +79,7 @@ async def test_nobody_there(both, tmp_path):
         with pytest.raises(berm.UnreachableError, match="no daemon answered"):
             await client.ping()
     async with both.client(socket=tmp_path / "sock", reconnect=0) as client:
-        with pytest.raises(berm.DisconnectedError):
+        with pytest.raises(berm.UnreachableError, match="no daemon answered"):
             await client.ping()
 
 
@@ -330,3 +330,25 @@ def test_where_the_daemon_is(monkeypatch, tmp_path):
     assert berm.Client(socket="/z.sock").target == "unix:/z.sock"
     with pytest.raises(ValueError, match="HOST:PORT"):
         berm.Client(address="localhost")
+
+
+async def test_wrong_arguments_raise_berm_errors_before_anything_is_sent(both, peer):
+    server = peer()
+    async with both.client(address=server.address) as client:
+        for arguments, word in (
+            ({"profile": "rooot"}, "profile: must be one of user, root, got 'rooot'"),
+            ({"labels": "x=y"}, "labels: must be a mapping"),
+            ({"env": {"A": 1}}, "env: must be a mapping"),
+            ({"limits": {"pids": 3}}, "limits: must be a berm.Limits"),
+            ({"lifetime": 3}, "lifetime: must be a berm.Lifetime"),
+            ({"limits": berm.Limits(pids="many")}, "request: must be built"),
+            ({"mounts": ["/tmp"]}, "request: must be built"),
+            ({"tools": "git"}, "tools: must be a sequence"),
+            ({"layer": "paper"}, "layer: must be one of disk, memory"),
+            ({"workspace": 7}, "request: must be built"),
+        ):
+            with pytest.raises(berm.InvalidArgumentError, match=word) as caught:
+                await both.Sandbox.create(client=client, **arguments)
+            assert isinstance(caught.value, ValueError) and caught.value.fields
+    with pytest.raises(berm.BermError, match="closed"):
+        await client.ping()

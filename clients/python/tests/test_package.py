@@ -23,11 +23,12 @@ def test_types_hold():
 def test_types_can_fail(tmp_path):
     """Or the test above shows nothing."""
     wrong = tmp_path / "wrong.py"
-    wrong.write_text("import berm\nsb = berm.Sandbox.create()\nsb.run(7)\nsb.run(['true']).stdout.fileno()\n")
+    wrong.write_text("import berm\nsb = berm.Sandbox.create()\nsb.run(7)\nsb.run(['true']).stdout.fileno()\n"
+                     "berm.Sandbox.create(profile='rooot')\n")
     done = subprocess.run(
         [*MYPY, "--config-file", PACKAGE / "pyproject.toml", wrong], capture_output=True, text=True, timeout=300,
         env={**os.environ, "MYPYPATH": str(PACKAGE)})
-    assert done.stdout.count("error:") == 2, done.stdout
+    assert done.stdout.count("error:") == 3, done.stdout
 
 
 def test_the_wheel(tmp_path):

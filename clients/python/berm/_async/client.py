@@ -18,11 +18,12 @@ from berm import errors, types
 from berm._gen.berm.v1 import berm_pb2 as pb
 from berm._methods import Method, Req, Res
 from berm._retry import Retries, is_lost
-from berm._status import DisconnectedError, UnreachableError, failure_of
+from berm._status import ClosedError, DisconnectedError, UnreachableError, failure_of
 from berm._target import target_of
 from berm._trace import Span
 from berm.errors import BermError
 
+_FIRST = 5.0  # seconds: the most that a client waits for a daemon it has never reached
 _RESUMED = (pb.STREAM_END_REASON_DRAINING, pb.STREAM_END_REASON_SLOW_READER)
 
 
@@ -30,9 +31,10 @@ class AsyncClient:
     """A daemon, by its Unix socket or its address; connects at the first call.
 
     Without `socket` and `address` it is BERM_SOCKET, BERM_ADDRESS (with the token in BERM_TOKEN_FILE), or
-    where bermd listens by default. `timeout` is the deadline of a call that waits for nothing; `reconnect`
-    is how long a daemon that is down is waited for before a call or a stream fails; `silence` is after how
-    many seconds a stream that says nothing counts as broken. All in seconds."""
+    where bermd listens by default. `timeout` is the deadline of a call, on top of what the call asks the daemon
+    to wait; `reconnect` is how long a call or stream waits for a daemon that went away, before it raises
+    UnreachableError (at most 5 for a daemon that never answered this client); `silence` is after how many
+    seconds without a message a stream counts as broken. All in seconds."""
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class AsyncClient:
         self._silence = silence
         self._channel: runtime.Channel | None = None
         self._place: object = None
+        self._reached = False
         self._closed = False
 
     @property
@@ -78,8 +81,8 @@ class AsyncClient:
         once and in order, whatever happens to the connection or the daemon meanwhile."""
         request = pb.WatchEventsRequest(
             sandbox_ids=sandbox_ids,
-            label_selector=convert.pairs(labels),
-            kinds=[convert.number(pb.EventKind, "EVENT_KIND_", kind, "the kind") for kind in kinds],
+            label_selector=convert.pairs(labels, "labels"),
+            kinds=[convert.number(pb.EventKind, "EVENT_KIND_", kind, "kinds") for kind in kinds],
             until_now=not follow,
         )
         if since is None:
@@ -122,7 +125,7 @@ class AsyncClient:
         seconds = self._timeout + wait if timeout is None else timeout
         retries = Retries(
             time.monotonic,
-            reconnect=self._reconnect,
+            reconnect=self._wait_for_daemon(),
             deadline=None if seconds < 0 else time.monotonic() + seconds,
             has_request_id=methods.give_request_id(request),
         )
@@ -145,7 +148,7 @@ class AsyncClient:
         no deadline: it takes as long as it takes."""
         retries = Retries(
             time.monotonic,
-            reconnect=self._reconnect,
+            reconnect=self._wait_for_daemon(),
             has_request_id=methods.give_request_id(header),
             repeatable=repeatable,
         )
@@ -168,7 +171,9 @@ class AsyncClient:
         try:
             while True:
                 try:
-                    return await attempt(self._open(), retries.time_left())
+                    answer = await attempt(self._open(), retries.time_left())
+                    self._reached = True
+                    return answer
                 except grpc.RpcError as error:
                     failure = failure_of(error)
                 await self._again(retries, failure, span)
@@ -189,7 +194,7 @@ class AsyncClient:
     ) -> runtime.Stream[Res]:
         """The messages of a stream, until it ends by itself. When it breaks it is opened again with what
         `request` says then, so its caller moves a cursor along with each message (RETRY-4)."""
-        retries = Retries(time.monotonic, reconnect=self._reconnect, deadline=deadline)
+        retries = Retries(time.monotonic, reconnect=self._wait_for_daemon(), deadline=deadline)
         span = Span(method.name, request())
         failure: BermError | None = None
         try:
@@ -226,6 +231,7 @@ class AsyncClient:
                 if _is_to_be_resumed(message):
                     raise DisconnectedError("the daemon ended the stream before its end")
                 retries.progress()
+                self._reached = True
                 silence.pause()
                 yield message
                 silence.resume()
@@ -242,6 +248,8 @@ class AsyncClient:
     async def _again(self, retries: Retries, failure: BermError, span: Span) -> None:
         """Returns when it is time for the next attempt; raises the failure when there is none."""
         pause = None if self._closed else retries.pause_after(failure)
+        if pause is None and self._reconnect == 0 and isinstance(failure, DisconnectedError):
+            raise UnreachableError(f"no daemon answered at {self.target}")
         if pause is None:
             raise failure
         span.again(failure)
@@ -250,7 +258,9 @@ class AsyncClient:
             return
         if retries.time_left() == 0:
             raise errors.DeadlineExceededError(f"no daemon answered at {self.target} before the deadline")
-        raise UnreachableError(f"no daemon answered at {self.target} for {self._reconnect:g} s")
+        raise UnreachableError(
+            f"no daemon answered at {self.target} for {self._wait_for_daemon():g} s; `berm daemon start` starts one"
+        )
 
     async def _reaches(self, seconds: float, span: Span) -> bool:
         """Connects again; whether a daemon answers within the time, whatever it says."""
@@ -270,9 +280,13 @@ class AsyncClient:
             return True
         return False
 
+    def _wait_for_daemon(self) -> float:
+        """How long a call waits for a daemon that does not answer: not long when it never did."""
+        return self._reconnect if self._reached else min(self._reconnect, _FIRST)
+
     def _open(self) -> runtime.Channel:
         if self._closed:
-            raise RuntimeError("the client is closed")
+            raise ClosedError()
         if self._channel is None or self._place != runtime.here():
             self._channel, self._place = runtime.open_channel(self._target), runtime.here()
         return self._channel

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import codecs
 import signal as signals
 import time
 from collections.abc import Sequence
@@ -93,7 +94,7 @@ class Exec:
         since: int = 0,
         *,
         since_stderr: int = 0,
-        streams: Sequence[str] = (),
+        streams: Sequence[types.StreamName] = (),
         tail: int | None = None,
         follow: bool = True,
         fail_on_gap: bool = False,
@@ -142,6 +143,65 @@ class Exec:
                     self._info = convert.exec_of(message.exited)
         if holds:
             self._acknowledge(at, release=True)
+
+    def text(
+        self,
+        since: int = 0,
+        *,
+        since_stderr: int = 0,
+        streams: Sequence[types.StreamName] = (),
+        tail: int | None = None,
+        follow: bool = True,
+        encoding: str = "utf-8",
+        errors: str = "replace",
+    ) -> runtime.Stream[types.Text]:
+        """Output as text: what `output` gives, decoded per stream, so that a character which lies in two chunks
+        comes out whole. Each piece knows its stream."""
+        decoders: dict[str, codecs.IncrementalDecoder] = {}
+        decoder = codecs.getincrementaldecoder(encoding)
+        chunks = self.output(since, since_stderr=since_stderr, streams=streams, tail=tail, follow=follow)
+        with runtime.closing(chunks) as stream:
+            for chunk in stream:
+                own = decoders.setdefault(chunk.stream, decoder(errors))
+                if chunk.missing:
+                    own.reset()
+                if piece := own.decode(chunk):
+                    yield types.Text.of(piece, chunk.stream)
+        for name, own in decoders.items():
+            if piece := own.decode(b"", True):
+                yield types.Text.of(piece, name)
+
+    def lines(
+        self,
+        since: int = 0,
+        *,
+        since_stderr: int = 0,
+        streams: Sequence[types.StreamName] = (),
+        tail: int | None = None,
+        follow: bool = True,
+        encoding: str = "utf-8",
+        errors: str = "replace",
+    ) -> runtime.Stream[types.Text]:
+        """Output line by line, without the line ends; the last line of a stream may lack its own. Lines of the two
+        streams come in the order in which they end."""
+        rest: dict[str, str] = {}
+        pieces = self.text(
+            since,
+            since_stderr=since_stderr,
+            streams=streams,
+            tail=tail,
+            follow=follow,
+            encoding=encoding,
+            errors=errors,
+        )
+        with runtime.closing(pieces) as stream:
+            for piece in stream:
+                *whole, rest[piece.stream] = (rest.get(piece.stream, "") + piece).split("\n")
+                for line in whole:
+                    yield types.Text.of(line.removesuffix("\r"), piece.stream)
+        for name, line in rest.items():
+            if line:
+                yield types.Text.of(line, name)
 
     def _begin_at(self, since: int, since_stderr: int, tail: int | None) -> dict[int, int]:
         """The first byte of each stream that is wanted."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from berm import _convert as convert
 from berm import _methods as methods
@@ -17,7 +17,7 @@ from berm._sync.exec import Exec
 from berm._sync.files import Files
 from berm._gen.berm.v1 import berm_pb2 as pb
 from berm._methods import Method
-from berm._status import ProgramFailedError
+from berm._status import ArgumentError, ProgramFailedError
 
 _WAIT = 60.0  # what wait=True means, and the most a daemon is asked to wait at once
 _RUN_INPUT = _RUN_OUTPUT = 1024 * 1024  # the most RunExec takes, and gives of each stream
@@ -51,36 +51,38 @@ class Sandbox:
         env: Mapping[str, str] | None = None,
         limits: types.Limits | None = None,
         lifetime: types.Lifetime | None = None,
-        network: str = "",
+        network: types.NetworkMode = "",
         egress: Sequence[types.Egress] = (),
         image: types.Image | None = None,
+        layer: types.Layer = "",
         mounts: Sequence[types.Mount] = (),
         copies: Sequence[types.Copy] = (),
-        tools: Sequence[str] = (),
-        profile: str = "",
+        tools: Sequence[str | types.Tool] = (),
+        profile: types.Profile = "",
         driver: str = "",
         workspace: str = "",
         wait: float | bool = True,
         client: Client | None = None,
     ) -> Sandbox:
         """Makes a sandbox and waits until it is ready. When it fails, or is not ready in time, it is
-        removed and the reason is raised."""
-        spec = pb.SandboxSpec(
-            labels=convert.pairs(labels),
-            env=convert.pairs(env),
-            limits=convert.limits_message(limits),
-            lifetime=convert.lifetime_message(lifetime),
-            network=convert.network_message(network, egress),
-            root=convert.root_message(image),
-            mounts=[pb.Mount(source=m.source, target=m.target, writable=m.writable) for m in mounts],
-            copies=[pb.Copy(source=c.source, target=c.target, excludes=c.excludes) for c in copies],
-            tools=[pb.Tool(name=name) for name in tools],
-            profile=convert.number(pb.SandboxProfile, "SANDBOX_PROFILE_", profile, "profile"),
-            driver=driver,
-            workspace=workspace,
-        )
-        seconds = _seconds(wait)
-        request = pb.CreateSandboxRequest(sandbox_id=id, spec=spec, wait_ms=_wait_ms(seconds))
+        removed and the reason is raised. With layer="memory" files live in memory and do not survive a stop."""
+        with convert.arguments():
+            spec = pb.SandboxSpec(
+                labels=convert.pairs(labels, "labels"),
+                env=convert.pairs(env, "env"),
+                limits=convert.limits_message(limits),
+                lifetime=convert.lifetime_message(lifetime),
+                network=convert.network_message(network, egress),
+                root=convert.root_message(image, layer),
+                mounts=[pb.Mount(source=m.source, target=m.target, writable=m.writable) for m in mounts],
+                copies=[pb.Copy(source=c.source, target=c.target, excludes=c.excludes) for c in copies],
+                tools=convert.tool_messages(tools),
+                profile=convert.number(pb.SandboxProfile, "SANDBOX_PROFILE_", profile, "profile"),
+                driver=driver,
+                workspace=workspace,
+            )
+            seconds = _seconds(wait)
+            request = pb.CreateSandboxRequest(sandbox_id=id, spec=spec, wait_ms=_wait_ms(seconds))
         used = client or Client()
         try:
             until = time.monotonic() + seconds
@@ -128,11 +130,12 @@ class Sandbox:
         client: Client | None = None,
     ) -> runtime.Stream[types.SandboxInfo]:
         """The caller's sandboxes, newest first: all but deleted ones unless `states` says otherwise."""
-        request = pb.ListSandboxesRequest(
-            label_selector=convert.pairs(labels),
-            states=[convert.number(pb.SandboxState, "SANDBOX_STATE_", state, "the state") for state in states],
-            owner=owner,
-        )
+        with convert.arguments():
+            request = pb.ListSandboxesRequest(
+                label_selector=convert.pairs(labels, "labels"),
+                states=[convert.number(pb.SandboxState, "SANDBOX_STATE_", state, "states") for state in states],
+                owner=owner,
+            )
         used = client or Client()
         try:
             while True:
@@ -145,6 +148,33 @@ class Sandbox:
         finally:
             if client is None:
                 used.close()
+
+    @classmethod
+    def delete_all(
+        cls,
+        *,
+        labels: Mapping[str, str],
+        wait: float | bool = True,
+        client: Client | None = None,
+    ) -> Sequence[str]:
+        """Removes every sandbox of the caller that has all of these labels; their ids. At least one label is
+        needed."""
+        seconds = _seconds(wait)
+        with convert.arguments():
+            selector = convert.pairs(labels, "labels")
+        used = client or Client()
+        removed: dict[str, None] = {}
+        try:
+            more = True
+            while more:
+                request = pb.DeleteSandboxesRequest(label_selector=selector, wait_ms=_wait_ms(seconds))
+                answer = used.call(methods.DELETE_SANDBOXES, request, wait=min(seconds, _WAIT))
+                removed.update(dict.fromkeys(answer.sandbox_ids))
+                more = answer.more
+        finally:
+            if client is None:
+                used.close()
+        return tuple(removed)
 
     @property
     def id(self) -> str:
@@ -184,7 +214,7 @@ class Sandbox:
         grace: float | None = None,
         merge_stderr: bool = False,
         labels: Mapping[str, str] | None = None,
-        output_policy: str = "",
+        output_policy: types.OutputPolicy = "",
         output_limit: int = 0,
         keep_descendants: bool = False,
         max_output: int | None = None,
@@ -196,20 +226,23 @@ class Sandbox:
         output that is kept is returned, or the first `max_output` bytes of each stream. How it ended is in
         the result; only with `check` is anything but code 0 an error."""
         if output_policy == "block":
-            raise ValueError("run reads nothing before the end, so a program that waits never ends: use exec")
-        spec = convert.exec_spec(
-            command,
-            env=env,
-            cwd=cwd,
-            user=user,
-            timeout=timeout,
-            grace=grace,
-            merge_stderr=merge_stderr,
-            labels=labels,
-            output_policy=output_policy,
-            output_limit=output_limit,
-            keep_descendants=keep_descendants,
-        )
+            raise ArgumentError(
+                "output_policy", "drop_oldest or kill: run reads nothing before the end; use exec", output_policy
+            )
+        with convert.arguments():
+            spec = convert.exec_spec(
+                command,
+                env=env,
+                cwd=cwd,
+                user=user,
+                timeout=timeout,
+                grace=grace,
+                merge_stderr=merge_stderr,
+                labels=labels,
+                output_policy=output_policy,
+                output_limit=output_limit,
+                keep_descendants=keep_descendants,
+            )
         data = input.encode() if isinstance(input, str) else input
         if len(data) > _RUN_INPUT:
             completed = self._run_with_much_input(spec, data, max_output)
@@ -261,7 +294,7 @@ class Sandbox:
                 continue
             data, at = bytearray(output[name]), state.first_offset + len(output[name])
             truncated = truncated or state.first_offset > 0
-            rest = job.output(at, since_stderr=at, streams=[name], follow=False)
+            rest = job.output(at, since_stderr=at, streams=[cast(Any, name)], follow=False)
             with runtime.closing(rest) as chunks:
                 while len(data) < min(most, state.end_offset - state.first_offset):
                     chunk = next(chunks, None)
@@ -296,27 +329,28 @@ class Sandbox:
         grace: float | None = None,
         merge_stderr: bool = False,
         labels: Mapping[str, str] | None = None,
-        output_policy: str = "",
+        output_policy: types.OutputPolicy = "",
         output_limit: int = 0,
         keep_descendants: bool = False,
     ) -> Exec:
         """Starts a program and returns a handle to it; it needs no client from then on. `stdin` gives it
         an input to write to, `terminal` a terminal of (cols, rows)."""
-        spec = convert.exec_spec(
-            command,
-            env=env,
-            cwd=cwd,
-            user=user,
-            timeout=timeout,
-            grace=grace,
-            merge_stderr=merge_stderr,
-            labels=labels,
-            output_policy=output_policy,
-            output_limit=output_limit,
-            keep_descendants=keep_descendants,
-            stdin=stdin,
-            terminal=terminal,
-        )
+        with convert.arguments():
+            spec = convert.exec_spec(
+                command,
+                env=env,
+                cwd=cwd,
+                user=user,
+                timeout=timeout,
+                grace=grace,
+                merge_stderr=merge_stderr,
+                labels=labels,
+                output_policy=output_policy,
+                output_limit=output_limit,
+                keep_descendants=keep_descendants,
+                stdin=stdin,
+                terminal=terminal,
+            )
         return self._start(spec, id)
 
     def _start(self, spec: pb.ExecSpec, id: str) -> Exec:
@@ -334,11 +368,12 @@ class Sandbox:
         self, *, states: Sequence[str] = (), labels: Mapping[str, str] | None = None
     ) -> runtime.Stream[types.ExecInfo]:
         """The programs of this sandbox, newest first."""
-        request = pb.ListExecsRequest(
-            sandbox_id=self.id,
-            states=[convert.number(pb.ExecState, "EXEC_STATE_", state, "the state") for state in states],
-            label_selector=convert.pairs(labels),
-        )
+        with convert.arguments():
+            request = pb.ListExecsRequest(
+                sandbox_id=self.id,
+                states=[convert.number(pb.ExecState, "EXEC_STATE_", state, "states") for state in states],
+                label_selector=convert.pairs(labels, "labels"),
+            )
         while True:
             page = self._client.call(methods.LIST_EXECS, request)
             for program in page.execs:
@@ -379,19 +414,20 @@ class Sandbox:
         labels: Mapping[str, str | None] | None = None,
         limits: types.Limits | None = None,
         lifetime: types.Lifetime | None = None,
-        network: str = "",
+        network: types.NetworkMode = "",
         egress: Sequence[types.Egress] = (),
     ) -> types.SandboxInfo:
         """Changes what is given and leaves the rest; a label with None is removed."""
-        request = pb.UpdateSandboxRequest(
-            sandbox_id=self.id,
-            limits=convert.limits_message(limits),
-            lifetime=convert.lifetime_message(lifetime),
-            network=convert.network_message(network, egress),
-        )
+        with convert.arguments():
+            request = pb.UpdateSandboxRequest(
+                sandbox_id=self.id,
+                limits=convert.limits_message(limits),
+                lifetime=convert.lifetime_message(lifetime),
+                network=convert.network_message(network, egress),
+            )
         if labels is not None:
             request.labels.SetInParent()
-            request.labels.set.extend(convert.pairs({k: v for k, v in labels.items() if v is not None}))
+            request.labels.set.extend(convert.pairs({k: v for k, v in labels.items() if v is not None}, "labels"))
             request.labels.remove.extend(key for key, value in labels.items() if value is None)
         answer = self._client.call(methods.UPDATE_SANDBOX, request)
         self._heard(answer.sandbox, answer.sequence)
