@@ -40,7 +40,7 @@ static inline void child_kill(struct child *c) {
 }
 
 /* One was reaped. */
-static inline void children_on_end(struct list *all, pid_t pid) {
+static inline void children_on_exit(struct list *all, pid_t pid) {
     LIST_FOR_EACH(it, all) {
         struct child *c = container_of(it, struct child, node);
         if (c->pid == pid) {

@@ -6,8 +6,6 @@
 #include <sys/fsuid.h>
 #include <sys/syscall.h>
 
-#include "guest/archive.h"
-
 void handles_init(struct handles *hs) {
     *hs = (struct handles){0};
     for (size_t i = 0; i < HANDLES_MAX; i++)
@@ -33,7 +31,7 @@ struct handle *handles_find(struct handles *hs, uint64_t id) {
 
 void handles_close(struct handle *h) {
     if (h->archive)
-        archive_close(h->archive);
+        h->close_archive(h->archive);
     if (h->temp[0] && h->dir >= 0) {
         setfsuid(h->uid); /* with the rights it was made with */
         unlinkat(h->dir, h->temp, 0);

@@ -17,11 +17,11 @@ struct archive;
 struct handle {
     uint64_t id;             /* 0: free */
     struct archive *archive; /* NULL: a file */
-    int fd;                  /* the file */
-    int dir;                 /* of the target; -1 for reading */
+    void (*close_archive)(struct archive *a);
+    int fd;  /* the file */
+    int dir; /* of the target; -1 for reading */
     bool is_writing;
     bool must_not_exist;
-    bool has_mode; /* else a replaced file's is kept */
     mode_t mode;
     uint32_t uid;  /* as whom it was opened */
     char *path;    /* absolute, of the target */
@@ -31,6 +31,7 @@ struct handle {
 struct handles {
     struct handle of[HANDLES_MAX];
     uint64_t last_id;
+    size_t n_archives; /* that are working */
 };
 
 void handles_init(struct handles *hs);

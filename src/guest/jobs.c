@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "guest/guest.h"
 #include "guest/params.h"
+#include "guest/reply.h"
 
 /* The child's one message: this, then `bytes` of members. */
 struct reply_head {
@@ -19,12 +20,11 @@ struct reply_head {
     uint32_t bytes;
 };
 
-void jobs_init(struct jobs *js, struct guest *g) {
-    *js = (struct jobs){.guest = g};
+void jobs_init(struct jobs *js) {
+    *js = (struct jobs){0};
     list_init(&js->running);
     list_init(&js->waiting);
     list_init(&js->children);
-    handles_init(&js->handles);
 }
 
 int jobs_wait(struct jobs *js, uint64_t generation, struct str text, struct err *e) {
@@ -51,10 +51,6 @@ struct waiting *jobs_next(struct jobs *js) {
     return w;
 }
 
-void jobs_on_gone(struct jobs *js) {
-    handles_close_all(&js->handles);
-}
-
 static void free_grave(struct later *l) {
     struct job *j = container_of(l, struct job, grave);
     buf_done(&j->reply);
@@ -74,7 +70,7 @@ static void job_end(struct job *j) {
 }
 
 static void job_fail(struct job *j, const struct err *e) {
-    guest_answer_error(j->guest, j->generation, j->id, e);
+    reply_error(j->guest, j->generation, j->id, e, -1);
     job_end(j);
 }
 
@@ -95,11 +91,10 @@ void jobs_done(struct jobs *js) {
         child_kill(&j->child);
         job_end(j);
     }
-    handles_close_all(&js->handles);
 }
 
 void jobs_answer(struct guest *g, struct job *j, struct str members, const int *fds, size_t n_fds) {
-    guest_answer(g, j->generation, j->id, members, fds, n_fds);
+    reply_send(g, j->generation, j->id, members, fds, n_fds);
 }
 
 static void job_done(struct job *j) {
@@ -265,7 +260,7 @@ static int start(struct request *r, work_fn *work, job_result_fn *on_result, con
     if (is_search && js->n_searches >= SEARCHES_RUNNING)
         return err_set(e, ERR_LIMIT_REACHED, "%zu searches are at work", js->n_searches);
     if (js->n_running >= JOBS_RUNNING)
-        return GUEST_WAIT;
+        return REQUEST_WAIT;
     struct job *j = job_new(r, on_result, h);
     if (!j || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
         free(j);
@@ -291,7 +286,7 @@ static int start(struct request *r, work_fn *work, job_result_fn *on_result, con
     j->is_search = is_search;
     j->max_ms = is_search ? SEARCH_MAX_MS : JOB_MAX_MS;
     timer_start(&r->guest->loop, &j->limit, j->max_ms);
-    return GUEST_LATER;
+    return REQUEST_LATER;
 }
 
 int jobs_start(struct request *r, work_fn *work, job_result_fn *on_result, const struct handle *h,

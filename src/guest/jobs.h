@@ -78,22 +78,19 @@ struct waiting {
 };
 
 struct jobs {
-    struct guest *guest;
     struct list waiting;
     size_t n_waiting;
     size_t waiting_bytes;
     struct list running;
     size_t n_running;
     size_t n_searches;
-    size_t n_archives;    /* children that pack or unpack */
     struct list children; /* of all kinds */
-    struct handles handles;
 };
 
-void jobs_init(struct jobs *js, struct guest *g);
+void jobs_init(struct jobs *js);
 /* Ends what is being worked on, without answers. */
 void jobs_done(struct jobs *js);
-/* Begins the work of a request; answers GUEST_LATER, GUEST_WAIT when as many as may are at work, or
+/* Begins the work of a request; answers REQUEST_LATER, REQUEST_WAIT when as many as may are at work, or
  * fails. `handle` may be NULL. */
 MUST_USE int jobs_start(struct request *r, work_fn *work, job_result_fn *on_result,
                         const struct handle *handle, struct err *e);
@@ -105,5 +102,3 @@ MUST_USE int jobs_wait(struct jobs *js, uint64_t generation, struct str text, st
 struct waiting *jobs_next(struct jobs *js);
 /* The plain on_result: the members are the result. */
 void jobs_answer(struct guest *g, struct job *j, struct str members, const int *fds, size_t n_fds);
-/* The connection is gone: its handles go, its work is carried on. */
-void jobs_on_gone(struct jobs *js);

@@ -125,6 +125,11 @@ int link_send(struct link *l, struct str message, const int *fds, size_t n_fds) 
     return 0;
 }
 
+int link_send_buf(struct link *l, const struct buf *message) {
+    struct str text = {(const char *)buf_data(message), buf_len(message)};
+    return link_send(l, text, NULL, 0);
+}
+
 /* Descriptors ride on the first byte of their message, so a write ends where the next ones begin. */
 static ssize_t write_some(struct link *l) {
     size_t n = buf_len(&l->tx);

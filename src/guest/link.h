@@ -61,6 +61,8 @@ MUST_USE int link_stdio(struct link *l, int in, int out);
 
 /* Frames and queues a message with descriptors, which are closed here whatever happens. -ENOBUFS. */
 MUST_USE int link_send(struct link *l, struct str message, const int *fds, size_t n_fds);
+/* Queues a whole message without descriptors. -ENOBUFS. */
+MUST_USE int link_send_buf(struct link *l, const struct buf *message);
 bool link_is_busy(const struct link *l);
 /* Writes what can be written; once per turn. */
 void link_flush(struct link *l);

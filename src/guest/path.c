@@ -148,3 +148,80 @@ int path_error(struct err *e, int sys, const char *what, const char *path) {
             code = rows[i].code;
     return err_sys(e, code, sys, "%s %.150s", what, path);
 }
+
+void path_write(struct json_out *o, const char *key, const char *path) {
+    struct str text = str_of(path);
+    char raw_key[32];
+    if (str_is_utf8(text.p, text.n)) {
+        json_put_str(o, key, text);
+        return;
+    }
+    snprintf(raw_key, sizeof raw_key, "%s_b64", key);
+    json_key(o, raw_key);
+    json_base64(o, text.p, text.n);
+}
+
+void path_clean(char *path) {
+    char *out = path;
+    for (char *at = path; *at;) {
+        size_t n = strcspn(at, "/");
+        if (n > 0 && !(n == 1 && at[0] == '.')) {
+            *out++ = '/';
+            memmove(out, at, n);
+            out += n;
+        }
+        at += n + (at[n] == '/');
+    }
+    if (out == path)
+        *out++ = '/';
+    *out = '\0';
+}
+
+int path_make_parents(const char *path, struct arena *a) {
+    char *part = arena_copy(a, path, strlen(path));
+    if (!part)
+        return -ENOMEM;
+    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        const char *name;
+        int fd = path_open(part, O_PATH | O_DIRECTORY, 0);
+        if (fd == -ENOENT) {
+            fd = path_open_parent(part, &name);
+            if (fd >= 0 && mkdirat(fd, name, 0755) < 0 && errno != EEXIST) {
+                int error = errno;
+                close(fd);
+                return -error;
+            }
+        }
+        if (fd < 0)
+            return fd;
+        close(fd);
+        *slash = '/';
+    }
+    return 0;
+}
+
+/* What names contents, or why it does not. */
+int path_check_regular(const struct stat *st, const char *path, struct err *e) {
+    if (S_ISREG(st->st_mode))
+        return 0;
+    if (S_ISDIR(st->st_mode))
+        return err_set(e, ERR_IS_A_DIRECTORY, "%.150s", path);
+    return err_set(e, ERR_NOT_A_REGULAR_FILE, "%.150s", path);
+}
+
+/* Looks before it opens, and again at what it opened: the name may be swapped in between. */
+int path_open_regular(const char *path, struct err *e) {
+    struct stat st;
+    AUTO_CLOSE int look = path_open(path, O_PATH, 0);
+    if (look < 0 || fstat(look, &st) < 0)
+        return path_error(e, look < 0 ? -look : errno, "open", path);
+    if (path_check_regular(&st, path, e) < 0)
+        return -(int)e->code;
+    AUTO_CLOSE int fd = path_open(path, O_RDONLY, 0);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return path_error(e, fd < 0 ? -fd : errno, "open", path);
+    if (path_check_regular(&st, path, e) < 0)
+        return -(int)e->code;
+    return TAKE_FD(fd);
+}

@@ -4,7 +4,9 @@
  * the path starts. Links, mounts and races are openat2's to settle, with the sandbox's root as root. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "base/arena.h"
@@ -34,3 +36,14 @@ MUST_USE int path_rename(int from_dir, const char *from, int to_dir, const char 
 
 /* What the kernel said, as a row of errors.def. */
 int path_error(struct err *e, int sys, const char *what, const char *path);
+
+/* Removes empty names and `.` from an absolute path, in place. */
+void path_clean(char *path);
+/* Makes every missing directory above the last name. -errno. */
+MUST_USE int path_make_parents(const char *path, struct arena *a);
+/* NOT_A_REGULAR_FILE or IS_A_DIRECTORY for anything but a regular file. */
+MUST_USE int path_check_regular(const struct stat *st, const char *path, struct err *e);
+/* Opens a regular file for reading and returns its descriptor. Never opens anything else. */
+MUST_USE int path_open_regular(const char *path, struct err *e);
+/* Writes the member `key`, or `key`_b64 when the path is not UTF-8. */
+void path_write(struct json_out *o, const char *key, const char *path);

@@ -35,7 +35,7 @@ struct exec *execs_find(struct execs *all, struct str id) {
 }
 
 struct exec *exec_new(struct guest *g, struct str id) {
-    struct exec *x = TAKE(g->execs.spare);
+    struct exec *x = TAKE(g->execs->spare);
     if (!x)
         x = malloc(sizeof *x);
     if (!x)
@@ -50,7 +50,7 @@ struct exec *exec_new(struct guest *g, struct str id) {
 }
 
 void exec_free(struct exec *x) {
-    struct execs *all = &x->guest->execs;
+    struct execs *all = x->guest->execs;
     exec_output_done(x);
     exec_input_close(x);
     exec_end_done(x);
@@ -72,7 +72,7 @@ void exec_free_later(struct exec *x) {
 }
 
 void exec_register(struct exec *x) {
-    struct execs *all = &x->guest->execs;
+    struct execs *all = x->guest->execs;
     list_push_back(&all->all, &x->node);
     all->count++;
     all->running++;
@@ -83,7 +83,7 @@ int exec_of_request(struct request *r, struct exec **ret, struct err *e) {
     struct str id;
     if (params_id(r->params, "exec_id", &id, e) < 0)
         return -(int)e->code;
-    *ret = execs_find(&r->guest->execs, id);
+    *ret = execs_find(r->guest->execs, id);
     if (!*ret)
         return err_set(e, ERR_EXEC_NOT_FOUND, "no exec has the id %.*s", (int)id.n, id.p);
     return 0;
@@ -98,7 +98,7 @@ int exec_method_done(struct request *r, struct err *e) {
     struct str id;
     if (params_id(r->params, "exec_id", &id, e) < 0)
         return -(int)e->code;
-    struct execs *all = &r->guest->execs;
+    struct execs *all = r->guest->execs;
     struct exec *x = execs_find(all, id);
     if (!x)
         return 0; /* done before */

@@ -171,7 +171,7 @@ static void exec_end_record(struct exec *x) {
         return;
     }
     exec_state_set_life(&x->life, EXEC_EXITED);
-    x->guest->execs.running--;
+    x->guest->execs->running--;
     timer_stop(&x->end.timeout);
     timer_stop(&x->end.drain);
     timer_stop(&x->output.retry);

@@ -108,11 +108,11 @@ int exec_report_method_status(struct request *r, struct err *e) {
         struct str id;
         if (params_id(r->params, "after", &id, e) < 0)
             return -(int)e->code;
-        after = execs_find(&r->guest->execs, id);
+        after = execs_find(r->guest->execs, id);
         if (!after)
             return err_field(e, "after", "must be the id of an exec, got %.*s", (int)id.n, id.p);
     }
-    exec_report_write_list(&r->guest->execs, r->out, only, after);
+    exec_report_write_list(r->guest->execs, r->out, only, after);
     return 0;
 }
 
@@ -147,7 +147,7 @@ static bool exec_report_send(const struct exec *x, enum exec_notice notice) {
     buf_clear(&g->text);
     rpc_open_notification(&o, &g->text, notifications[notice].method);
     notifications[notice].write(x, &o);
-    return rpc_close(&o) == 0 && guest_send_text(g) == 0;
+    return rpc_close(&o) == 0 && link_send_buf(&g->link, &g->text) == 0;
 }
 
 /* `exited` is the last notification of an exec and includes what the others say. */

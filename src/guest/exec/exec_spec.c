@@ -6,6 +6,7 @@
 
 #include "base/outlog.h"
 #include "base/programs.h"
+#include "guest/exec/exec.h"
 #include "guest/guest.h"
 #include "guest/params.h"
 #include "guest/path.h"

@@ -196,14 +196,14 @@ static int exec_start_launch(struct request *r, struct exec *x, struct exec_spec
 static int exec_start_try(struct request *r, struct exec *x, struct exec_spec *s, struct err *e) {
     if (exec_spec_resolve(r, s, e) < 0)
         return -(int)e->code;
-    if (r->guest->execs.ignored == 0) /* the guest ignores SIGPIPE, so this runs once */
-        r->guest->execs.ignored = exec_start_ignored_signals();
-    s->launch.ignored = r->guest->execs.ignored;
+    if (r->guest->execs->ignored == 0) /* the guest ignores SIGPIPE, so this runs once */
+        r->guest->execs->ignored = exec_start_ignored_signals();
+    s->launch.ignored = r->guest->execs->ignored;
     return exec_start_launch(r, x, s, e);
 }
 
 static int exec_start_check_limits(const struct guest *g, struct err *e) {
-    const struct execs *all = &g->execs;
+    const struct execs *all = g->execs;
     if (all->count >= EXECS_MAX)
         return err_set(e, ERR_LIMIT_REACHED, "the guest remembers %zu execs, the maximum",
                        all->count);
@@ -219,7 +219,7 @@ int exec_start_method(struct request *r, struct err *e) {
     struct str id;
     if (params_id(r->params, "exec_id", &id, e) < 0)
         return -(int)e->code;
-    struct exec *x = execs_find(&g->execs, id);
+    struct exec *x = execs_find(g->execs, id);
     if (x) {
         exec_report_write(x, r->out);
         return 0;

@@ -1,4 +1,4 @@
-#include "guest/watch.h"
+#include "guest/watch/watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +7,8 @@
 
 #include "guest/guest.h"
 #include "guest/params.h"
-#include "guest/watcher.h"
+#include "guest/reply.h"
+#include "guest/watch/watcher.h"
 
 struct watch {
     struct list node;
@@ -19,6 +20,11 @@ struct watch {
     struct buf in;
 };
 
+void watches_init(struct watches *ws) {
+    *ws = (struct watches){0};
+    list_init(&ws->all);
+}
+
 static void free_grave(struct later *l) {
     struct watch *w = container_of(l, struct watch, grave);
     buf_done(&w->in);
@@ -29,7 +35,7 @@ static void watch_close(struct watch *w) {
     child_kill(&w->child);
     close(loop_remove(&w->guest->loop, &w->sock));
     list_remove(&w->node);
-    w->guest->watches.count--;
+    w->guest->watches->count--;
     loop_free_later(&w->guest->loop, &w->grave, free_grave);
 }
 
@@ -45,7 +51,7 @@ static void tell(struct watch *w, struct str members) {
     rpc_open_notification(&o, &g->text, "changed");
     json_put_u64(&o, "watch_id", w->id);
     json_raw(&o, members);
-    if (rpc_close(&o) < 0 || guest_send_text(g) < 0)
+    if (rpc_close(&o) < 0 || link_send_buf(&g->link, &g->text) < 0)
         link_fail(&g->link);
 }
 
@@ -120,16 +126,16 @@ static struct watch *watch_new(struct guest *g, struct job *j, int sock) {
     }
     buf_init(&w->in, WATCHER_MESSAGE_MAX + sizeof(struct watcher_head));
     child_move(&w->child, &j->child);
-    list_push_back(&g->watches.all, &w->node);
-    g->watches.count++;
-    w->id = ++g->watches.last_id;
+    list_push_back(&g->watches->all, &w->node);
+    g->watches->count++;
+    w->id = ++g->watches->last_id;
     return w;
 }
 
 static void on_begun(struct guest *g, struct job *j, struct str members, const int *fds,
                      size_t n_fds) {
     bool wanted = n_fds == 1 && g->link.connected && g->link.generation == j->generation &&
-                  g->watches.count < WATCHES_MAX;
+                  g->watches->count < WATCHES_MAX;
     struct watch *w = wanted ? watch_new(g, j, fds[0]) : NULL;
     struct err e;
     if (!w) {
@@ -137,7 +143,7 @@ static void on_begun(struct guest *g, struct job *j, struct str members, const i
         for (size_t i = 0; i < n_fds; i++)
             close(fds[i]);
         err_set(&e, ERR_LIMIT_REACHED, "%d watches are open", WATCHES_MAX);
-        guest_answer_error(g, j->generation, j->id, &e);
+        reply_error(g, j->generation, j->id, &e, -1);
         return;
     }
     struct buf text;
@@ -147,13 +153,13 @@ static void on_begun(struct guest *g, struct job *j, struct str members, const i
     json_put_u64(&o, "watch_id", w->id);
     json_raw(&o, members);
     if (json_end(&o) == 0)
-        guest_answer(g, j->generation, j->id,
-                     (struct str){(const char *)buf_data(&text), buf_len(&text)}, NULL, 0);
+        reply_send(g, j->generation, j->id,
+                   (struct str){(const char *)buf_data(&text), buf_len(&text)}, NULL, 0);
     buf_done(&text);
 }
 
 int watch_method_watch(struct request *r, struct err *e) {
-    if (r->guest->watches.count >= WATCHES_MAX)
+    if (r->guest->watches->count >= WATCHES_MAX)
         return err_set(e, ERR_LIMIT_REACHED, "%d watches are open", WATCHES_MAX);
     return jobs_start(r, work_watch, on_begun, NULL, e);
 }
@@ -162,7 +168,7 @@ int watch_method_unwatch(struct request *r, struct err *e) {
     int64_t id = 0;
     if (params_int(r->params, "watch_id", 1, PARAMS_OFFSET_MAX, &id, e) < 0)
         return -(int)e->code;
-    LIST_FOR_EACH(it, &r->guest->watches.all) {
+    LIST_FOR_EACH(it, &r->guest->watches->all) {
         struct watch *w = container_of(it, struct watch, node);
         if (w->id == (uint64_t)id) {
             watch_close(w);

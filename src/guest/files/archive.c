@@ -1,4 +1,4 @@
-#include "guest/archive.h"
+#include "guest/files/archive.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "guest/handles.h"
 #include "guest/path.h"
+#include "guest/reply.h"
 
 #define CHUNK_MAX 49152
 
@@ -58,7 +59,7 @@ static void stop_back(struct archive *a) {
     int fd = loop_remove(&a->guest->loop, &a->back);
     if (fd >= 0) {
         close(fd);
-        a->guest->jobs.n_archives--;
+        a->guest->handles.n_archives--;
     }
 }
 
@@ -95,7 +96,7 @@ static void tell_done(struct archive *a) {
         json_key(&o, "error");
         rpc_put_error(&o, &a->result.err, -1);
     }
-    if (rpc_close(&o) < 0 || guest_send_text(g) < 0)
+    if (rpc_close(&o) < 0 || link_send_buf(&g->link, &g->text) < 0)
         link_fail(&g->link);
 }
 
@@ -119,7 +120,7 @@ static void refuse(struct guest *g, struct job *j, const int *fds, size_t n_fds)
         close(fds[i]);
     child_kill(&j->child);
     err_set(&e, ERR_LIMIT_REACHED, "%d files or %d trees are at work", HANDLES_MAX, ARCHIVES_MAX);
-    guest_answer_error(g, j->generation, j->id, &e);
+    reply_error(g, j->generation, j->id, &e, -1);
 }
 
 /* The child runs on: it is the archive's from here. */
@@ -139,15 +140,15 @@ static struct archive *archive_new(struct guest *g, struct job *j, int pipe, int
         a->pipe_fd = pipe;
     }
     child_move(&a->child, &j->child);
-    g->jobs.n_archives++;
+    g->handles.n_archives++;
     return a;
 }
 
 static void on_begun(struct guest *g, struct job *j, struct str members, const int *fds,
                      size_t n_fds) {
     bool wanted = n_fds == 2 && g->link.connected && g->link.generation == j->generation &&
-                  g->jobs.n_archives < ARCHIVES_MAX;
-    struct handle *h = wanted ? handles_add(&g->jobs.handles) : NULL;
+                  g->handles.n_archives < ARCHIVES_MAX;
+    struct handle *h = wanted ? handles_add(&g->handles) : NULL;
     struct archive *a = h ? archive_new(g, j, fds[0], fds[1]) : NULL;
     char text[64];
     (void)members;
@@ -158,15 +159,16 @@ static void on_begun(struct guest *g, struct job *j, struct str members, const i
         return;
     }
     h->archive = a;
+    h->close_archive = archive_close;
     a->handle = h->id;
     bool passes = link_passes_files(&g->link);
     int n = snprintf(text, sizeof text, "\"handle\":%llu,\"fds\":%d", (unsigned long long)h->id,
                      passes);
-    guest_answer(g, j->generation, j->id, (struct str){text, (size_t)n}, fds, passes);
+    reply_send(g, j->generation, j->id, (struct str){text, (size_t)n}, fds, passes);
 }
 
 static int begin(struct request *r, work_fn *work, struct err *e) {
-    if (r->guest->jobs.n_archives >= ARCHIVES_MAX)
+    if (r->guest->handles.n_archives >= ARCHIVES_MAX)
         return err_set(e, ERR_LIMIT_REACHED, "%d trees are at work", ARCHIVES_MAX);
     return jobs_start(r, work, on_begun, NULL, e);
 }
@@ -235,10 +237,10 @@ static void on_pipe(struct source *s, uint32_t events) {
     if (r != 0)
         drop_waiting(a);
     if (r < 0)
-        guest_answer_error(g, a->waiting.generation, id, &e);
+        reply_error(g, a->waiting.generation, id, &e, -1);
     else if (r > 0)
-        guest_answer(g, a->waiting.generation, id,
-                     (struct str){(const char *)buf_data(&text), buf_len(&text)}, NULL, 0);
+        reply_send(g, a->waiting.generation, id,
+                   (struct str){(const char *)buf_data(&text), buf_len(&text)}, NULL, 0);
     buf_done(&text);
 }
 
@@ -248,7 +250,7 @@ static int wait_for_pipe(struct archive *a, struct request *r, uint32_t events, 
         return err_sys(e, ERR_INTERNAL, errno, "wait");
     a->waiting.id = r->id;
     a->waiting.generation = r->generation;
-    return GUEST_LATER;
+    return REQUEST_LATER;
 }
 
 int archive_read(struct archive *a, struct request *r, uint64_t offset, size_t max, struct err *e) {

@@ -3,83 +3,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#include "guest/files.h"
+#include "guest/files/files.h"
+#include "guest/files/info.h"
 #include "guest/params.h"
 #include "guest/path.h"
-
-static const char *type_name(mode_t mode) {
-    switch (mode & S_IFMT) {
-    case S_IFREG:
-        return "regular";
-    case S_IFDIR:
-        return "directory";
-    case S_IFLNK:
-        return "symlink";
-    case S_IFIFO:
-        return "fifo";
-    case S_IFSOCK:
-        return "socket";
-    case S_IFCHR:
-    case S_IFBLK:
-        return "device";
-    default:
-        return "unknown";
-    }
-}
-
-void path_write(struct json_out *o, const char *key, const char *path) {
-    struct str text = str_of(path);
-    char raw_key[32];
-    if (str_is_utf8(text.p, text.n)) {
-        json_put_str(o, key, text);
-        return;
-    }
-    snprintf(raw_key, sizeof raw_key, "%s_b64", key);
-    json_key(o, raw_key);
-    json_base64(o, text.p, text.n);
-}
-
-void path_clean(char *path) {
-    char *out = path;
-    for (char *at = path; *at;) {
-        size_t n = strcspn(at, "/");
-        if (n > 0 && !(n == 1 && at[0] == '.')) {
-            *out++ = '/';
-            memmove(out, at, n);
-            out += n;
-        }
-        at += n + (at[n] == '/');
-    }
-    if (out == path)
-        *out++ = '/';
-    *out = '\0';
-}
-
-void info_write(struct json_out *o, const char *path, const struct stat *st, int dir,
-                const char *name, const struct user_names *names) {
-    json_open(o, '{');
-    path_write(o, "path", path);
-    json_put_str(o, "type", str_of(type_name(st->st_mode)));
-    json_put_u64(o, "size_bytes", (uint64_t)MAX(st->st_size, 0));
-    json_put_u64(o, "mode", st->st_mode & 07777);
-    json_put_u64(o, "uid", st->st_uid);
-    json_put_u64(o, "gid", st->st_gid);
-    struct str user = user_name_of(names, st->st_uid), group = user_group_of(names, st->st_gid);
-    if (user.n > 0)
-        json_put_str(o, "user", user);
-    if (group.n > 0)
-        json_put_str(o, "group", group);
-    json_put_i64(o, "modified_s", st->st_mtim.tv_sec);
-    json_put_i64(o, "modified_ns", st->st_mtim.tv_nsec);
-    char target[PATH_LENGTH_MAX + 1];
-    ssize_t n =
-        S_ISLNK(st->st_mode) && name ? readlinkat(dir, name, target, sizeof target - 1) : -1;
-    if (n > 0) {
-        target[n] = '\0';
-        path_write(o, "target", target);
-    }
-    json_close(o, '}');
-}
 
 static int info_of(struct work *w, const char *path, int fd, struct err *e) {
     struct stat st;
@@ -94,7 +21,7 @@ static int info_of(struct work *w, const char *path, int fd, struct err *e) {
     return 0;
 }
 
-int info_put(struct work *w, const char *path, bool follow, struct err *e) {
+static int info_put(struct work *w, const char *path, bool follow, struct err *e) {
     AUTO_CLOSE int fd = path_open(path, O_PATH | (follow ? 0 : O_NOFOLLOW), 0);
     return info_of(w, path, fd, e);
 }
@@ -118,30 +45,6 @@ static int work_stat(struct work *w, struct err *e) {
     if (work_path(w, "path", &path, e) < 0 || params_bool(w->params, "follow", &follow, e) < 0)
         return -(int)e->code;
     return info_put(w, path, follow, e);
-}
-
-int path_make_parents(const char *path, struct arena *a) {
-    char *part = arena_copy(a, path, strlen(path));
-    if (!part)
-        return -ENOMEM;
-    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        const char *name;
-        int fd = path_open(part, O_PATH | O_DIRECTORY, 0);
-        if (fd == -ENOENT) {
-            fd = path_open_parent(part, &name);
-            if (fd >= 0 && mkdirat(fd, name, 0755) < 0 && errno != EEXIST) {
-                int error = errno;
-                close(fd);
-                return -error;
-            }
-        }
-        if (fd < 0)
-            return fd;
-        close(fd);
-        *slash = '/';
-    }
-    return 0;
 }
 
 /* The directory of a path, made if asked. */

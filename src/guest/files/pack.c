@@ -4,9 +4,9 @@
 #include <fcntl.h>
 
 #include "base/packer.h"
-#include "guest/archive.h"
-#include "guest/files.h"
-#include "guest/newfile.h"
+#include "guest/files/archive.h"
+#include "guest/files/files.h"
+#include "guest/files/newfile.h"
 #include "guest/params.h"
 #include "guest/path.h"
 
@@ -61,7 +61,7 @@ static int open_source(struct pack *p, struct err *e) {
     int fd = path_open(p->path, O_PATH | O_DIRECTORY, 0);
     bool is_file = fd == -ENOTDIR;
     if (is_file)
-        fd = file_open_regular(p->path, e);
+        fd = path_open_regular(p->path, e);
     if (is_file && fd < 0)
         return fd;
     int r = packer_begin(&p->packer, fd, is_file ? strrchr(p->path, '/') + 1 : NULL);

@@ -1,4 +1,4 @@
-#include "guest/scan.h"
+#include "guest/search/scan.h"
 
 #include <errno.h>
 

@@ -4,8 +4,9 @@
 #include <fcntl.h>
 
 #include "base/limits.h"
-#include "guest/files.h"
-#include "guest/newfile.h"
+#include "guest/files/files.h"
+#include "guest/files/info.h"
+#include "guest/files/newfile.h"
 #include "guest/params.h"
 #include "guest/path.h"
 
@@ -82,7 +83,7 @@ static int work_read_lines(struct work *w, struct err *e) {
                                               : "max_bytes",
                               e);
     path_clean(path);
-    AUTO_CLOSE int fd = file_open_regular(path, e);
+    AUTO_CLOSE int fd = path_open_regular(path, e);
     if (fd < 0)
         return fd;
     struct stat st;

@@ -1,4 +1,4 @@
-#include "guest/newfile.h"
+#include "guest/files/newfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,31 +8,6 @@
 #include "guest/path.h"
 
 #define LINKS_MAX 40
-
-/* What names contents, or why it does not. */
-int file_check_regular(const struct stat *st, const char *path, struct err *e) {
-    if (S_ISREG(st->st_mode))
-        return 0;
-    if (S_ISDIR(st->st_mode))
-        return err_set(e, ERR_IS_A_DIRECTORY, "%.150s", path);
-    return err_set(e, ERR_NOT_A_REGULAR_FILE, "%.150s", path);
-}
-
-/* Looks before it opens, and again at what it opened: the name may be swapped in between. */
-int file_open_regular(const char *path, struct err *e) {
-    struct stat st;
-    AUTO_CLOSE int look = path_open(path, O_PATH, 0);
-    if (look < 0 || fstat(look, &st) < 0)
-        return path_error(e, look < 0 ? -look : errno, "open", path);
-    if (file_check_regular(&st, path, e) < 0)
-        return -(int)e->code;
-    AUTO_CLOSE int fd = path_open(path, O_RDONLY, 0);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return path_error(e, fd < 0 ? -fd : errno, "open", path);
-    if (file_check_regular(&st, path, e) < 0)
-        return -(int)e->code;
-    return TAKE_FD(fd);
-}
 
 /* Follows links at the end of a path, so that a write goes where the name leads. The result may not
  * exist. */
@@ -66,7 +41,7 @@ int newfile_check(int dir, const char *name, const char *path, bool must_not_exi
         return errno == ENOENT ? 0 : path_error(e, errno, "look at", path);
     if (must_not_exist)
         return err_set(e, ERR_FILE_EXISTS, "%.150s", path);
-    if (file_check_regular(&st, path, e) < 0)
+    if (path_check_regular(&st, path, e) < 0)
         return -(int)e->code;
     if (faccessat(dir, name, W_OK, AT_EACCESS) < 0)
         return path_error(e, errno, "write", path);

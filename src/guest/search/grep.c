@@ -15,10 +15,10 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/pattern.h"
-#include "guest/newfile.h"
+#include "guest/files/newfile.h"
 #include "guest/params.h"
-#include "guest/scan.h"
-#include "guest/search.h"
+#include "guest/search/scan.h"
+#include "guest/search/search.h"
 
 #define MATCHES_DEFAULT 1000
 
@@ -146,7 +146,7 @@ static void search_entry(struct grep *g) {
 /* The one file that the path names. */
 static int search_one(struct grep *g, const char *path, struct err *e) {
     struct stat st;
-    AUTO_CLOSE int fd = file_open_regular(path, e);
+    AUTO_CLOSE int fd = path_open_regular(path, e);
     if (fd < 0)
         return fd;
     if (fstat(fd, &st) < 0)

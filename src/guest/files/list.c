@@ -9,7 +9,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#include "guest/files.h"
+#include "guest/files/files.h"
+#include "guest/files/info.h"
 #include "guest/params.h"
 #include "guest/path.h"
 

@@ -21,6 +21,8 @@ struct watches {
     uint64_t last_id;
 };
 
+void watches_init(struct watches *ws);
+
 int watch_method_watch(struct request *r, struct err *e);
 int watch_method_unwatch(struct request *r, struct err *e);
 /* Once per turn: goes on with what waited for the daemon to read. Answers whether something was told. */

@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/pattern.h"
 #include "guest/params.h"
-#include "guest/search.h"
+#include "guest/files/info.h"
+#include "guest/search/search.h"
 
 struct glob {
     struct walk walk;
@@ -19,21 +19,6 @@ struct glob {
     struct json_out out;
     enum search_end end;
 };
-
-void search_put(struct json_out *o, const struct buf *items, enum search_end end) {
-    static const char *const ends[] = {"", "matches", "size", "work"};
-    json_key(o, "matches");
-    json_open(o, '[');
-    if (buf_len(items) > 0)
-        json_raw(o, (struct str){(const char *)buf_data(items), buf_len(items)});
-    json_close(o, ']');
-    json_put_str(o, "truncated", str_of(ends[end]));
-}
-
-void search_bound(struct walk *w, enum limit_id time) {
-    w->entries_left = (uint64_t)limit_table[LIMIT_SEARCH_ENTRIES].value;
-    w->deadline_us = clock_us() + (uint64_t)limit_table[time].value * 1000;
-}
 
 static unsigned on_name(struct walk *w, unsigned char type) {
     struct glob *g = container_of(w, struct glob, walk);

@@ -1,7 +1,7 @@
 #include <errno.h>
 
 #include "base/limits.h"
-#include "guest/watcher.h"
+#include "guest/watch/watcher.h"
 
 int queue_init(struct change_queue *q) {
     *q = (struct change_queue){.max = (size_t)limit_table[LIMIT_WATCH_QUEUE].value};

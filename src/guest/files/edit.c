@@ -8,8 +8,9 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
-#include "guest/files.h"
-#include "guest/newfile.h"
+#include "guest/files/files.h"
+#include "guest/files/info.h"
+#include "guest/files/newfile.h"
 #include "guest/params.h"
 #include "guest/path.h"
 
@@ -173,7 +174,7 @@ static int check_unchanged(const struct target *t, struct bytes was, struct err 
 
 static int open_target(struct work *w, char *path, struct target *t, struct err *e) {
     mode_t mode;
-    t->fd = file_open_regular(path, e);
+    t->fd = path_open_regular(path, e);
     if (t->fd < 0)
         return t->fd;
     if (fstat(t->fd, &t->st) < 0)

@@ -12,11 +12,6 @@
 
 #define NEWFILE_NAME 32
 
-/* NOT_A_REGULAR_FILE, IS_A_DIRECTORY. */
-MUST_USE int file_check_regular(const struct stat *st, const char *path, struct err *e);
-/* For reading; what is no regular file is not opened. A descriptor, or fails. */
-MUST_USE int file_open_regular(const char *path, struct err *e);
-
 /* Follows links at the end of a path, so that a write goes where the name leads. The result may not exist. */
 MUST_USE int newfile_follow(struct arena *a, char **path, struct err *e);
 /* The target as it is now: it may be replaced if its own mode allows writing. *mode becomes its mode. */

@@ -1,4 +1,4 @@
-#include "guest/watcher.h"
+#include "guest/watch/watcher.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,7 +12,8 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/walk.h"
-#include "guest/files.h"
+#include "guest/files/files.h"
+#include "guest/files/info.h"
 #include "guest/params.h"
 
 #define COALESCE_MS 50

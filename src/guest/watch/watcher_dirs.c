@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <sys/inotify.h>
 
-#include "guest/watcher.h"
+#include "guest/watch/watcher.h"
 
 struct dir *dir_find(struct dir_table *t, int wd) {
     struct dir *d = t->buckets[(unsigned)wd % DIR_BUCKETS];

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <sys/syscall.h>
 
-#include "guest/files.h"
+#include "guest/files/files.h"
 #include "guest/params.h"
 #include "guest/path.h"
 

@@ -12,8 +12,8 @@
 
 #include "base/fd.h"
 #include "base/tar.h"
-#include "guest/archive.h"
-#include "guest/files.h"
+#include "guest/files/archive.h"
+#include "guest/files/files.h"
 #include "guest/params.h"
 #include "guest/path.h"
 

@@ -1,15 +1,17 @@
 /* files — contents: opened by a child as the sandbox user, passed out or moved in chunks, and new ones put
  * in place by commit. */
-#include "guest/files.h"
+#include "guest/files/files.h"
+#include "guest/files/info.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 
-#include "guest/archive.h"
-#include "guest/newfile.h"
+#include "guest/files/archive.h"
+#include "guest/files/newfile.h"
 #include "guest/params.h"
 #include "guest/path.h"
+#include "guest/reply.h"
 
 #define CHUNK_MAX 49152
 
@@ -18,7 +20,7 @@ static int work_read(struct work *w, struct err *e) {
     if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0)
         return -(int)e->code;
     path_clean(path);
-    int fd = file_open_regular(path, e);
+    int fd = path_open_regular(path, e);
     if (fd < 0)
         return fd;
     struct stat st;
@@ -43,25 +45,25 @@ static void answer_with_handle(struct guest *g, struct job *j, const struct hand
     struct err e;
     if (!text) {
         err_set(&e, ERR_OUT_OF_MEMORY, "no memory for an answer");
-        guest_answer_error(g, j->generation, j->id, &e);
+        reply_error(g, j->generation, j->id, &e, -1);
         return;
     }
     memcpy(text, head, (size_t)n);
     memcpy(text + n, members.p, members.n);
-    guest_answer(g, j->generation, j->id, (struct str){text, (size_t)n + members.n}, &copy,
-                 copy >= 0);
+    reply_send(g, j->generation, j->id, (struct str){text, (size_t)n + members.n}, &copy,
+               copy >= 0);
 }
 
 /* A handle belongs to a connection: without the one that asked there is nobody to close it. */
 static struct handle *new_handle(struct guest *g, struct job *j, const int *fds, size_t n_fds) {
     struct err e;
     bool wanted = g->link.connected && g->link.generation == j->generation;
-    struct handle *h = wanted ? handles_add(&g->jobs.handles) : NULL;
+    struct handle *h = wanted ? handles_add(&g->handles) : NULL;
     if (!h) {
         for (size_t i = 0; i < n_fds; i++)
             close(fds[i]);
         err_set(&e, ERR_LIMIT_REACHED, "%d files are open", HANDLES_MAX);
-        guest_answer_error(g, j->generation, j->id, &e);
+        reply_error(g, j->generation, j->id, &e, -1);
         return NULL;
     }
     h->fd = n_fds > 0 ? fds[0] : -1;
@@ -158,7 +160,7 @@ static void on_write(struct guest *g, struct job *j, struct str members, const i
     }
     handles_close(h);
     err_set(&e, ERR_INTERNAL, "the work was not understood");
-    guest_answer_error(g, j->generation, j->id, &e);
+    reply_error(g, j->generation, j->id, &e, -1);
 }
 
 static int work_commit(struct work *w, struct err *e) {
@@ -196,7 +198,7 @@ static int work_commit(struct work *w, struct err *e) {
 
 static void on_commit(struct guest *g, struct job *j, struct str members, const int *fds,
                       size_t n_fds) {
-    struct handle *h = handles_find(&g->jobs.handles, j->handle);
+    struct handle *h = handles_find(&g->handles, j->handle);
     if (h) {
         h->temp[0] = '\0'; /* it is the target's now */
         handles_close(h);
@@ -208,7 +210,7 @@ static int handle_param(struct request *r, struct handle **ret, struct err *e) {
     int64_t id = 0;
     if (params_int(r->params, "handle", 1, PARAMS_OFFSET_MAX, &id, e) < 0)
         return -(int)e->code;
-    *ret = handles_find(&r->guest->jobs.handles, (uint64_t)id);
+    *ret = handles_find(&r->guest->handles, (uint64_t)id);
     return *ret ? 0 : err_field(e, "handle", "names nothing that is open");
 }
 

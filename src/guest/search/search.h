@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/limits.h"
-#include "guest/files.h"
+#include "guest/files/files.h"
 #include "guest/path.h"
 #include "base/walk.h"
 
