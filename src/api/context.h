@@ -4,7 +4,7 @@
 #include "api/api.h"
 #include "api/request.h"
 #include "api/system/system.h"
-#include "core/registry.h"
+#include "core/registry/registry.h"
 
 #define CONTEXT_SCRATCH ((size_t)256 * 1024)
 

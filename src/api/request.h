@@ -13,7 +13,7 @@
 #include "api/call.h"
 #include "base/list.h"
 #include "core/caller.h"
-#include "core/registry.h"
+#include "core/registry/registry.h"
 
 #define REQUEST_ID_MAX 128
 

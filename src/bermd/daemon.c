@@ -20,7 +20,8 @@
 #include "bermd/rights.h"
 #include "bermd/state.h"
 #include "core/files/file_work.h"
-#include "core/registry.h"
+#include "core/registry/registry.h"
+#include "core/imports/opener.h"
 #include "drivers/native/native.h"
 #include "transport/listener.h"
 #include "transport/server.h"
@@ -38,7 +39,7 @@ struct daemon {
     struct listener listeners[2]; /* Unix, TCP */
     uv_signal_t signals[2];       /* SIGTERM, SIGINT */
     struct deadline drain_limit;
-    struct driver *drivers[REGISTRY_DRIVERS_MAX];
+    struct driver *drivers[ENV_DRIVERS_MAX];
     size_t n_drivers;
     size_t n_opening;
     struct opener *opener;
@@ -207,24 +208,25 @@ static void open_registry(struct daemon *d) {
     const struct config_uids *token = &config_of(d)->token_uid;
     if (d->rights.open_fd >= 0)
         d->opener = opener_new(&d->loop, &d->server.deadlines, TAKE_FD(d->rights.open_fd));
-    int r = registry_open(
-        &(struct registry_spec){.loop = &d->loop,
-                                .file_turns = &d->file_turns,
-                                .deadlines = &d->server.deadlines,
-                                .limits = &config_of(d)->limits,
-                                .state_dir_fd = d->state.dir_fd,
-                                .sandboxes_fd = d->rights.sandboxes_fd,
-                                .run_id = d->state.run_id,
-                                .version = BERM_VERSION,
-                                .host_was_rebooted = d->state.host_was_rebooted,
-                                .drivers = d->drivers,
-                                .n_drivers = d->n_drivers,
-                                .no_driver = d->no_driver,
-                                .opener = d->opener,
-                                .no_opener = "the knob mount_roots is empty",
-                                .token_uid = token->n > 0 ? (int64_t)token->uids[0] : -1,
-                                .user = d},
-        &d->registry, &e);
+    struct env env = {
+        .loop = &d->loop,
+        .file_turns = &d->file_turns,
+        .deadlines = &d->server.deadlines,
+        .limits = &config_of(d)->limits,
+        .state_dir_fd = d->state.dir_fd,
+        .sandboxes_fd = d->rights.sandboxes_fd,
+        .run_id = d->state.run_id,
+        .version = BERM_VERSION,
+        .host_was_rebooted = d->state.host_was_rebooted,
+        .n_drivers = d->n_drivers,
+        .no_driver = d->no_driver,
+        .opener = d->opener,
+        .no_opener = "the knob mount_roots is empty",
+        .token_uid = token->n > 0 ? (int64_t)token->uids[0] : -1,
+        .user = d,
+    };
+    memcpy(env.drivers, d->drivers, sizeof env.drivers);
+    int r = registry_open(&env, &d->registry, &e);
     if (r < 0) {
         fail(d, &e);
         return;

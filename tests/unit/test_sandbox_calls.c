@@ -83,7 +83,6 @@ static void on_closed(void *user) {
 static void daemon_begin(size_t n_drivers) {
     struct err e;
     struct api_auth auth = {.open = true};
-    struct driver *const drivers[] = {&w.drivers[0], &w.drivers[1]};
     char path[96];
     snprintf(path, sizeof path, "%s/sandboxes", w.dir);
     w.recovered = w.closed = false;
@@ -96,16 +95,16 @@ static void daemon_begin(size_t n_drivers) {
     deadlines_init(&w.deadlines, &w.loop);
     limits_init(&w.limits);
     w.limits.of[LIMIT_SANDBOXES_PARKED] = 0; /* this driver could make none */
-    struct registry_spec spec = {.loop = &w.loop,
-                                 .deadlines = &w.deadlines,
-                                 .limits = &w.limits,
-                                 .state_dir_fd = w.dir_fd,
-                                 .sandboxes_fd = w.sandboxes_fd,
-                                 .run_id = "run",
-                                 .version = "0",
-                                 .drivers = drivers,
-                                 .n_drivers = n_drivers};
-    CHECK_INT(registry_open(&spec, &w.context.registry, &e), 0);
+    struct env env = {.loop = &w.loop,
+                      .deadlines = &w.deadlines,
+                      .limits = &w.limits,
+                      .state_dir_fd = w.dir_fd,
+                      .sandboxes_fd = w.sandboxes_fd,
+                      .run_id = "run",
+                      .version = "0",
+                      .drivers = {&w.drivers[0], &w.drivers[1]},
+                      .n_drivers = n_drivers};
+    CHECK_INT(registry_open(&env, &w.context.registry, &e), 0);
     w.context.facts = (struct system_facts){.instance_id = "i", .limits = &w.limits};
     requests_init(&w.context.requests);
     CHECK_INT(api_init(&w.api, api_daemon_methods(), 1, &auth), 0);

@@ -111,8 +111,8 @@ static void fill_no_driver(struct driver_message *m, const struct registry *r) {
 }
 
 struct driver_list {
-    struct driver_message messages[REGISTRY_DRIVERS_MAX];
-    Berm__V1__DriverInfo *list[REGISTRY_DRIVERS_MAX];
+    struct driver_message messages[ENV_DRIVERS_MAX];
+    Berm__V1__DriverInfo *list[ENV_DRIVERS_MAX];
 };
 
 static void fill_sandboxes(struct registry *r, struct driver_list *drivers,

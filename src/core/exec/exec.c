@@ -130,7 +130,7 @@ static void on_reverted(struct recorded *r) {
         exec_cgroup_return(x);
         exec_drop(x);
     } else if (x->phase == PHASE_OVER)
-        deadline_set(x->registry->spec.deadlines, &x->again, clock_us() + AGAIN_US);
+        deadline_set(x->registry->env.deadlines, &x->again, clock_us() + AGAIN_US);
 }
 
 static void on_again(struct deadline *d) {
@@ -220,7 +220,7 @@ void exec_drop(struct exec *x) {
     guest_wait_cancel(&x->start_wait);
     guest_wait_cancel(&x->input_wait);
     exec_asks_cancel(x);
-    deadline_clear(r->spec.deadlines, &x->again);
+    deadline_clear(r->env.deadlines, &x->again);
     map_remove(&r->execs, &x->by_id);
     list_remove(&x->in_sandbox);
     list_remove(&x->in_idle);
@@ -269,7 +269,7 @@ static bool found(void *user, const struct db_exec *row) {
 static int check_id_free(struct registry *r, const char *id, struct err *e) {
     int taken = map_find(&r->execs, id) != NULL;
     if (!taken)
-        taken = db_find_exec(r->db, str_of(id), found, NULL, e);
+        taken = db_find_exec(r->env.db, str_of(id), found, NULL, e);
     if (taken <= 0)
         return taken;
     err_set(e, ERR_EXEC_EXISTS, "the id %s is, or was, in use", id);
@@ -371,7 +371,7 @@ int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
     char made[64];
     struct registry *r = sb->registry;
     if (!id[0]) {
-        registry_make_id("ex-", made);
+        env_make_id("ex-", made);
         id = made;
     }
     if (sandbox_check_ready(sb, incarnation, e) < 0 || check_capacity(sb, e) < 0 ||
@@ -380,7 +380,7 @@ int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
     Berm__V1__Exec *record = record_new(sb, id, spec);
     struct exec *x = record ? exec_new(r, record, sb->record->owner, r->exec_number + 1) : NULL;
     bool kept = x && exec_keep_input(x, stdin_data, e) == 0;
-    struct entry *t = kept ? ledger_begin(r->ledger) : NULL;
+    struct entry *t = kept ? ledger_begin(r->env.ledger) : NULL;
     if (!t) {
         if (x) {
             count(x, 1); /* exec_drop takes it off */
@@ -389,9 +389,7 @@ int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
         } else if (record) {
             berm__v1__exec__free_unpacked(record, NULL);
         }
-        return x && !kept
-                   ? -(int)e->code
-                   : err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
+        return x && !kept ? -(int)e->code : change_refused(e);
     }
     r->exec_number++;
     sb->n_started++;

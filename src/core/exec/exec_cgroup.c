@@ -45,7 +45,7 @@ static void give(struct exec *x, int fd) {
 
 static void forget_ahead(struct sandbox *sb) {
     struct exec_cgroup_ahead *ahead = &sb->ahead;
-    deadline_clear(sb->registry->spec.deadlines, &ahead->quiet);
+    deadline_clear(sb->registry->env.deadlines, &ahead->quiet);
     sb->registry->n_cgroups_ahead -= ahead->cgroup != 0;
     ahead->cgroup = 0;
     ahead->fd = -1;
@@ -88,7 +88,7 @@ static void on_exec_cgroup(struct instance *p, const struct instance_answer *a, 
         exec_go(x);
     } else if (cgroup == sb->ahead.cgroup && fd >= 0) {
         sb->ahead.fd = fd;
-        deadline_set(sb->registry->spec.deadlines, &sb->ahead.quiet, clock_us() + CGROUP_QUIET_US);
+        deadline_set(sb->registry->env.deadlines, &sb->ahead.quiet, clock_us() + CGROUP_QUIET_US);
         failpoint(FAIL_CGROUP_ACK);
     } else if (cgroup == sb->ahead.cgroup) {
         forget_ahead(sb); /* the next program asks for its own */
@@ -140,7 +140,7 @@ void exec_cgroup_return(struct exec *x) {
 
 void exec_cgroup_make_ahead(struct sandbox *sb) {
     bool is_in_use = has_exec_cgroups(sb) && sb->instance_state == INST_UP &&
-                     sb->goal == GOAL_RUN && !sb->registry->closing;
+                     sb->goal == GOAL_RUN && !sb->registry->env.is_closing;
     if (!is_in_use || sb->newest_exec == 0 || sb->ahead.cgroup != 0 ||
         sb->registry->n_cgroups_ahead >= CGROUPS_AHEAD_MAX)
         return;

@@ -186,9 +186,9 @@ static void put_exit_event(struct exec *x, struct entry *t) {
 }
 
 void exec_record_exit(struct exec *x) {
-    struct entry *t = ledger_begin(x->registry->ledger);
+    struct entry *t = ledger_begin(x->registry->env.ledger);
     if (!t) {
-        deadline_set(x->registry->spec.deadlines, &x->again, clock_us() + AGAIN_US);
+        deadline_set(x->registry->env.deadlines, &x->again, clock_us() + AGAIN_US);
         return;
     }
     put_exit_event(x, t);
@@ -222,7 +222,7 @@ static void finish(struct exec *x) {
     if (record->exited_unix_ms == 0)
         record->exited_unix_ms = registry_unix_ms();
     record->input->closed = true;
-    x->registry->n_lost_execs += is_lost && !x->registry->is_recovered;
+    x->registry->env.n_lost_execs += is_lost && !x->registry->env.is_recovered;
     exec_set_phase(x, PHASE_OVER);
     sb->n_running--;
     sandbox_touch(sb);

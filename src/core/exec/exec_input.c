@@ -311,13 +311,13 @@ int exec_signal(struct exec *x, int number, bool leader_only, const struct chang
     struct guest_ask *ask = ask_new(x, a, on_signalled);
     if (!ask)
         return no_memory(e);
-    struct entry *t = ledger_begin(x->registry->ledger);
+    struct entry *t = ledger_begin(x->registry->env.ledger);
     if (!t) {
         ask->asker = NULL;
         a->inner = NULL;
         ledger_wait_init(&ask->durable, NULL);
         ask_end(ask, NULL);
-        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
+        return change_refused(e);
     }
     ask->signal = number;
     ask->leader_only = leader_only;

@@ -115,7 +115,7 @@ static void tell_cap(struct exec *x) {
     Berm__V1__Actor actor;
     Berm__V1__OutputCapEvent cap = BERM__V1__OUTPUT_CAP_EVENT__INIT;
     const Berm__V1__SandboxSpec *spec = x->sandbox->record->spec;
-    struct entry *t = ledger_begin(x->registry->ledger);
+    struct entry *t = ledger_begin(x->registry->env.ledger);
     if (!t)
         return; /* the next growth tells it */
     sandbox_event_init(x->sandbox, &event, &actor, NULL, true, NULL);

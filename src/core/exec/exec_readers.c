@@ -78,9 +78,9 @@ static void save_readers(struct exec *x) {
 static void hold_reader(struct exec *x, struct exec_reader *r) {
     r->watch = NULL;
     r->held_until_us =
-        clock_us() + (uint64_t)x->registry->spec.limits->of[LIMIT_OUTPUT_READER_HOLD] * 1000;
+        clock_us() + (uint64_t)x->registry->env.limits->of[LIMIT_OUTPUT_READER_HOLD] * 1000;
     if (!x->reader_hold.is_set)
-        deadline_set(x->registry->spec.deadlines, &x->reader_hold, r->held_until_us);
+        deadline_set(x->registry->env.deadlines, &x->reader_hold, r->held_until_us);
 }
 
 static void on_hold_over(struct deadline *d) {
@@ -97,7 +97,7 @@ static void on_hold_over(struct deadline *d) {
             next = r->held_until_us;
     }
     if (next != 0)
-        deadline_set(x->registry->spec.deadlines, &x->reader_hold, next);
+        deadline_set(x->registry->env.deadlines, &x->reader_hold, next);
     grant(x);
 }
 
@@ -125,7 +125,7 @@ void exec_readers_init(struct exec *x) {
 }
 
 void exec_readers_done(struct exec *x) {
-    deadline_clear(x->registry->spec.deadlines, &x->reader_hold);
+    deadline_clear(x->registry->env.deadlines, &x->reader_hold);
     free(x->readers);
 }
 

@@ -6,7 +6,7 @@
 #include <sys/uio.h>
 
 #include "base/fd.h"
-#include "core/registry_impl.h"
+#include "core/registry/registry_impl.h"
 
 #define CHUNK_BYTES ((size_t)49152)
 #define OWN_BYTES ((size_t)65536) /* what a pipe has room for, unless its user has too many */
@@ -46,7 +46,7 @@ static bool open_fd(struct file_pipe *p, struct file_call *f, const struct guest
     int fd = a->n_fds == 1 ? a->fds[0] : -1;
     int flags = fd < 0 ? -1 : fcntl(fd, F_GETFL);
     if (flags < 0 || (flags & O_ACCMODE) != access || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode) ||
-        uv_poll_init(file_call_registry(f)->spec.loop, &p->poll, fd) < 0)
+        uv_poll_init(file_call_registry(f)->env.loop, &p->poll, fd) < 0)
         return false;
     p->fd = TAKE_FD(a->fds[0]);
     p->poll.data = p;

@@ -215,10 +215,10 @@ int file_take(const struct guest_answer *a, int access) {
 
 int file_call_intend(struct file_call *f, const struct request_key *key, bool is_over,
                      struct ledger_wait *w, struct err *e) {
-    struct entry *t = ledger_begin(f->sandbox->registry->ledger);
+    struct entry *t = ledger_begin(f->sandbox->registry->env.ledger);
     struct request_key kept = *key;
     if (!t)
-        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
+        return change_refused(e);
     if (is_over)
         kept.keep_ms = 0;
     entry_put_request(t, &kept, "", (struct str){0});
@@ -240,9 +240,9 @@ int file_call_record(struct file_call *f, const struct file_audit *audit, const 
     Berm__V1__Event event;
     Berm__V1__Actor actor;
     Berm__V1__FileEvent file = BERM__V1__FILE_EVENT__INIT;
-    struct entry *t = ledger_begin(sb->registry->ledger);
+    struct entry *t = ledger_begin(sb->registry->env.ledger);
     if (!t)
-        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
+        return change_refused(e);
     sandbox_event_init(sb, &event, &actor, c->who, false, c->key ? c->key->request_id : NULL);
     file.operation = (Berm__V1__FileOperation)audit->operation;
     file.bytes_moved = audit->bytes_moved;

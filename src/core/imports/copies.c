@@ -132,7 +132,7 @@ void copies_drop(struct sandbox *sb) {
     open_ask_cancel(&c->ask);
     guest_wait_cancel(&c->wait);
     copy_feed_close(c->feed);
-    deadline_clear(sb->registry->spec.deadlines, &c->late);
+    deadline_clear(sb->registry->env.deadlines, &c->late);
     free(c);
 }
 
@@ -193,7 +193,7 @@ static void copy_next(struct copying *c, bool was_there) {
 /* Each side sees the other's failure as an early end, so the one that says more is told. */
 static void look(struct copying *c) {
     enum err_code pack = c->pack_failure.code, unpack = c->unpack_failure.code;
-    struct deadlines *deadlines = c->sandbox->registry->spec.deadlines;
+    struct deadlines *deadlines = c->sandbox->registry->env.deadlines;
     if (c->packed && pack != ERR_NONE && pack != ERR_GUEST_LOST)
         fail(c, &c->pack_failure);
     else if (c->packed && c->unpacked && unpack != ERR_NONE)
@@ -229,7 +229,7 @@ void copies_notice(struct sandbox *sb, const struct json *params) {
         (uint64_t)handle->integer != c->handle || c->unpacked)
         return;
     c->unpacked = true;
-    deadline_clear(sb->registry->spec.deadlines, &c->late);
+    deadline_clear(sb->registry->env.deadlines, &c->late);
     if (error) {
         bool is_ours = code && code->type == JSON_INT && code->integer > 0 &&
                        code->integer < 1000 && err_face((enum err_code)code->integer);
@@ -258,7 +258,7 @@ static int pipe_of(struct copying *c, const struct guest_answer *a, struct err *
     struct sandbox *sb = c->sandbox;
     int fd = -1;
     if (a->n_fds == 0)
-        return copy_feed_new(sb->registry->spec.loop, sb->link, c->handle, on_feed_broken, c,
+        return copy_feed_new(sb->registry->env.loop, sb->link, c->handle, on_feed_broken, c,
                              &c->feed, &fd, e) < 0
                    ? -(int)e->code
                    : fd;
@@ -287,7 +287,7 @@ static void on_unpacking(struct guest_wait *w, const struct guest_answer *a) {
     }
     const Berm__V1__Copy *copy = copy_of(c);
     open_ask_init(&c->ask, on_packed);
-    opener_pack(c->sandbox->registry->spec.opener, &c->ask, c->uid,
+    opener_pack(c->sandbox->registry->env.opener, &c->ask, c->uid,
                 &(struct open_pack_spec){.path = source_of(c),
                                          .name = strrchr(target_of(c), '/') + 1,
                                          .n_excludes = copy ? copy->n_excludes : 0,
@@ -320,7 +320,7 @@ static void look_at_source(struct copying *c) {
     c->packed = c->unpacked = false;
     c->pack_failure = c->unpack_failure = (struct err){0};
     open_ask_init(&c->ask, on_source);
-    opener_source(c->sandbox->registry->spec.opener, &c->ask, c->uid, source_of(c));
+    opener_source(c->sandbox->registry->env.opener, &c->ask, c->uid, source_of(c));
 }
 
 void copies_begin(struct sandbox *sb) {

@@ -5,18 +5,18 @@
 
 #include "base/programs.h"
 #include "base/str.h"
-#include "core/registry_impl.h"
+#include "core/registry/registry_impl.h"
 
 int imports_uid(struct registry *r, const char *owner, uint32_t *ret_uid, struct err *e) {
     const char prefix[] = "uid:";
     uint64_t uid;
-    if (!r->spec.opener)
-        return err_set(e, ERR_HOST_PATH_REFUSED, "no host path may go in: %s", r->spec.no_opener);
+    if (!r->env.opener)
+        return err_set(e, ERR_HOST_PATH_REFUSED, "no host path may go in: %s", r->env.no_opener);
     if (strncmp(owner, prefix, sizeof prefix - 1) == 0 &&
         str_to_u64(str_of(owner + sizeof prefix - 1), 0, UINT32_MAX - 1, &uid) == 0)
         *ret_uid = (uint32_t)uid;
-    else if (r->spec.token_uid >= 0)
-        *ret_uid = (uint32_t)r->spec.token_uid;
+    else if (r->env.token_uid >= 0)
+        *ret_uid = (uint32_t)r->env.token_uid;
     else
         return err_set(e, ERR_HOST_PATH_REFUSED,
                        "callers by token bring in no host path: the knob token_uid is empty");
@@ -146,7 +146,7 @@ static void on_searched(struct tool_search *s, const struct err *failed) {
 }
 
 static void ask_next(struct imports *in) {
-    struct opener *o = in->registry->spec.opener;
+    struct opener *o = in->registry->env.opener;
     const struct import_item *item = &in->items[in->at];
     bool is_listed = in->at < in->n_items && item->kind != IMPORT_TOOL;
     while (in->tool < in->n_tools && !in->tools[in->tool])

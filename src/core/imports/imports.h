@@ -8,7 +8,7 @@
 
 #include "core/driver.h"
 #include "core/imports/opener.h"
-#include "core/registry.h"
+#include "core/registry/registry.h"
 #include "core/imports/tool_search.h"
 
 enum import_kind { IMPORT_MOUNT, IMPORT_COPY, IMPORT_CACHE, IMPORT_TOOL };

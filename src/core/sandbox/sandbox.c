@@ -8,7 +8,7 @@
 #include "base/failpoint.h"
 #include "base/fd.h"
 #include "core/exec/exec_impl.h"
-#include "core/reserve.h"
+#include "core/registry/reserve.h"
 #include "core/sandbox/sandbox_impl.h"
 
 #define AGAIN_US 1000000
@@ -186,9 +186,9 @@ void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct 
 
 void sandbox_outcome(struct sandbox *sb, int state, enum sandbox_goal goal,
                      const struct sandbox_why *why) {
-    struct entry *t = ledger_begin(sb->registry->ledger);
+    struct entry *t = ledger_begin(sb->registry->env.ledger);
     if (!t) {
-        deadline_set(sb->registry->spec.deadlines, &sb->again, clock_us() + AGAIN_US);
+        deadline_set(sb->registry->env.deadlines, &sb->again, clock_us() + AGAIN_US);
         return;
     }
     sandbox_set_goal(sb, goal);
@@ -230,7 +230,7 @@ static void on_reverted(struct recorded *r) {
     sandbox_restore_goal(sb, (enum sandbox_goal)r->durable_extra);
     if (sb->instance_state == INST_REMOVING)
         sandbox_set_instance(sb, INST_NONE); /* its files may have to be removed once more */
-    deadline_set(sb->registry->spec.deadlines, &sb->again, clock_us() + AGAIN_US);
+    deadline_set(sb->registry->env.deadlines, &sb->again, clock_us() + AGAIN_US);
 }
 
 static const struct recorded_ops recorded_ops = {on_durable, on_reverted};
@@ -293,7 +293,7 @@ struct sandbox *sandbox_restore(struct registry *r, const struct db_sandbox *row
     Berm__V1__Sandbox *record =
         berm__v1__sandbox__unpack(NULL, row->record.n, (const uint8_t *)row->record.p);
     snprintf(name, sizeof name, "%.*s", (int)row->driver.n, row->driver.p);
-    struct driver *d = registry_driver(r, name);
+    struct driver *d = env_driver(&r->env, name);
     struct sandbox *sb = is_record(record, row) && (!d || driver_keep_slot(d, row->slot))
                              ? sandbox_new(r, d, record, row->number, row->slot, row->instance)
                              : NULL;
@@ -334,9 +334,9 @@ void sandbox_free(struct sandbox *sb) {
         instance_close(sb->instance);
     if (sb->instance && sb->claim.is_active) /* nobody will know of it */
         driver_discard(sb->driver, sb->instance_id, true, NULL, NULL);
-    deadline_clear(r->spec.deadlines, &sb->again);
-    deadline_clear(r->spec.deadlines, &sb->guest_deadline);
-    deadline_clear(r->spec.deadlines, &sb->due);
+    deadline_clear(r->env.deadlines, &sb->again);
+    deadline_clear(r->env.deadlines, &sb->guest_deadline);
+    deadline_clear(r->env.deadlines, &sb->due);
     map_remove(&r->sandboxes, &sb->by_id);
     list_remove(&sb->in_registry);
     list_remove(&sb->in_dormant);
@@ -353,10 +353,6 @@ void sandbox_free(struct sandbox *sb) {
 
 /* --- changes --- */
 
-int sandbox_no_entry(struct err *e) {
-    return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
-}
-
 /* Who holds it is known from here on, also to a daemon that comes between this and the outcome; a caller's
  * pause outlasts the reserve's. */
 static void put_intent(struct sandbox *sb, struct entry *t, const struct change *c) {
@@ -369,9 +365,9 @@ static void put_intent(struct sandbox *sb, struct entry *t, const struct change 
  * alone. */
 static int intend(struct sandbox *sb, enum sandbox_op op, enum sandbox_goal goal, int state,
                   const struct change *c, struct err *e) {
-    struct entry *t = ledger_begin(sb->registry->ledger);
+    struct entry *t = ledger_begin(sb->registry->env.ledger);
     if (!t)
-        return sandbox_no_entry(e);
+        return change_refused(e);
     sandbox_set_goal(sb, goal);
     sb->request.op = op;
     sb->request.cause = c->cause ? c->cause : BERM__V1__STATE_CAUSE__STATE_CAUSE_REQUESTED;
@@ -393,9 +389,9 @@ static int intend(struct sandbox *sb, enum sandbox_op op, enum sandbox_goal goal
 
 /* The sandbox is, or is on its way, where it shall be: only the request id is to be remembered. */
 static int nothing_to_do(struct sandbox *sb, const struct change *c, struct err *e) {
-    struct entry *t = ledger_begin(sb->registry->ledger);
+    struct entry *t = ledger_begin(sb->registry->env.ledger);
     if (!t)
-        return sandbox_no_entry(e);
+        return change_refused(e);
     entry_put_request(t, c->key, sb->record->sandbox_id, (struct str){0});
     ledger_commit(t, c->wait);
     return 0;

@@ -12,16 +12,7 @@
  * Changes answer 0 once the entry is on its way: on_done of `w` follows from the loop. */
 #pragma once
 
-#include "core/registry.h"
-
-/* Who makes a change, and under which request id; borrowed for the call. */
-struct change {
-    const struct caller *who;
-    const struct request_key *key; /* NULL or with an empty request_id: nothing is remembered */
-    struct ledger_wait *wait;
-    int cause; /* StateCause; 0 = REQUESTED. Without `who` the daemon does it by itself. */
-    const struct err *e; /* what made it; NULL = nothing */
-};
+#include "core/registry/registry.h"
 
 /* `spec` is checked and has every default filled in; it is copied. An empty id gets a generated one.
  * *ret_sb lives on; it may be reverted and freed when `wait` hears an error. */

@@ -11,7 +11,7 @@
 #include "core/imports/copies.h"
 #include "core/exec/exec_impl.h"
 #include "core/sandbox/sandbox_dir.h"
-#include "core/reserve.h"
+#include "core/registry/reserve.h"
 #include "core/sandbox/sandbox_impl.h"
 
 #define STOP_GRACE_MS 5000
@@ -84,14 +84,14 @@ static void sandbox_converge_shutdown(struct sandbox *sb) {
     struct json_out *params = guest_link_ask(sb->link, "shutdown");
     json_put_i64(params, "grace_ms", grace_ms);
     guest_link_send(sb->link, NULL, 0, NULL);
-    deadline_set(sb->registry->spec.deadlines, &sb->guest_deadline,
+    deadline_set(sb->registry->env.deadlines, &sb->guest_deadline,
                  clock_us() + (uint64_t)(grace_ms + STOP_MARGIN_MS) * 1000);
 }
 
 /* After a restart, a guest that was frozen has no link yet. */
 static void sandbox_converge_reach(struct sandbox *sb) {
     if (!sb->guest_deadline.is_set)
-        deadline_set(sb->registry->spec.deadlines, &sb->guest_deadline,
+        deadline_set(sb->registry->env.deadlines, &sb->guest_deadline,
                      clock_us() + STOP_MARGIN_MS * 1000);
     if (!sb->link)
         sandbox_connect(sb);
@@ -141,15 +141,15 @@ static void removal_run(uv_work_t *work) {
 /* When the driver is lost, the sweep of the next start removes the files. */
 static void on_discarded(void *user, const struct err *e) {
     struct sandbox *sb = user;
-    if (registry_job_over(sb->registry))
+    if (env_job_end(&sb->registry->env))
         return;
     if (e)
         log_text(LOG_WARN, "discard", "%s: %s", sb->record->sandbox_id, e->text);
     sandbox_failpoint(sb, OP_ACK);
-    struct entry *t = ledger_begin(sb->registry->ledger);
+    struct entry *t = ledger_begin(sb->registry->env.ledger);
     if (!t) {
         sandbox_set_instance(sb, INST_NONE);
-        deadline_set(sb->registry->spec.deadlines, &sb->again, clock_us() + 1000000);
+        deadline_set(sb->registry->env.deadlines, &sb->again, clock_us() + 1000000);
         return;
     }
     sandbox_enter(sb, t, SB_DELETED, &(struct sandbox_why){.cause = sandbox_converge_cause(sb)});
@@ -162,9 +162,9 @@ static void on_removed(uv_work_t *work, int status) {
     struct removal *m = container_of(work, struct removal, work);
     struct sandbox *sb = m->sandbox;
     free(m);
-    if (registry_job_over(sb->registry))
+    if (env_job_end(&sb->registry->env))
         return;
-    registry_job(sb->registry);
+    env_job_begin(&sb->registry->env);
     driver_discard(sb->driver, sb->instance_id, true, on_discarded, sb);
     sandbox_failpoint(sb, OP_SEND);
 }
@@ -179,19 +179,19 @@ static void sandbox_converge_remove(struct sandbox *sb) {
     if (sb->dir_fd >= 0)
         close(TAKE_FD(sb->dir_fd));
     m->sandbox = sb;
-    m->parent_fd = sb->registry->spec.sandboxes_fd;
+    m->parent_fd = sb->registry->env.sandboxes_fd;
     snprintf(m->name, sizeof m->name, "%s", sb->record->sandbox_id);
     sandbox_set_instance(sb, INST_REMOVING);
     sandbox_failpoint(sb, OP_COMMIT);
-    registry_job(sb->registry);
-    uv_queue_work(sb->registry->spec.loop, &m->work, removal_run, on_removed);
+    env_job_begin(&sb->registry->env);
+    uv_queue_work(sb->registry->env.loop, &m->work, removal_run, on_removed);
 }
 
 /* --- the steps --- */
 
 /* Nobody asked for its end: the files are kept and it can be started again. */
 static void sandbox_converge_lost(struct sandbox *sb) {
-    bool by_reboot = sb->registry->spec.host_was_rebooted && !sb->registry->is_recovered;
+    bool by_reboot = sb->registry->env.host_was_rebooted && !sb->registry->env.is_recovered;
     struct err e = sb->failure;
     if (e.code == ERR_NONE)
         err_set(&e, ERR_GUEST_LOST, by_reboot ? "the host was rebooted" : "the guest has ended");
@@ -388,7 +388,7 @@ static bool sandbox_converge_holds_recovery(const struct sandbox *sb) {
         return false;
     bool waits_for_guest = sandbox_is_up(sb) && sb->instance_state != INST_FROZEN &&
                            sb->instance_state != INST_THAWING && !sandbox_is_linked(sb) &&
-                           !sandbox_is_dormant(sb) && !sb->registry->recovery_timed_out;
+                           !sandbox_is_dormant(sb) && !sb->registry->env.recovery_timed_out;
     return waits_for_guest || !sandbox_has_instance(sb);
 }
 
@@ -419,7 +419,7 @@ static void sandbox_converge_step(struct sandbox *sb) {
 }
 
 void sandbox_converge(struct sandbox *sb) {
-    if (sb->recorded.on_way > 0 || sb->registry->closing || !sb->driver)
+    if (sb->recorded.on_way > 0 || sb->registry->env.is_closing || !sb->driver)
         return;
     if (sandbox_is(sb, SB_DELETED)) {
         sandbox_failpoint(sb, OP_OUTCOME);

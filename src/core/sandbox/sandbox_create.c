@@ -1,7 +1,7 @@
 /* sandbox_create — a sandbox is accepted: its id is free, there is room, and its intent goes to the store. */
 #include "base/fd.h"
-#include "core/pool.h"
-#include "core/reserve.h"
+#include "core/registry/pool.h"
+#include "core/registry/reserve.h"
 #include "core/sandbox/sandbox_impl.h"
 
 static bool found(void *user, const struct db_sandbox *row) {
@@ -13,7 +13,7 @@ static bool found(void *user, const struct db_sandbox *row) {
 static int check_id_free(struct registry *r, const char *id, struct err *e) {
     int taken = map_find(&r->sandboxes, id) != NULL;
     if (!taken)
-        taken = db_find_sandbox(r->db, str_of(id), found, NULL, e);
+        taken = db_find_sandbox(r->env.db, str_of(id), found, NULL, e);
     if (taken <= 0)
         return taken;
     err_set(e, ERR_SANDBOX_EXISTS, "the id %s is, or was, in use", id);
@@ -38,11 +38,11 @@ static Berm__V1__Sandbox *record_new(const char *id, const char *owner,
 }
 
 int sandbox_check_new(const struct registry *r, const Berm__V1__SandboxSpec *spec, struct err *e) {
-    if (!registry_driver(r, spec->driver))
-        return r->spec.n_drivers == 0 ? err_set(e, ERR_DRIVER_UNAVAILABLE, "%s", r->spec.no_driver)
-                                      : err_set(e, ERR_DRIVER_UNAVAILABLE,
-                                                "the driver \"%s\" is not loaded", spec->driver);
-    if (!fd_are_available(r->spec.state_dir_fd, SANDBOX_FDS))
+    if (!env_driver(&r->env, spec->driver))
+        return r->env.n_drivers == 0 ? err_set(e, ERR_DRIVER_UNAVAILABLE, "%s", r->env.no_driver)
+                                     : err_set(e, ERR_DRIVER_UNAVAILABLE,
+                                               "the driver \"%s\" is not loaded", spec->driver);
+    if (!fd_are_available(r->env.state_dir_fd, SANDBOX_FDS))
         return err_set(e, ERR_LIMIT_REACHED,
                        "the daemon may open too few files for one more sandbox (RLIMIT_NOFILE)");
     return reserve_check_new(r, spec, e);
@@ -50,7 +50,7 @@ int sandbox_check_new(const struct registry *r, const Berm__V1__SandboxSpec *spe
 
 static int check_capacity(const struct registry *r, const Berm__V1__SandboxSpec *spec,
                           struct err *e) {
-    int64_t most = r->spec.limits->of[LIMIT_SANDBOXES_MAX];
+    int64_t most = r->env.limits->of[LIMIT_SANDBOXES_MAX];
     if ((int64_t)r->sandboxes.count >= most)
         return err_limit(e, ERR_LIMIT_REACHED, LIMIT_SANDBOXES_MAX, most,
                          "there are %lld sandboxes", (long long)most);
@@ -62,10 +62,10 @@ static int check_capacity(const struct registry *r, const Berm__V1__SandboxSpec 
 static struct sandbox *new_sandbox(struct registry *r, const char *id,
                                    const Berm__V1__SandboxSpec *spec, const struct change *c) {
     struct parked parked = {0};
-    struct driver *d = registry_driver(r, spec->driver);
+    struct driver *d = env_driver(&r->env, spec->driver);
     bool is_claim = pool_take(r->pool, spec, &parked);
     if (!id[0] && !is_claim)
-        registry_make_id(SANDBOX_ID_PREFIX, parked.name);
+        env_make_id(SANDBOX_ID_PREFIX, parked.name);
     if (!id[0])
         id = parked.name;
     int64_t slot = is_claim ? (int64_t)parked.slot : driver_take_slot(d);
@@ -97,11 +97,11 @@ int sandbox_create(struct registry *r, const char *id, const Berm__V1__SandboxSp
     if (failed < 0)
         return failed;
     struct sandbox *sb = new_sandbox(r, id, spec, c);
-    struct entry *t = sb ? ledger_begin(r->ledger) : NULL;
+    struct entry *t = sb ? ledger_begin(r->env.ledger) : NULL;
     if (!t) {
         if (sb)
             sandbox_free(sb);
-        return sandbox_no_entry(e);
+        return change_refused(e);
     }
     r->sandbox_number++;
     sandbox_set_goal(sb, GOAL_RUN);

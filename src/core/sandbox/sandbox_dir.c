@@ -48,6 +48,6 @@ int sandbox_dir(struct sandbox *sb) {
     if (sb->instance_state == INST_REMOVING) /* nobody creates it again */
         return -ENOENT;
     if (sb->dir_fd < 0)
-        sb->dir_fd = fd_make_dir(sb->registry->spec.sandboxes_fd, sb->record->sandbox_id, 0700);
+        sb->dir_fd = fd_make_dir(sb->registry->env.sandboxes_fd, sb->record->sandbox_id, 0700);
     return sb->dir_fd;
 }

@@ -4,7 +4,7 @@
 #include "base/map.h"
 #include "core/guest/guest_link.h"
 #include "core/imports/imports.h"
-#include "core/registry_impl.h"
+#include "core/registry/registry_impl.h"
 #include "core/sandbox/sandbox.h"
 #include "core/sandbox/sandbox_state.h"
 
@@ -141,8 +141,6 @@ void sandbox_failpoint(const struct sandbox *sb, enum sandbox_step step);
  * NULL: no memory. */
 struct sandbox *sandbox_new(struct registry *r, struct driver *driver, Berm__V1__Sandbox *record,
                             uint64_t number, uint64_t slot, struct str instance);
-/* The error of a change that the store does not take. */
-int sandbox_no_entry(struct err *e);
 /* Descriptors that are free when one begins: its own, those of its making, and some for who asks meanwhile. */
 #define SANDBOX_FDS 16
 /* sandbox_create.c: there is what one like this needs to begin. DRIVER_UNAVAILABLE, LIMIT_REACHED, STORE_FULL */

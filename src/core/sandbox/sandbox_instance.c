@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "core/imports/copies.h"
 #include "core/exec/exec_impl.h"
-#include "core/pool.h"
+#include "core/registry/pool.h"
 #include "core/sandbox/sandbox_impl.h"
 
 #define FILE_MAX_BYTES \
@@ -32,7 +32,7 @@ static void on_gone(struct instance *p) {
     sandbox_set_instance(sb, INST_NONE);
     sb->shutdown_goal = GOAL_NONE;
     sb->copied = false; /* a layer in memory is gone */
-    deadline_clear(sb->registry->spec.deadlines, &sb->guest_deadline);
+    deadline_clear(sb->registry->env.deadlines, &sb->guest_deadline);
     if (sandbox_is(sb, SB_PENDING) && sb->failure.code == ERR_NONE)
         err_set(&sb->failure, ERR_GUEST_LOST, "the guest ended before it was ready");
     sandbox_forget_guest(sb);
@@ -196,7 +196,7 @@ void sandbox_learn_kills(struct sandbox *sb) {
 /* What was left of an instance that has ended is gone: the books can be closed on it. */
 static void on_cleared(void *user, const struct err *e) {
     struct sandbox *sb = user;
-    if (registry_job_over(sb->registry))
+    if (env_job_end(&sb->registry->env))
         return;
     if (e)
         log_text(LOG_WARN, "clear", "%s: %s", sb->record->sandbox_id, e->text);
@@ -207,7 +207,7 @@ static void on_cleared(void *user, const struct err *e) {
 
 static void clear(struct sandbox *sb, bool with_files) {
     sandbox_set_instance(sb, INST_CLEARING);
-    registry_job(sb->registry);
+    env_job_begin(&sb->registry->env);
     driver_discard(sb->driver, sb->instance_id, with_files, on_cleared, sb);
 }
 
@@ -216,7 +216,7 @@ void sandbox_unclaim(struct sandbox *sb) {
         log_text(LOG_INFO, "unclaim", "%s: %s", sb->record->sandbox_id, sb->failure.text);
     sb->failure = (struct err){0};
     sb->claim.is_active = false;
-    deadline_clear(sb->registry->spec.deadlines, &sb->guest_deadline);
+    deadline_clear(sb->registry->env.deadlines, &sb->guest_deadline);
     sandbox_forget_guest(sb);
     imports_end(&sb->imports);
     copies_forget(sb);

@@ -28,9 +28,9 @@ void sandbox_lifetime_look(struct sandbox *sb) {
     int64_t due = whole > 0 && (idle == 0 || whole < idle) ? whole : idle;
     sb->record->idle_due_unix_ms = idle;
     if (due == 0 || is_over || due - now > FAR_MS)
-        deadline_clear(sb->registry->spec.deadlines, &sb->due);
+        deadline_clear(sb->registry->env.deadlines, &sb->due);
     else
-        deadline_set(sb->registry->spec.deadlines, &sb->due,
+        deadline_set(sb->registry->env.deadlines, &sb->due,
                      clock_us() + (uint64_t)MAX(due - now, 0) * 1000);
 }
 
@@ -65,7 +65,7 @@ static void on_due(struct deadline *d) {
     }
     if (r < 0) {
         log_text(LOG_WARN, "lifetime", "%s: %s", sb->record->sandbox_id, e.text);
-        deadline_set(sb->registry->spec.deadlines, &sb->due, clock_us() + LATER_US);
+        deadline_set(sb->registry->env.deadlines, &sb->due, clock_us() + LATER_US);
         return;
     }
     sandbox_lifetime_look(sb);

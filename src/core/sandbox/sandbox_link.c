@@ -55,7 +55,7 @@ static bool has_settings(const struct err *e) {
 
 static void on_configured(struct guest_wait *w, const struct guest_answer *a) {
     struct sandbox *sb = container_of(w, struct sandbox, relink.configure_wait);
-    deadline_clear(sb->registry->spec.deadlines, &sb->guest_deadline);
+    deadline_clear(sb->registry->env.deadlines, &sb->guest_deadline);
     if (sb->claim.is_active)
         sandbox_failpoint(sb, OP_ACK);
     if (has_settings(a->e)) {
@@ -75,7 +75,7 @@ static struct transcript *transcript_of(struct sandbox *sb) {
         transcript_set_dir(sb->transcript, dir);
     else if (dir >= 0)
         sb->transcript =
-            transcript_open(dir, "guest.log", sb->registry->spec.limits->of[LIMIT_GUEST_LOG]);
+            transcript_open(dir, "guest.log", sb->registry->env.limits->of[LIMIT_GUEST_LOG]);
     return sb->transcript;
 }
 
@@ -83,7 +83,7 @@ void sandbox_configure(struct sandbox *sb) {
     const Berm__V1__SandboxSpec *spec = sb->record->spec;
     if (sb->link_state != LINK_GREETED && sb->link_state != LINK_CONFIGURING)
         return;
-    deadline_set(sb->registry->spec.deadlines, &sb->guest_deadline,
+    deadline_set(sb->registry->env.deadlines, &sb->guest_deadline,
                  clock_us() + CONFIGURE_WITHIN_US);
     if (sb->link_state == LINK_CONFIGURING)
         return;
@@ -94,7 +94,7 @@ void sandbox_configure(struct sandbox *sb) {
     if (spec->workspace[0])
         json_put_str(o, "workspace", str_of(spec->workspace));
     json_put_str(o, "user", str_of(sandbox_user(sb)));
-    json_put_i64(o, "lease_ms", sb->registry->spec.limits->of[LIMIT_GUEST_LEASE]);
+    json_put_i64(o, "lease_ms", sb->registry->env.limits->of[LIMIT_GUEST_LEASE]);
     if (sb->tool_path)
         json_put_str(o, "path", str_of(sb->tool_path));
     exec_put_env(o, spec->n_env, spec->env);
@@ -150,7 +150,7 @@ void sandbox_lose_link(struct sandbox *sb, const struct err *e) {
         sandbox_converge(sb);
         return;
     }
-    deadline_set(sb->registry->spec.deadlines, &sb->again, now + RELINK_PAUSE_US);
+    deadline_set(sb->registry->env.deadlines, &sb->again, now + RELINK_PAUSE_US);
 }
 
 static void on_lost(struct guest_link *l, const struct err *e) {
@@ -171,14 +171,14 @@ void sandbox_connect(struct sandbox *sb) {
     int fd = instance_connect(sb->instance, &e);
     if (fd >= 0)
         sb->link = guest_link_open(&(struct guest_link_spec){
-            .loop = sb->registry->spec.loop,
-            .deadlines = sb->registry->spec.deadlines,
+            .loop = sb->registry->env.loop,
+            .deadlines = sb->registry->env.deadlines,
             .fd = fd,
             .transcript = transcript_of(sb),
-            .run_id = sb->registry->spec.run_id,
+            .run_id = sb->registry->env.run_id,
             .sandbox_id = sb->record->sandbox_id,
             .incarnation = sb->record->incarnation,
-            .lease_ms = sb->registry->spec.limits->of[LIMIT_GUEST_LEASE],
+            .lease_ms = sb->registry->env.limits->of[LIMIT_GUEST_LEASE],
             .events = &guest_events,
             .user = sb,
         });
@@ -193,7 +193,7 @@ void sandbox_connect(struct sandbox *sb) {
         sb->relink.connecting_since_us = now;
     bool is_short = fd < 0 && is_shortage(&e);
     if (is_short || now - sb->relink.connecting_since_us < CONNECT_WITHIN_US) {
-        deadline_set(sb->registry->spec.deadlines, &sb->again,
+        deadline_set(sb->registry->env.deadlines, &sb->again,
                      now + (is_short ? RELINK_PAUSE_US : CONNECT_PAUSE_US));
         return;
     }
@@ -216,7 +216,7 @@ void sandbox_wake(struct sandbox *sb) {
 
 void sandbox_watch_exit(struct sandbox *sb) {
     if (instance_watch_exit(sb->instance) < 0)
-        deadline_set(sb->registry->spec.deadlines, &sb->again, clock_us() + WATCH_EXIT_RETRY_US);
+        deadline_set(sb->registry->env.deadlines, &sb->again, clock_us() + WATCH_EXIT_RETRY_US);
 }
 
 void sandbox_disconnect(struct sandbox *sb) {

@@ -62,9 +62,9 @@ static void fail(struct update *u, const struct err *e) {
 
 /* The record takes the new spec; the entry makes it durable. A failure leaves the update as it was. */
 static int record(struct sandbox *sb, struct update *u, struct err *e) {
-    struct entry *t = ledger_begin(sb->registry->ledger);
+    struct entry *t = ledger_begin(sb->registry->env.ledger);
     if (!t)
-        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
+        return change_refused(e);
     berm__v1__sandbox_spec__free_unpacked(sb->record->spec, NULL);
     sb->record->spec = TAKE(u->spec);
     for (size_t i = 0; i < u->n_parts; i++)

@@ -41,7 +41,7 @@ void sandbox_wait(struct sandbox *sb, struct sandbox_wait *w, int64_t wait_ms,
                   void (*on_done)(struct sandbox_wait *w, const Berm__V1__Sandbox *record)) {
     w->sandbox = sb;
     w->on_done = on_done;
-    w->deadlines = sb->registry->spec.deadlines;
+    w->deadlines = sb->registry->env.deadlines;
     deadline_init(&w->deadline, on_due);
     list_push_back(&sb->waits, &w->in_sandbox);
     uint64_t for_us = is_met(sb, w) ? 0 : (uint64_t)wait_ms * 1000;

@@ -11,7 +11,7 @@
  * Bounds:  sandboxes.parked of them. */
 #pragma once
 
-#include "core/registry_impl.h"
+#include "core/registry/registry_impl.h"
 #include "core/guest/transcript.h"
 
 #define POOL_WORKSPACE "/workspace" /* the directory that is in every root of ours */

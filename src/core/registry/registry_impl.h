@@ -3,13 +3,10 @@
 
 #include "base/map.h"
 #include "core/files/file_work.h"
-#include "core/registry.h"
+#include "core/registry/registry.h"
 
 struct registry {
-    struct registry_spec spec;
-    struct driver *drivers[REGISTRY_DRIVERS_MAX];
-    struct db *db;
-    struct ledger *ledger;
+    struct env env;
     struct map sandboxes;
     struct map execs;
     struct list all;        /* sandboxes, oldest first */
@@ -29,21 +26,16 @@ struct registry {
         bool is_short; /* at the last look */
     } reserve;         /* see reserve.h */
     bool flushed;
-    bool closing;
     /* recovery */
     void (*on_recovered)(struct registry *r, const struct err *e);
     unsigned
         n_recovering; /* sandboxes that are not as far as they come before the daemon listens */
     struct deadline recovery_deadline;
     uint64_t recover_by_us;
-    bool recovery_timed_out; /* nobody waits for guests any more */
     unsigned n_adopted;
     unsigned n_adopted_execs;
-    unsigned n_lost_execs;
     unsigned n_sweeping; /* drivers that have not reported their sweep */
-    bool is_recovered;
     /* the end */
-    unsigned n_jobs; /* under way, each with a sandbox in its hand */
     void (*on_stopped)(struct registry *r);
     void (*on_closed)(void *user);
     void *close_user;
@@ -54,9 +46,5 @@ int64_t registry_unix_ms(void);
 void registry_prune(struct registry *r);
 /* A sandbox is as far as a restart can bring it before the daemon listens. */
 void registry_recovered_one(struct registry *r);
-/* Something is asked that will answer with a sandbox it was given, which has to be there then. */
-void registry_job(struct registry *r);
-/* It has answered. True: everything is being let go of, the sandbox may be gone from here on. */
-bool registry_job_over(struct registry *r);
 /* A sandbox may have stopped: --stop-sandboxes waits for all. */
 void registry_look(struct registry *r);

@@ -1,4 +1,4 @@
-#include "core/reserve.h"
+#include "core/registry/reserve.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -13,13 +13,13 @@
 #define SHORT_US UINT64_C(1000000) /* while some wait for space */
 
 static uint64_t reserve_bytes(const struct registry *r) {
-    return (uint64_t)r->spec.limits->of[LIMIT_DISK_RESERVE];
+    return (uint64_t)r->env.limits->of[LIMIT_DISK_RESERVE];
 }
 
 /* A disk that does not tell counts as having space. */
 static struct disk_space look(const struct registry *r) {
     struct disk_space space;
-    if (disk_space_read(r->spec.state_dir_fd, reserve_bytes(r), &space) < 0)
+    if (disk_space_read(r->env.state_dir_fd, reserve_bytes(r), &space) < 0)
         space = (struct disk_space){.bytes = UINT64_MAX, .files = UINT64_MAX};
     return space;
 }
@@ -110,18 +110,18 @@ static void on_look(struct deadline *d) {
         some_run |= may_fill(sb);
     }
     if (some_wait || some_run)
-        deadline_set(r->spec.deadlines, d, clock_us() + next_look(&space, some_wait));
+        deadline_set(r->env.deadlines, d, clock_us() + next_look(&space, some_wait));
 }
 
 static bool is_wanted(const struct registry *r) {
-    return reserve_bytes(r) > 0 && r->is_recovered && !r->closing;
+    return reserve_bytes(r) > 0 && r->env.is_recovered && !r->env.is_closing;
 }
 
 void reserve_watch(struct sandbox *sb) {
     struct registry *r = sb->registry;
     bool is_looking = r->reserve.look.is_set && !r->reserve.is_short;
     if (!is_looking && may_fill(sb) && is_wanted(r))
-        deadline_set(r->spec.deadlines, &r->reserve.look, clock_us());
+        deadline_set(r->env.deadlines, &r->reserve.look, clock_us());
 }
 
 void reserve_init(struct registry *r) {
@@ -130,9 +130,9 @@ void reserve_init(struct registry *r) {
 
 void reserve_begin(struct registry *r) {
     if (is_wanted(r))
-        deadline_set(r->spec.deadlines, &r->reserve.look, clock_us());
+        deadline_set(r->env.deadlines, &r->reserve.look, clock_us());
 }
 
 void reserve_end(struct registry *r) {
-    deadline_clear(r->spec.deadlines, &r->reserve.look);
+    deadline_clear(r->env.deadlines, &r->reserve.look);
 }

@@ -1,4 +1,4 @@
-#include "core/recovery.h"
+#include "core/registry/recovery.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "core/exec/exec_impl.h"
 #include "core/sandbox/sandbox_dir.h"
-#include "core/pool.h"
-#include "core/reserve.h"
+#include "core/registry/pool.h"
+#include "core/registry/reserve.h"
 
 #define WAKE_AT_ONCE 8
 #define WAKE_PAUSE_US 2000
@@ -28,7 +28,7 @@ static void wake_some(struct registry *r) {
     for (int i = 0; i < WAKE_AT_ONCE && !list_is_empty(&r->dormant); i++)
         sandbox_wake(container_of(r->dormant.next, struct sandbox, in_dormant));
     if (!list_is_empty(&r->dormant))
-        deadline_set(r->spec.deadlines, &r->wake, clock_us() + WAKE_PAUSE_US);
+        deadline_set(r->env.deadlines, &r->wake, clock_us() + WAKE_PAUSE_US);
 }
 
 static void on_wake(struct deadline *d) {
@@ -42,7 +42,7 @@ static void on_reported(struct ledger_wait *w, const struct err *e) {
     if (e) /* a disk that is full must not keep anyone from deleting what fills it */
         log_text(LOG_ERROR, "store", "the start is not recorded: %s", e->text);
     r->on_recovered(r, NULL);
-    if (r->closing)
+    if (r->env.is_closing)
         return;
     wake_some(r);
     pool_begin(r->pool);
@@ -56,11 +56,11 @@ static void put_event(struct registry *r, struct entry *t, int state) {
     bool is_start = state == BERM__V1__DAEMON_STATE__DAEMON_STATE_SERVING;
     actor.kind = BERM__V1__ACTOR_KIND__ACTOR_KIND_DAEMON;
     daemon.state = (Berm__V1__DaemonState)state;
-    daemon.version = (char *)r->spec.version;
-    daemon.run_id = (char *)r->spec.run_id;
+    daemon.version = (char *)r->env.version;
+    daemon.run_id = (char *)r->env.run_id;
     daemon.adopted_sandboxes = is_start ? r->n_adopted : 0;
     daemon.adopted_execs = is_start ? r->n_adopted_execs : 0;
-    daemon.lost_execs = is_start ? r->n_lost_execs : 0;
+    daemon.lost_execs = is_start ? r->env.n_lost_execs : 0;
     event.kind = BERM__V1__EVENT_KIND__EVENT_KIND_DAEMON;
     event.actor = &actor;
     event.body_case = BERM__V1__EVENT__BODY_DAEMON;
@@ -69,7 +69,7 @@ static void put_event(struct registry *r, struct entry *t, int state) {
 }
 
 void registry_says_goodbye(struct registry *r) {
-    struct entry *t = r->is_recovered ? ledger_begin(r->ledger) : NULL;
+    struct entry *t = r->env.is_recovered ? ledger_begin(r->env.ledger) : NULL;
     if (!t)
         return;
     put_event(r, t, BERM__V1__DAEMON_STATE__DAEMON_STATE_DRAINING);
@@ -79,7 +79,7 @@ void registry_says_goodbye(struct registry *r) {
 static void report(struct registry *r) {
     struct err e;
     struct report *told = malloc(sizeof *told);
-    struct entry *t = told ? ledger_begin(r->ledger) : NULL;
+    struct entry *t = told ? ledger_begin(r->env.ledger) : NULL;
     if (!t) {
         free(told);
         err_set(&e, ERR_STORE_FAILED, "the store takes no change");
@@ -96,12 +96,12 @@ static void report(struct registry *r) {
 
 /* Folders of sandboxes that no record names: a daemon ended between their removal and its record. */
 static void sweep_folders(struct registry *r) {
-    int copy = openat(r->spec.sandboxes_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int copy = openat(r->env.sandboxes_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = copy < 0 ? NULL : fdopendir(copy);
     for (struct dirent *d; list && (d = readdir(list));) {
         if (d->d_name[0] == '.' || map_find(&r->sandboxes, d->d_name))
             continue;
-        folder_remove(r->spec.sandboxes_fd, d->d_name);
+        folder_remove(r->env.sandboxes_fd, d->d_name);
     }
     if (list)
         closedir(list);
@@ -132,16 +132,16 @@ static void sweep_driver(struct registry *r, struct driver *d) {
 static void sweep(struct registry *r) {
     sweep_folders(r);
     r->n_sweeping = 1; /* ours, until every driver was asked */
-    for (size_t i = 0; registry_driver_at(r, i); i++)
-        sweep_driver(r, registry_driver_at(r, i));
+    for (size_t i = 0; env_driver_at(&r->env, i); i++)
+        sweep_driver(r, env_driver_at(&r->env, i));
     on_swept(r, NULL);
 }
 
 /* --- adopting --- */
 
 static void be_patient(struct registry *r) {
-    if (!r->recovery_timed_out)
-        deadline_set(r->spec.deadlines, &r->recovery_deadline,
+    if (!r->env.recovery_timed_out)
+        deadline_set(r->env.deadlines, &r->recovery_deadline,
                      MIN(clock_us() + RECOVERY_QUIET_US, r->recover_by_us));
 }
 
@@ -150,13 +150,13 @@ void registry_recovered_one(struct registry *r) {
         be_patient(r);
         return;
     }
-    deadline_clear(r->spec.deadlines, &r->recovery_deadline);
+    deadline_clear(r->env.deadlines, &r->recovery_deadline);
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
         r->n_adopted += sandbox_is_up(sb);
         r->n_adopted_execs += sandbox_is_up(sb) ? sb->n_running : 0;
     }
-    r->is_recovered = true;
+    r->env.is_recovered = true;
     registry_prune(r);
     sweep(r);
 }
@@ -164,7 +164,7 @@ void registry_recovered_one(struct registry *r) {
 /* Which programs have ended is in their files; what else they did is told when the guest answers. */
 static void on_recovery_deadline(struct deadline *d) {
     struct registry *r = container_of(d, struct registry, recovery_deadline);
-    r->recovery_timed_out = true;
+    r->env.recovery_timed_out = true;
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
         if (sb->is_recovering && sandbox_is_up(sb)) {

@@ -9,7 +9,7 @@
  * Errors:  STORE_FULL. */
 #pragma once
 
-#include "core/registry_impl.h"
+#include "core/registry/registry_impl.h"
 
 struct sandbox;
 

@@ -1,4 +1,4 @@
-#include "core/registry.h"
+#include "core/registry/registry.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/exec/exec_impl.h"
-#include "core/pool.h"
-#include "core/recovery.h"
-#include "core/reserve.h"
+#include "core/registry/pool.h"
+#include "core/registry/recovery.h"
+#include "core/registry/reserve.h"
 
 #define PRUNE_EVERY_US UINT64_C(600000000)
 #define PRUNE_NEXT_US UINT64_C(100000)
@@ -26,56 +26,34 @@ int64_t registry_unix_ms(void) {
 }
 
 void *registry_user(const struct registry *r) {
-    return r->spec.user;
+    return r->env.user;
 }
 struct ledger *registry_ledger(struct registry *r) {
-    return r->ledger;
+    return r->env.ledger;
 }
 struct db *registry_db(struct registry *r) {
-    return r->db;
+    return r->env.db;
 }
 struct file_turns *registry_file_turns(struct registry *r) {
-    return r->spec.file_turns;
+    return r->env.file_turns;
 }
 struct deadlines *registry_deadlines(struct registry *r) {
-    return r->spec.deadlines;
+    return r->env.deadlines;
 }
 const struct limits *registry_limits(const struct registry *r) {
-    return r->spec.limits;
+    return r->env.limits;
 }
 struct driver *registry_driver_at(const struct registry *r, size_t i) {
-    return i < r->spec.n_drivers ? r->drivers[i] : NULL;
+    return env_driver_at(&r->env, i);
 }
 struct driver *registry_driver(const struct registry *r, const char *name) {
-    struct driver *d = registry_driver_at(r, 0);
-    for (size_t i = 0; name[0] && d && strcmp(d->ops->name, name) != 0;)
-        d = registry_driver_at(r, ++i);
-    return d;
+    return env_driver(&r->env, name);
 }
 const char *registry_no_driver(const struct registry *r) {
-    return r->spec.no_driver;
+    return r->env.no_driver;
 }
 bool registry_has_opener(const struct registry *r) {
-    return r->spec.opener != NULL;
-}
-
-/* --- ids --- */
-
-static void random_bytes(uint8_t *bytes, size_t n) {
-    for (size_t got = 0; got < n;) {
-        ssize_t more = getrandom(bytes + got, n - got, 0);
-        got += more > 0 ? (size_t)more : 0;
-    }
-}
-
-void registry_make_id(const char *prefix, char ret_id[64]) {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
-    uint8_t bytes[20];
-    char text[21] = {0};
-    random_bytes(bytes, sizeof bytes);
-    for (size_t i = 0; i < sizeof bytes; i++)
-        text[i] = letters[bytes[i] % 32];
-    snprintf(ret_id, 64, "%s%s", prefix, text);
+    return r->env.opener != NULL;
 }
 
 /* --- finding --- */
@@ -105,7 +83,7 @@ static bool unpack_sandbox(void *user, const struct db_sandbox *row) {
 int registry_find_deleted(struct registry *r, const struct caller *who, const char *id,
                           Berm__V1__Sandbox **ret_record, struct err *e) {
     Berm__V1__Sandbox *record = NULL;
-    int found = db_find_sandbox(r->db, str_of(id), unpack_sandbox, &record, e);
+    int found = db_find_sandbox(r->env.db, str_of(id), unpack_sandbox, &record, e);
     if (found < 0)
         return found;
     if (record && caller_owns(who, record->owner)) {
@@ -134,7 +112,7 @@ int registry_find_exec(struct registry *r, const struct caller *who, const char 
     struct map_node *node = map_find(&r->execs, id);
     struct load l = {r, node ? container_of(node, struct exec, by_id) : NULL};
     if (!l.exec) {
-        int found = db_find_exec(r->db, str_of(id), load_exec, &l, e);
+        int found = db_find_exec(r->env.db, str_of(id), load_exec, &l, e);
         if (found < 0)
             return found;
     }
@@ -164,8 +142,8 @@ static void on_turn(uv_check_t *turn) {
     struct registry *r = turn->data;
     for (struct list *node; (node = list_pop_front(&r->idle_execs));)
         exec_drop(container_of(node, struct exec, in_idle));
-    if (!r->flushed && !r->flush.is_set && !r->closing)
-        deadline_set(r->spec.deadlines, &r->flush, clock_us() + FLUSH_AFTER_US);
+    if (!r->flushed && !r->flush.is_set && !r->env.is_closing)
+        deadline_set(r->env.deadlines, &r->flush, clock_us() + FLUSH_AFTER_US);
     r->flushed = false; /* the turn that flushed is no reason to flush again */
 }
 
@@ -198,13 +176,13 @@ static bool prune_execs(struct registry *r, struct entry *t) {
     int n = 0;
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
-        struct surplus s = {r, sb, t, r->spec.limits->of[LIMIT_EXECS_KEPT], !sb->cgroups_are_swept};
+        struct surplus s = {r, sb, t, r->env.limits->of[LIMIT_EXECS_KEPT], !sb->cgroups_are_swept};
         struct str id = str_of(sb->record->sandbox_id);
         if (sb->n_started == 0)
             continue;
         if (n++ == PRUNE_AT_ONCE)
             return true;
-        if (db_list_execs(r->db, STR(""), id, 0, forget_old, &s, &e) < 0)
+        if (db_list_execs(r->env.db, STR(""), id, 0, forget_old, &s, &e) < 0)
             log_text(LOG_WARN, "prune", "%s", e.text);
         sb->n_started = 0;
         if (s.kept < 0)
@@ -214,9 +192,9 @@ static bool prune_execs(struct registry *r, struct entry *t) {
 }
 
 void registry_prune(struct registry *r) {
-    const int64_t *limit = r->spec.limits->of;
+    const int64_t *limit = r->env.limits->of;
     int64_t now = registry_unix_ms();
-    struct entry *t = ledger_begin(r->ledger);
+    struct entry *t = ledger_begin(r->env.ledger);
     bool is_more = false;
     if (t) {
         db_prune(entry_txn(t), now, now - limit[LIMIT_EVENTS_KEEP],
@@ -224,7 +202,7 @@ void registry_prune(struct registry *r) {
         is_more = prune_execs(r, t);
         ledger_commit(t, NULL);
     }
-    deadline_set(r->spec.deadlines, &r->prune,
+    deadline_set(r->env.deadlines, &r->prune,
                  clock_us() + (is_more ? PRUNE_NEXT_US : PRUNE_EVERY_US));
 }
 
@@ -290,32 +268,26 @@ static void on_db_closed(void *user) {
         sandbox_free(container_of(node, struct sandbox, in_registry));
     for (struct list *node; (node = list_pop_front(&r->idle_execs));)
         exec_drop(container_of(node, struct exec, in_idle));
-    ledger_free(r->ledger);
+    ledger_free(r->env.ledger);
     uv_close((uv_handle_t *)&r->turn, on_turn_closed);
 }
 
-void registry_job(struct registry *r) {
-    r->n_jobs++;
-}
-
-bool registry_job_over(struct registry *r) {
-    bool is_closing = r->closing;
-    if (--r->n_jobs == 0 && is_closing)
-        db_close(r->db, on_db_closed, r);
-    return is_closing;
+static void on_idle(struct env *env) {
+    struct registry *r = container_of(env, struct registry, env);
+    db_close(r->env.db, on_db_closed, r);
 }
 
 void registry_close(struct registry *r, void (*on_closed)(void *user), void *user) {
     registry_says_goodbye(r);
     pool_close(TAKE(r->pool));
-    r->closing = true;
+    r->env.is_closing = true;
     r->on_closed = on_closed;
     r->close_user = user;
-    deadline_clear(r->spec.deadlines, &r->prune);
-    deadline_clear(r->spec.deadlines, &r->flush);
-    deadline_clear(r->spec.deadlines, &r->wake);
+    deadline_clear(r->env.deadlines, &r->prune);
+    deadline_clear(r->env.deadlines, &r->flush);
+    deadline_clear(r->env.deadlines, &r->wake);
     reserve_end(r);
-    deadline_clear(r->spec.deadlines, &r->recovery_deadline);
+    deadline_clear(r->env.deadlines, &r->recovery_deadline);
     LIST_FOR_EACH(node, &r->all) {
         struct sandbox *sb = container_of(node, struct sandbox, in_registry);
         sandbox_disconnect(sb);
@@ -325,8 +297,8 @@ void registry_close(struct registry *r, void (*on_closed)(void *user), void *use
         if (sandbox_has_instance(sb))
             sandbox_set_instance(sb, INST_NONE);
     }
-    if (r->n_jobs == 0)
-        db_close(r->db, on_db_closed, r);
+    if (r->env.n_jobs == 0)
+        on_idle(&r->env);
 }
 
 /* --- opening --- */
@@ -359,9 +331,9 @@ static bool restore_exec(void *user, const struct db_exec *row) {
 
 static int read_records(struct registry *r, struct err *e) {
     struct reading all = {.registry = r};
-    int failed = db_each_living(r->db, restore_sandbox, &all, e);
+    int failed = db_each_living(r->env.db, restore_sandbox, &all, e);
     if (failed == 0 && all.failure.code == ERR_NONE)
-        failed = db_each_running(r->db, restore_exec, &all, e);
+        failed = db_each_running(r->env.db, restore_exec, &all, e);
     if (failed == 0 && all.failure.code != ERR_NONE) {
         *e = all.failure;
         failed = -(int)e->code;
@@ -369,31 +341,29 @@ static int read_records(struct registry *r, struct err *e) {
     return failed;
 }
 
-int registry_open(const struct registry_spec *spec, struct registry **ret_r, struct err *e) {
+int registry_open(const struct env *env, struct registry **ret_r, struct err *e) {
     struct db_facts facts;
     struct registry *r = calloc(1, sizeof *r);
     if (!r || map_init(&r->sandboxes) < 0 || map_init(&r->execs) < 0)
         return err_set(e, ERR_OUT_OF_MEMORY, "out of memory"); /* at start: the process ends */
-    r->spec = *spec;
-    r->spec.n_drivers = MIN(spec->n_drivers, COUNT_OF(r->drivers));
-    for (size_t i = 0; i < r->spec.n_drivers; i++)
-        r->drivers[i] = spec->drivers[i];
+    r->env = *env;
+    r->env.on_idle = on_idle;
     list_init(&r->all);
     list_init(&r->dormant);
     list_init(&r->idle_execs);
     char state_dir[32];
-    snprintf(state_dir, sizeof state_dir, "/proc/self/fd/%d", spec->state_dir_fd);
-    int failed = db_open(spec->loop, state_dir, &r->db, &facts, e);
+    snprintf(state_dir, sizeof state_dir, "/proc/self/fd/%d", env->state_dir_fd);
+    int failed = db_open(env->loop, state_dir, &r->env.db, &facts, e);
     if (failed < 0) {
         map_done(&r->sandboxes);
         map_done(&r->execs);
         free(r);
         return failed;
     }
-    r->ledger = ledger_open(spec->loop, r->db, &facts);
+    r->env.ledger = ledger_open(env->loop, r->env.db, &facts);
     r->sandbox_number = facts.sandbox_number;
     r->exec_number = r->exec_number_found = facts.exec_number;
-    uv_check_init(spec->loop, &r->turn);
+    uv_check_init(env->loop, &r->turn);
     r->turn.data = r;
     uv_check_start(&r->turn, on_turn);
     uv_unref((uv_handle_t *)&r->turn);
@@ -403,5 +373,5 @@ int registry_open(const struct registry_spec *spec, struct registry **ret_r, str
     reserve_init(r);
     r->pool = pool_new(r);
     *ret_r = r;
-    return r->ledger ? read_records(r, e) : err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
+    return r->env.ledger ? read_records(r, e) : err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
 }

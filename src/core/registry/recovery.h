@@ -7,7 +7,7 @@
  * a time. */
 #pragma once
 
-#include "core/registry_impl.h"
+#include "core/registry/registry_impl.h"
 
 void recovery_init(struct registry *r);
 /* The event of a clean end. */

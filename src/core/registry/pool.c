@@ -1,4 +1,4 @@
-#include "core/pool.h"
+#include "core/registry/pool.h"
 
 #include <stdio.h>
 
@@ -41,7 +41,7 @@ struct entrant {
 /* --- the kind of instance --- */
 
 static uint64_t bound(const struct pool *p, enum limit_id limit, unsigned feature) {
-    int64_t value = p->registry->spec.limits->of[limit];
+    int64_t value = p->registry->env.limits->of[limit];
     bool holds = (p->driver->features & feature) != 0;
     return holds && value > 0 ? (uint64_t)value : 0;
 }
@@ -107,12 +107,12 @@ static void on_discarded(void *user, const struct err *e) {
         log_text(LOG_WARN, "pool", "%s", e->text);
     driver_give_slot_back(it->driver, it->parked.slot);
     free(it);
-    (void)registry_job_over(r);
+    (void)env_job_end(&r->env);
 }
 
 static void rest(struct pool *p, uint64_t us) {
     if (!p->again.is_set)
-        deadline_set(p->registry->spec.deadlines, &p->again, clock_us() + us);
+        deadline_set(p->registry->env.deadlines, &p->again, clock_us() + us);
 }
 
 static void leave(struct entrant *it) {
@@ -122,7 +122,7 @@ static void leave(struct entrant *it) {
     else
         p->n_ready--;
     list_remove(&it->in_pool);
-    deadline_clear(p->registry->spec.deadlines, &it->again);
+    deadline_clear(p->registry->env.deadlines, &it->again);
     it->pool = NULL;
 }
 
@@ -134,7 +134,7 @@ static void clear(struct entrant *it) {
         transcript_close(TAKE(it->parked.transcript));
     if (it->parked.instance)
         instance_close(TAKE(it->parked.instance));
-    registry_job(it->registry);
+    env_job_begin(&it->registry->env);
     driver_discard(it->driver, it->id, true, on_discarded, it);
 }
 
@@ -179,16 +179,16 @@ static void connect_guest(struct entrant *it) {
     struct registry *r = it->registry;
     int fd = instance_connect(it->parked.instance, &e);
     if (fd < 0 && ++it->n_tries < CONNECT_TURNS) { /* it does not listen yet */
-        deadline_set(r->spec.deadlines, &it->again, clock_us() + CONNECT_US);
+        deadline_set(r->env.deadlines, &it->again, clock_us() + CONNECT_US);
         return;
     }
     if (fd >= 0)
         it->parked.link = guest_link_open(&(struct guest_link_spec){
-            .loop = r->spec.loop,
-            .deadlines = r->spec.deadlines,
+            .loop = r->env.loop,
+            .deadlines = r->env.deadlines,
             .fd = fd,
             .transcript = it->parked.transcript,
-            .run_id = r->spec.run_id,
+            .run_id = r->env.run_id,
             .lease_ms = LEASE_MS,
             .events = &guest_events,
             .user = it,
@@ -235,9 +235,9 @@ static bool make(struct entrant *it, struct err *e) {
         .limits = limits_of(it->pool),
         .is_parked = true,
     };
-    registry_make_id(SANDBOX_ID_PREFIX, it->parked.name);
+    env_make_id(SANDBOX_ID_PREFIX, it->parked.name);
     snprintf(it->id, sizeof it->id, "p-%s-", it->parked.name + strlen(SANDBOX_ID_PREFIX));
-    it->parked.transcript = transcript_open(-1, "guest.log", r->spec.limits->of[LIMIT_GUEST_LOG]);
+    it->parked.transcript = transcript_open(-1, "guest.log", r->env.limits->of[LIMIT_GUEST_LOG]);
     it->parked.instance = instance_create(it->driver, &spec, &instance_events, it, e);
     return it->parked.instance != NULL;
 }
@@ -268,9 +268,9 @@ static void make_next(struct pool *p) {
 static void on_again(struct deadline *d) {
     struct pool *p = container_of(d, struct pool, again);
     const struct registry *r = p->registry;
-    if (p->next || p->n_ready >= (unsigned)r->spec.limits->of[LIMIT_SANDBOXES_PARKED])
+    if (p->next || p->n_ready >= (unsigned)r->env.limits->of[LIMIT_SANDBOXES_PARKED])
         return;
-    if (!fd_are_available(r->spec.state_dir_fd, 2 * SANDBOX_FDS))
+    if (!fd_are_available(r->env.state_dir_fd, 2 * SANDBOX_FDS))
         rest(p, SHORT_US); /* sandboxes that are asked for come first */
     else if (p->driver->parking->is_idle(p->driver))
         make_next(p);
@@ -282,9 +282,9 @@ static void on_again(struct deadline *d) {
 
 struct pool *pool_new(struct registry *r) {
     struct driver *d;
-    for (size_t i = 0; (d = registry_driver_at(r, i)) && !d->parking;)
+    for (size_t i = 0; (d = env_driver_at(&r->env, i)) && !d->parking;)
         i++;
-    bool is_wanted = d && r->spec.limits->of[LIMIT_SANDBOXES_PARKED] > 0;
+    bool is_wanted = d && r->env.limits->of[LIMIT_SANDBOXES_PARKED] > 0;
     struct pool *p = is_wanted ? calloc(1, sizeof *p) : NULL;
     if (!p)
         return NULL;
@@ -311,7 +311,7 @@ void pool_close(struct pool *p) {
         leave(it);
         clear(it);
     }
-    deadline_clear(p->registry->spec.deadlines, &p->again);
+    deadline_clear(p->registry->env.deadlines, &p->again);
     free(p);
 }
 

@@ -8,41 +8,14 @@
  *          store when asked for and goes when nobody looks. */
 #pragma once
 
-#include "base/limits.h"
-#include "core/caller.h"
-#include "core/driver.h"
-#include "core/ledger.h"
-#include "core/imports/opener.h"
-#include "loop/deadline.h"
+#include "core/change.h"
+#include "core/env.h"
 
 struct registry;
-struct file_turns;
 struct sandbox;
 struct exec;
 
-#define REGISTRY_DRIVERS_MAX 4
-
-struct registry_spec {
-    uv_loop_t *loop;
-    struct deadlines *deadlines;
-    struct file_turns *file_turns; /* outlive the registry: a thread may still wait for a disk */
-    const struct limits *limits;
-    int state_dir_fd; /* borrowed */
-    int sandboxes_fd; /* STATE/sandboxes, borrowed: a folder per sandbox with output and guest.log */
-    const char *run_id;
-    const char *version;
-    bool host_was_rebooted;
-    struct driver *const *drivers; /* open, the default first; the array is borrowed for the call */
-    size_t n_drivers;      /* 0: sandboxes cannot be created; at most REGISTRY_DRIVERS_MAX */
-    const char *no_driver; /* why there is none, for people */
-    struct opener *opener; /* NULL: no host path goes in */
-    const char *no_opener; /* why, for people */
-    int64_t token_uid;     /* whose rights on host paths callers by token have; -1 = nobody's */
-    void *user;
-};
-
-MUST_USE int registry_open(const struct registry_spec *spec, struct registry **ret_r,
-                           struct err *e);
+MUST_USE int registry_open(const struct env *env, struct registry **ret_r, struct err *e);
 /* `on_recovered` comes from the loop, once. */
 void registry_recover(struct registry *r,
                       void (*on_recovered)(struct registry *r, const struct err *e));
@@ -80,5 +53,3 @@ void registry_each_sandbox(struct registry *r, bool (*on)(void *user, struct san
                            void *user);
 
 #define SANDBOX_ID_PREFIX "sb-"
-/* A fresh id with this prefix ("sb-", "ex-"): 20 characters of a-z2-7. */
-void registry_make_id(const char *prefix, char ret_id[64]);
