@@ -44,15 +44,19 @@ void json_close(struct json_out *o, char bracket) {
     json_put(o, &bracket, 1);
 }
 
-/* Escapes only what JSON requires: quote, backslash and control characters. */
+/* Escapes what JSON requires: quote, backslash and control characters; and the control characters that JSON allows
+ * (DEL and C1), because people print JSON to terminals. */
 static void json_put_text(struct json_out *o, struct str s) {
     json_put(o, "\"", 1);
     size_t plain = 0;
     for (size_t i = 0; i < s.n; i++) {
         unsigned char c = (unsigned char)s.p[i];
-        if (c >= 0x20 && c != '"' && c != '\\')
+        bool is_c1 = c == 0xc2 && i + 1 < s.n && (unsigned char)s.p[i + 1] < 0xa0;
+        if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f && !is_c1)
             continue;
         json_put(o, s.p + plain, i - plain);
+        if (is_c1)
+            c = (unsigned char)s.p[++i]; /* its number is its second byte */
         plain = i + 1;
         if (c == '"' || c == '\\') {
             json_put(o, (char[]){'\\', (char)c}, 2);

@@ -102,6 +102,30 @@ bool str_is_padded(const char *field, size_t size) {
     return true;
 }
 
+/* Length of the well-formed sequence of two bytes or more at p; 0: there is none. */
+static size_t str_sequence_at(const uint8_t *p, const uint8_t *end) {
+    uint8_t low, high;
+    size_t len = str_sequence_of(*p, &low, &high);
+    if (len == 0 || (size_t)(end - p) < len || p[1] < low || p[1] > high)
+        return 0;
+    for (size_t i = 2; i < len; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    return len;
+}
+
+void str_clean(char *text, char by) {
+    uint8_t *p = (uint8_t *)text;
+    const uint8_t *end = p + strlen(text);
+    while (p < end) {
+        size_t len = *p < 0x80 ? 1 : str_sequence_at(p, end);
+        bool is_control = *p < 0x20 || *p == 0x7f || (len == 2 && p[0] == 0xc2 && p[1] < 0xa0);
+        if (len == 0 || is_control)
+            memset(p, by, MAX(len, (size_t)1));
+        p += MAX(len, (size_t)1);
+    }
+}
+
 bool str_is_utf8(const void *bytes, size_t n) {
     const uint8_t *p = bytes;
     const uint8_t *end = p + n;
@@ -118,13 +142,9 @@ bool str_is_utf8(const void *bytes, size_t n) {
             p++;
             continue;
         }
-        uint8_t low, high;
-        size_t len = str_sequence_of(*p, &low, &high);
-        if (len == 0 || (size_t)(end - p) < len || p[1] < low || p[1] > high)
+        size_t len = str_sequence_at(p, end);
+        if (len == 0)
             return false;
-        for (size_t i = 2; i < len; i++)
-            if ((p[i] & 0xc0) != 0x80)
-                return false;
         p += len;
     }
     return true;

@@ -111,8 +111,8 @@ static int start_detached(struct cli *cli, Berm__V1__ExecSpec *spec) {
     else if (opt_has(cli, "quiet"))
         puts(response->exec->exec_id);
     else
-        printf("%s %s in %s\n", response->exec->exec_id, exit_text(cli, response->exec),
-               response->exec->sandbox_id);
+        printf("%s %s in %s\n", response->exec->exec_id,
+               cli_clean(cli, exit_text(cli, response->exec)), response->exec->sandbox_id);
     berm_free(response);
     return 0;
 }

@@ -26,8 +26,53 @@ static const struct command *find_command(int argc, char **argv, int *ret_words)
     return NULL;
 }
 
+#define NAME_MAX_CHARS 32
+#define MISTAKES_MAX 2 /* more, and it is another word */
+
+/* How many characters have to be added, removed, changed or swapped with their neighbour to make b of a. */
+static size_t distance(const char *a, const char *b) {
+    size_t n = strlen(a), m = strlen(b), d[NAME_MAX_CHARS + 1][NAME_MAX_CHARS + 1];
+    if (n > NAME_MAX_CHARS || m > NAME_MAX_CHARS)
+        return NAME_MAX_CHARS;
+    for (size_t i = 0; i <= n; i++) {
+        for (size_t j = 0; j <= m; j++) {
+            if (i == 0 || j == 0) {
+                d[i][j] = i + j;
+                continue;
+            }
+            d[i][j] =
+                MIN(d[i - 1][j - 1] + (a[i - 1] != b[j - 1]), MIN(d[i - 1][j], d[i][j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                d[i][j] = MIN(d[i][j], d[i - 2][j - 2] + 1);
+        }
+    }
+    return d[n][m];
+}
+
+/* The word that tells a command: `daemon` of "daemon start". */
+static const char *first_word(const char *command, char word[NAME_MAX_CHARS + 1]) {
+    snprintf(word, NAME_MAX_CHARS + 1, "%.*s", (int)strcspn(command, " "), command);
+    return word;
+}
+
+/* The command that a mistyped name most likely meant; NULL: none is near. */
+static const char *nearest_command(const char *name) {
+    const char *nearest = NULL;
+    char word[NAME_MAX_CHARS + 1];
+    size_t least = MIN((size_t)MISTAKES_MAX + 1, strlen(name));
+    for (size_t i = 0; i < n_commands; i++) {
+        size_t mistakes = distance(name, first_word(commands[i].name, word));
+        if (mistakes < least) {
+            least = mistakes;
+            nearest = commands[i].name;
+        }
+    }
+    return nearest;
+}
+
 static int no_command(const char *name) {
     size_t shown = 0;
+    const char *nearest = nearest_command(name);
     for (size_t i = 0; i < n_commands; i++) /* the first word of several */
         if (str_starts(str_of(commands[i].name), str_of(name)) &&
             commands[i].name[strlen(name)] == ' ')
@@ -35,6 +80,8 @@ static int no_command(const char *name) {
                     commands[i].name);
     if (shown > 0)
         fputc('\n', stderr);
+    else if (nearest)
+        cli_complain("there is no command \"%s\"; did you mean `berm %s`?", name, nearest);
     else
         cli_complain("there is no command \"%s\"; `berm --help` lists them", name);
     return EXIT_BERM;

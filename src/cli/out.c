@@ -145,9 +145,7 @@ int cli_fail(const struct cli *cli, const struct berm_error *e) {
     }
     char message[sizeof e->message];
     snprintf(message, sizeof message, "%s", e->message);
-    for (char *p = message; *p != '\0'; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
+    str_clean(message, '?');
     fprintf(stderr, "berm: %s (%s)\n", message, e->name);
     const char *hint = hint_of(e->code);
     if (hint)
@@ -205,9 +203,7 @@ void cli_print_json(const void *message) {
 
 char *cli_clean(struct cli *cli, const char *text) {
     char *copy = cli_text(cli, "%s", text);
-    for (char *p = copy; *p != '\0'; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = ' ';
+    str_clean(copy, ' ');
     return copy;
 }
 

@@ -469,3 +469,20 @@ def test_the_installed_library(daemon, tmp_path, installed, name, static):
     else:
         assert sorted(lines) == ["0: ended with 1", "0: one", "1: ended with 2", "1: two", "2: CANCELLED"]
         assert lines[-1] == "2: CANCELLED"
+
+
+@pytest.mark.parametrize("typed, meant", [("lst", "ls"), ("craete", "create"), ("exce", "exec"), ("shel", "shell"), ("dameon start", "daemon start")])
+def test_mistyped_command_gets_a_suggestion(berm, typed, meant):
+    done = berm(*typed.split(), status=125)
+    assert f"did you mean `berm {meant}`?".encode() in done.stderr, done
+
+
+def test_unknown_command_gets_no_wild_guess(berm):
+    assert b"`berm --help` lists them" in berm("frobnicate", status=125).stderr
+
+
+def test_control_characters_of_a_label_are_not_printed(berm, sandbox):
+    berm("update", sandbox, "--label", "x=a\u009b31mb\u007fc")
+    for arguments in (["get", sandbox], ["get", "--json", sandbox], ["ls", "--json"], ["ls", "--label", "x"]):
+        out = berm(*arguments, status=None)
+        assert b"\xc2\x9b" not in out.stdout + out.stderr and b"\x7f" not in out.stdout + out.stderr, (arguments, out)

@@ -190,7 +190,7 @@ static void write_sample(struct json_out *o, struct buf *to) {
 
 TEST(json_writes) {
     static const char want[] =
-        "{\"s\":\"q\\\"\\\\\\n\\u0001\x7f\xc3\xbc\",\"u\":18446744073709551615,\"i\":-9223372036854775808,"
+        "{\"s\":\"q\\\"\\\\\\n\\u0001\\u007f\xc3\xbc\",\"u\":18446744073709551615,\"i\":-9223372036854775808,"
         "\"l\":[true,null,\"YWJjZA==\",{\"r\":1},[]],\"f\":false}";
     struct buf b;
     struct json_out o;
@@ -234,4 +234,17 @@ TEST(json_survives_failing_memory) {
         if (!failed)
             break;
     }
+}
+
+TEST(json_escapes_del_and_c1_controls) {
+    struct buf text;
+    struct json_out o;
+    buf_init(&text, 1024);
+    json_begin(&o, &text);
+    json_str(&o, STR("a\177\xc2\x80\xc2\x9b"
+                     "b\xc2\x9f\xc2\xa0\xc3\xbc"));
+    CHECK_INT(json_end(&o), 0);
+    static const char want[] = "\"a\\u007f\\u0080\\u009bb\\u009f\xc2\xa0\xc3\xbc\"";
+    CHECK_BYTES(buf_data(&text), buf_len(&text), want, sizeof want - 1);
+    buf_done(&text);
 }

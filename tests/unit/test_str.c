@@ -1,6 +1,7 @@
 #include "base/str.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "harness.h"
 
@@ -98,4 +99,30 @@ TEST(str_in_a_field_is_padded_with_zeros) {
     CHECK(str_is_padded("ab\0\0", 4) && str_is_padded("\0\0", 2));
     CHECK(!str_is_padded("abcd", 4)); /* it does not end */
     CHECK(!str_is_padded("a\0b\0", 4));
+}
+
+TEST(str_clean_overwrites_controls_and_broken_bytes) {
+    static const struct {
+        const char *text, *clean;
+    } cases[] = {
+        {"plain text", "plain text"},
+        {"a\tb\n\033[31mred\177", "a?b??[31mred?"},
+        {"gr\xc3\xbcn \xe2\x82\xac \xf0\x9f\x98\x80", "gr\xc3\xbcn \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"\xc2\x9b"
+         "31m",
+         "??31m"},                                    /* C1 as UTF-8 */
+        {"\xc2\x80\xc2\x9f\xc2\xa0", "????\xc2\xa0"}, /* its ends */
+        {"\x9b"
+         "31m",
+         "?31m"},           /* C1 as a raw byte */
+        {"\xe2\x82", "??"}, /* cut short */
+        {"\xc0\x9b\xff", "???"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char text[64];
+        snprintf(text, sizeof text, "%s", cases[i].text);
+        str_clean(text, '?');
+        CHECK_STR(text, cases[i].clean);
+    }
 }
