@@ -48,7 +48,7 @@ struct packer {
 };
 
 /* Excludes entries that match the pattern, and everything below them. Fails with INVALID_ARGUMENT
- * or LIMIT_REACHED. */
+ * or OUT_OF_MEMORY. */
 MUST_USE int packer_exclude(struct packer *p, struct arena *a, struct str pattern, struct err *e);
 /* Takes ownership of `source`: a directory, or, if `name` is given, a regular file, which gets that
  * name in the archive. Fails with -errno. */

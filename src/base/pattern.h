@@ -27,7 +27,7 @@ enum pattern_bare {
     PATTERN_ANY, /* the last name, in any directory */
 };
 
-/* Allocates in the arena. Fails with INVALID_ARGUMENT for `field`, or LIMIT_REACHED. */
+/* Allocates in the arena. Fails with INVALID_ARGUMENT for `field`, or OUT_OF_MEMORY. */
 MUST_USE int pattern_new(struct arena *a, struct str text, enum pattern_bare bare,
                          const char *field, struct pattern **ret, struct err *e);
 bool pattern_matches(struct pattern *p, const char *path);

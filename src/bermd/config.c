@@ -11,7 +11,7 @@
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
-/* --- values, one pair of functions per type: 0 or -EINVAL --- */
+/* --- values, one function per type; each returns 0 or -EINVAL --- */
 
 static int set_TEXT(char *out, size_t cap, struct str value) {
     if (value.n >= cap || memchr(value.p, '\0', value.n))
@@ -106,53 +106,55 @@ static int set_PATHS(char *out, size_t cap, struct str value) {
 #define SET_PATHS(c, member, value) set_PATHS((c)->member, sizeof(c)->member, value)
 #define SET_UIDS(c, member, value) set_UIDS(&(c)->member, value)
 
-static int set_limit(struct config *c, struct str name, struct str value, struct err *e) {
+static int config_set_limit(struct config *c, struct str name, struct str value, struct err *e) {
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
         const struct limit *l = &limit_table[i];
         uint64_t n;
         if (!str_is(name, str_of(l->name)))
             continue;
         if (l->how != LIMIT_HOW_KNOB)
-            return err_set(e, ERR_INVALID_ARGUMENT, "%s%s cannot be set: %s", LIMIT_PREFIX, l->name,
-                           l->how == LIMIT_HOW_FIXED ? "it is part of the contract"
-                                                     : "what it limits is not built yet");
+            return err_set(e, ERR_INVALID_ARGUMENT, "%s%s: must not be set, because %s",
+                           LIMIT_PREFIX, l->name,
+                           l->how == LIMIT_HOW_FIXED ? "it is part of the API"
+                                                     : "the feature does not exist yet");
         if (l->value == -1 && str_is(value, STR("-1"))) {
             c->limits.of[i] = -1;
             return 0;
         }
         if (str_to_u64(value, (uint64_t)l->min, (uint64_t)l->max, &n) < 0)
-            return err_set(e, ERR_INVALID_ARGUMENT,
-                           "%s%s = \"%.*s\": give a number from %lld to %lld%s", LIMIT_PREFIX,
-                           l->name, (int)MIN(value.n, (size_t)40), value.p, (long long)l->min,
-                           (long long)l->max, l->value == -1 ? ", or -1 for none" : "");
+            return err_set(
+                e, ERR_INVALID_ARGUMENT, "%s%s: must be a number from %lld to %lld%s, got \"%.*s\"",
+                LIMIT_PREFIX, l->name, (long long)l->min, (long long)l->max,
+                l->value == -1 ? ", or -1 for none" : "", (int)MIN(value.n, (size_t)40), value.p);
         c->limits.of[i] = (int64_t)n;
         return 0;
     }
-    return err_set(e, ERR_INVALID_ARGUMENT, "there is no knob \"%s%.*s\"", LIMIT_PREFIX,
+    return err_set(e, ERR_INVALID_ARGUMENT, "%s%.*s: no such knob", LIMIT_PREFIX,
                    (int)MIN(name.n, (size_t)60), name.p);
 }
 
 int config_set(struct config *c, struct str name, struct str value, struct err *e) {
-#define KNOB(knob, type, member, range, what)                                           \
-    if (str_is(name, STR(#knob)))                                                       \
-        return SET_##type(c, member, value) == 0                                        \
-                   ? 0                                                                  \
-                   : err_set(e, ERR_INVALID_ARGUMENT, #knob " = \"%.*s\": give " range, \
+#define KNOB(knob, type, member, range, what)                                                    \
+    if (str_is(name, STR(#knob)))                                                                \
+        return SET_##type(c, member, value) == 0                                                 \
+                   ? 0                                                                           \
+                   : err_set(e, ERR_INVALID_ARGUMENT, #knob ": must be " range ", got \"%.*s\"", \
                              (int)MIN(value.n, (size_t)80), value.p);
 #include "bermd/config.def"
 #undef KNOB
     struct str prefix = STR(LIMIT_PREFIX);
     if (str_starts(name, prefix))
-        return set_limit(c, (struct str){name.p + prefix.n, name.n - prefix.n}, value, e);
-    return err_set(e, ERR_INVALID_ARGUMENT, "there is no knob \"%.*s\"",
-                   (int)MIN(name.n, (size_t)60), name.p);
+        return config_set_limit(c, (struct str){name.p + prefix.n, name.n - prefix.n}, value, e);
+    return err_set(e, ERR_INVALID_ARGUMENT, "%.*s: no such knob", (int)MIN(name.n, (size_t)60),
+                   name.p);
 }
 
-/* --- defaults: the system's folders for root, the user's own for anyone else --- */
+/* --- defaults: system directories for root, the user's directories for others --- */
 
-/* Empty where the environment names no folder of the user's: then the path must be given. */
-static void default_path(char *out, size_t cap, const char *root_path, const char *xdg,
-                         const char *rest) {
+/* Sets an empty path when the environment names no directory of the user; then the path must be
+ * given. */
+static void config_default_path(char *out, size_t cap, const char *root_path, const char *xdg,
+                                const char *rest) {
     const char *dir = getenv(xdg);
     const char *home = getenv("HOME");
     out[0] = '\0';
@@ -166,15 +168,15 @@ static void default_path(char *out, size_t cap, const char *root_path, const cha
 
 void config_init(struct config *c) {
     *c = (struct config){.socket_mode = 0600, .log_level = LOG_INFO, .access_log = true};
-    default_path(c->state, sizeof c->state, "/var/lib/berm", "XDG_STATE_HOME", "/berm");
-    default_path(c->socket, sizeof c->socket, "/run/berm/bermd.sock", "XDG_RUNTIME_DIR",
-                 "/berm/bermd.sock");
+    config_default_path(c->state, sizeof c->state, "/var/lib/berm", "XDG_STATE_HOME", "/berm");
+    config_default_path(c->socket, sizeof c->socket, "/run/berm/bermd.sock", "XDG_RUNTIME_DIR",
+                        "/berm/bermd.sock");
     limits_init(&c->limits);
 }
 
 /* --- the file --- */
 
-static int set_line(struct config *c, struct str line, struct err *e) {
+static int config_set_line(struct config *c, struct str line, struct err *e) {
     const char *hash = memchr(line.p, '#', line.n);
     if (hash)
         line.n = (size_t)(hash - line.p);
@@ -184,12 +186,12 @@ static int set_line(struct config *c, struct str line, struct err *e) {
     struct str name;
     struct str rest = line;
     if (!memchr(line.p, '=', line.n) || !str_split(&rest, '=', &name))
-        return err_set(e, ERR_INVALID_ARGUMENT, "\"%.*s\" is not NAME = VALUE",
+        return err_set(e, ERR_INVALID_ARGUMENT, "must be NAME = VALUE, got \"%.*s\"",
                        (int)MIN(line.n, (size_t)60), line.p);
     return config_set(c, str_trim(name), str_trim(rest), e);
 }
 
-static ssize_t read_file(const char *path, char *out, size_t cap) {
+static ssize_t config_read_file(const char *path, char *out, size_t cap) {
     AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     size_t n = 0;
     while (fd >= 0 && n < cap) {
@@ -209,20 +211,20 @@ int config_read(struct config *c, const char *path, struct err *e) {
     AUTO_FREE char *text = malloc(MAX_FILE_BYTES);
     if (!text)
         return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
-    ssize_t n = read_file(path, text, MAX_FILE_BYTES);
+    ssize_t n = config_read_file(path, text, MAX_FILE_BYTES);
     if (n < 0)
         return err_sys(e, ERR_INVALID_ARGUMENT, (int)-n, "read %s", path);
     struct str rest = {text, (size_t)n};
     struct str line;
     for (unsigned number = 1; str_split(&rest, '\n', &line); number++)
-        if (set_line(c, line, e) < 0)
+        if (config_set_line(c, line, e) < 0)
             return err_wrap(e, "%s:%u", path, number);
     return 0;
 }
 
 /* --- printing --- */
 
-static void print_uids(const struct config_uids *list) {
+static void config_print_uids(const struct config_uids *list) {
     for (size_t i = 0; i < list->n; i++)
         printf("%s%u", i > 0 ? "," : "", (unsigned)list->uids[i]);
 }
@@ -232,9 +234,9 @@ static void print_uids(const struct config_uids *list) {
 #define PRINT_MODE(c, member) printf("%04o", (unsigned)(c)->member)
 #define PRINT_LEVEL(c, member) printf("%s", level_names[(c)->member])
 #define PRINT_BOOL(c, member) printf("%s", (c)->member ? "true" : "false")
-#define PRINT_UID(c, member) print_uids(&(c)->member)
+#define PRINT_UID(c, member) config_print_uids(&(c)->member)
 #define PRINT_PATHS(c, member) printf("%s", (c)->member)
-#define PRINT_UIDS(c, member) print_uids(&(c)->member)
+#define PRINT_UIDS(c, member) config_print_uids(&(c)->member)
 
 void config_print(const struct config *c) {
 #define KNOB(knob, type, member, range, what)       \

@@ -1,7 +1,8 @@
-/* config — every knob: its default, its range, and where it was set.
+/* config — the knobs of the daemon: defaults, ranges and values.
  *
- * A file of `name = value` lines with # comments; the command line comes on top. The knobs are the
- * rows of config.def and, as limits.NAME, those limits of base/limits.def that may be set. */
+ * The configuration file has `name = value` lines and # comments. The command line overrides it.
+ * The knobs are the rows of config.def and, as limits.NAME, the limits of base/limits.def that may
+ * be set. */
 #pragma once
 
 #include <stdbool.h>
@@ -30,21 +31,21 @@ struct config {
     bool access_log;
     struct config_uids allow_uids;
     struct config_uids admins;
-    char user[64];   /* empty: berm when there is such a user, else a number of our own */
-    char spawn[256]; /* empty: beside bermd */
-    char open[256];  /* empty: beside bermd */
-    char guest[256]; /* empty: beside bermd */
-    char mount_roots[CONFIG_PATHS_BYTES]; /* separated by commas; see config_next_path */
+    char user[64];   /* empty: the user berm if it exists, else a reserved uid */
+    char spawn[256]; /* empty: in the directory of bermd */
+    char open[256];  /* empty: in the directory of bermd */
+    char guest[256]; /* empty: in the directory of bermd */
+    char mount_roots[CONFIG_PATHS_BYTES]; /* comma-separated; see config_next_path */
     struct config_uids token_uid;         /* none or one */
     struct limits limits;
 };
 
 void config_init(struct config *c);
-/* Unknown names and bad values are refused with file and line. */
+/* Refuses unknown names and invalid values; the error names file and line. */
 MUST_USE int config_read(struct config *c, const char *path, struct err *e);
 MUST_USE int config_set(struct config *c, struct str name, struct str value, struct err *e);
-/* The next path of a list of them, without the spaces around it. False at the end,
- * which `rest` is before it when there is none: a zeroed one. */
+/* Returns the next path of a comma-separated list, without surrounding spaces, or false at the end.
+ * Pass a zeroed `rest` for an empty list. */
 bool config_next_path(struct str *rest, struct str *ret_path);
-/* Prints a configuration file that sets every knob to what it is now. */
+/* Prints a configuration file that sets every knob to its current value. */
 void config_print(const struct config *c);

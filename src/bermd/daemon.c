@@ -26,7 +26,8 @@
 #include "transport/listener.h"
 #include "transport/server.h"
 
-/* The order things are built in; stopping goes back from wherever that has come to. */
+/* The daemon creates these in order. Shutdown goes backwards from whatever step the start
+ * reached. */
 struct daemon {
     uv_loop_t loop;
     struct file_turns file_turns;
@@ -45,12 +46,12 @@ struct daemon {
     struct opener *opener;
     struct registry *registry;
     char no_driver[240]; /* why there is none */
-    struct err failure;  /* why the daemon ends, when nobody asked it to */
+    struct err failure;  /* why the daemon ends, unless it was asked to */
     bool serving;
     bool closing;
 };
 
-static const struct config *config_of(const struct daemon *d) {
+static const struct config *daemon_config(const struct daemon *d) {
     return &d->options.config;
 }
 
@@ -62,7 +63,7 @@ static void on_opener_closed(void *user) {
     server_close(&d->server);
 }
 
-static void close_opener(struct daemon *d) {
+static void daemon_close_opener(struct daemon *d) {
     if (d->opener)
         opener_close(d->opener, on_opener_closed, d);
     else
@@ -72,13 +73,13 @@ static void close_opener(struct daemon *d) {
 static void on_driver_closed(struct driver *driver) {
     struct daemon *d = driver->user;
     if (--d->n_drivers == 0)
-        close_opener(d);
+        daemon_close_opener(d);
 }
 
-static void close_drivers(struct daemon *d) {
+static void daemon_close_drivers(struct daemon *d) {
     if (d->n_drivers == 0)
-        close_opener(d);
-    for (size_t i = d->n_drivers; i-- > 0;) { /* each reports later, from the loop */
+        daemon_close_opener(d);
+    for (size_t i = d->n_drivers; i-- > 0;) { /* each reports from the loop, later */
         d->drivers[i]->on_closed = on_driver_closed;
         driver_close(d->drivers[i]);
     }
@@ -87,10 +88,10 @@ static void close_drivers(struct daemon *d) {
 static void on_registry_closed(void *user) {
     struct daemon *d = user;
     d->context.registry = d->registry = NULL;
-    close_drivers(d);
+    daemon_close_drivers(d);
 }
 
-static void close_all(struct daemon *d) {
+static void daemon_close_all(struct daemon *d) {
     if (d->closing)
         return;
     d->closing = true;
@@ -99,16 +100,16 @@ static void close_all(struct daemon *d) {
         listener_close(&d->listeners[i]);
     for (size_t i = 0; i < COUNT_OF(d->signals); i++)
         uv_close((uv_handle_t *)&d->signals[i], NULL);
-    signal(SIGTERM, SIG_IGN); /* one that comes now asks for what is done already */
+    signal(SIGTERM, SIG_IGN); /* ignore further signals, because the daemon is already stopping */
     signal(SIGINT, SIG_IGN);
     if (d->registry)
         registry_close(d->registry, on_registry_closed, d);
     else
-        close_drivers(d);
+        daemon_close_drivers(d);
 }
 
 static void on_sandboxes_stopped(struct registry *r) {
-    close_all(registry_user(r));
+    daemon_close_all(registry_user(r));
 }
 
 static void on_drained(struct server *s) {
@@ -116,25 +117,25 @@ static void on_drained(struct server *s) {
     if (d->options.stop_sandboxes && d->registry)
         registry_stop_all(d->registry, on_sandboxes_stopped);
     else
-        close_all(d);
+        daemon_close_all(d);
 }
 
 static void on_drain_limit(struct deadline *deadline) {
     struct daemon *d = container_of(deadline, struct daemon, drain_limit);
-    log_text(LOG_WARN, "drain_limit", "cutting the calls that are still open");
+    log_text(LOG_WARN, "drain_limit", "closing the calls that are still open");
     server_cut(&d->server);
 }
 
-static void drain(struct daemon *d) {
+static void daemon_drain(struct daemon *d) {
     d->api.draining = true;
     for (size_t i = 0; i < COUNT_OF(d->listeners); i++)
         listener_close(&d->listeners[i]);
-    uint64_t limit_us = (uint64_t)config_of(d)->limits.of[LIMIT_DRAIN_MAX] * 1000;
+    uint64_t limit_us = (uint64_t)daemon_config(d)->limits.of[LIMIT_DRAIN_MAX] * 1000;
     deadline_set(&d->server.deadlines, &d->drain_limit, clock_us() + limit_us);
     server_drain(&d->server, on_drained);
 }
 
-/* The first signal lets open calls finish, the second does not wait. */
+/* The first signal lets open calls finish. The second one closes them. */
 static void on_signal(uv_signal_t *handle, int number) {
     struct daemon *d = handle->data;
     if (d->api.draining) {
@@ -142,32 +143,34 @@ static void on_signal(uv_signal_t *handle, int number) {
         return;
     }
     log_text(LOG_INFO, "stopping", "got %s", number == SIGTERM ? "SIGTERM" : "SIGINT");
-    drain(d);
+    daemon_drain(d);
 }
 
-/* We gave up the right to start it again. Sandboxes live on, and the next daemon finds them. */
+/* The daemon has dropped the rights to restart berm-spawn. Sandboxes keep running, and the next
+ * daemon adopts them. */
 static void on_driver_lost(struct driver *driver) {
     struct daemon *d = driver->user;
     if (d->api.draining || d->closing)
         return;
-    err_set(&d->failure, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone: start bermd again");
+    err_set(&d->failure, ERR_DRIVER_UNAVAILABLE, "berm-spawn exited; restart bermd");
     log_text(LOG_ERROR, "driver", "%s", d->failure.text);
-    drain(d);
+    daemon_drain(d);
 }
 
-static void fail(struct daemon *d, const struct err *e) {
+static void daemon_fail(struct daemon *d, const struct err *e) {
     d->failure = *e;
-    close_all(d);
+    daemon_close_all(d);
 }
 
-/* --- starting: berm-spawn, the records, what lives; only then the first caller --- */
+/* --- starting: berm-spawn, then the records and running sandboxes, then the listeners --- */
 
-/* What nobody writes to: where it is needed again it comes back from the file. */
-static int let_go_of_code(struct dl_phdr_info *info, size_t size, void *user) {
+/* Drops the read-only pages of one object from memory. The kernel reloads from the file what is
+ * used again. */
+static int daemon_let_go_of_code(struct dl_phdr_info *info, size_t size, void *user) {
     (void)size, (void)user;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     if (info->dlpi_addr == getauxval(AT_SYSINFO_EHDR))
-        return 0; /* the kernel's own, which has no file */
+        return 0; /* the vDSO has no file */
     for (size_t i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
         uintptr_t begin = (info->dlpi_addr + part->p_vaddr) & -page;
@@ -178,41 +181,41 @@ static int let_go_of_code(struct dl_phdr_info *info, size_t size, void *user) {
     return 0;
 }
 
-/* Most of what the start took up is code that only it needed, SQLite's above all, and that no other process has
- * mapped: twice as much as the daemon needs from now on. */
-static void let_go_of_start(void) {
+/* Startup touches twice as much code as the daemon needs afterwards, most of it SQLite's, and no
+ * other process shares it. */
+static void daemon_let_go_of_start(void) {
     malloc_trim(0);
-    dl_iterate_phdr(let_go_of_code, NULL);
+    dl_iterate_phdr(daemon_let_go_of_code, NULL);
 }
 
 static void on_recovered(struct registry *r, const struct err *e) {
     struct daemon *d = registry_user(r);
     struct err failed;
     if (e) {
-        fail(d, e);
+        daemon_fail(d, e);
         return;
     }
     if (d->api.draining || d->closing)
         return;
     for (size_t i = 0; i < COUNT_OF(d->listeners); i++)
         if (d->listeners[i].open && listener_start(&d->listeners[i], &failed) < 0) {
-            fail(d, &failed);
+            daemon_fail(d, &failed);
             return;
         }
     d->serving = true;
-    let_go_of_start();
+    daemon_let_go_of_start();
 }
 
-static void open_registry(struct daemon *d) {
+static void daemon_open_registry(struct daemon *d) {
     struct err e;
-    const struct config_uids *token = &config_of(d)->token_uid;
+    const struct config_uids *token = &daemon_config(d)->token_uid;
     if (d->rights.open_fd >= 0)
         d->opener = opener_new(&d->loop, &d->server.deadlines, TAKE_FD(d->rights.open_fd));
     struct env env = {
         .loop = &d->loop,
         .file_turns = &d->file_turns,
         .deadlines = &d->server.deadlines,
-        .limits = &config_of(d)->limits,
+        .limits = &daemon_config(d)->limits,
         .state_dir_fd = d->state.dir_fd,
         .sandboxes_fd = d->rights.sandboxes_fd,
         .run_id = d->state.run_id,
@@ -228,50 +231,51 @@ static void open_registry(struct daemon *d) {
     memcpy(env.drivers, d->drivers, sizeof env.drivers);
     int r = registry_open(&env, &d->registry, &e);
     if (r < 0) {
-        fail(d, &e);
+        daemon_fail(d, &e);
         return;
     }
     d->context.registry = d->registry;
     registry_recover(d->registry, on_recovered);
 }
 
-/* Without berm-spawn nothing that lives could be adopted, and closing the books on it would be wrong. */
+/* Fails without berm-spawn: the daemon could not adopt running sandboxes and must not record them
+ * as ended. */
 static void on_driver_open(struct driver *driver, const struct err *e) {
     struct daemon *d = driver->user;
     if (d->closing)
         return;
     if (e)
-        fail(d, e);
+        daemon_fail(d, e);
     else if (--d->n_opening == 0)
-        open_registry(d);
+        daemon_open_registry(d);
 }
 
-static void add_driver(struct daemon *d, struct driver *driver) {
+static void daemon_add_driver(struct daemon *d, struct driver *driver) {
     driver->on_lost = on_driver_lost;
     d->drivers[d->n_drivers++] = driver;
     d->n_opening++;
 }
 
-static void open_drivers(struct daemon *d) {
+static void daemon_open_drivers(struct daemon *d) {
     struct err e;
     if (d->rights.spawn_fd >= 0) {
         int spawn_fd = TAKE_FD(d->rights.spawn_fd), run_dir_fd = TAKE_FD(d->rights.run_dir_fd);
         struct driver *native = native_open(&d->loop, spawn_fd, run_dir_fd, on_driver_open, d, &e);
         if (native)
-            add_driver(d, native);
+            daemon_add_driver(d, native);
         else
-            fail(d, &e);
+            daemon_fail(d, &e);
         return;
     }
     snprintf(d->no_driver, sizeof d->no_driver,
-             "the native driver needs bermd to be started by root");
+             "the native driver needs root; start bermd as root");
     log_text(LOG_WARN, "driver", "%s", d->no_driver);
-    open_registry(d);
+    daemon_open_registry(d);
 }
 
-static int open_api(struct daemon *d, const struct api_methods *extra, struct err *e) {
+static int daemon_open_api(struct daemon *d, const struct api_methods *extra, struct err *e) {
     struct api_methods tables[2] = {*api_daemon_methods()};
-    const struct config *c = config_of(d);
+    const struct config *c = daemon_config(d);
     struct api_auth auth = {.uids = c->allow_uids.uids, .n_uids = c->allow_uids.n};
     if (extra)
         tables[1] = *extra;
@@ -284,9 +288,9 @@ static int open_api(struct daemon *d, const struct api_methods *extra, struct er
     return 0;
 }
 
-/* The addresses are taken while we may, and served when there is something to serve. */
-static int bind_all(struct daemon *d, struct err *e) {
-    const struct config *c = config_of(d);
+/* Binds the addresses while the daemon still has the rights; listener_start accepts later. */
+static int daemon_bind_all(struct daemon *d, struct err *e) {
+    const struct config *c = daemon_config(d);
     int r = state_make_parents(c->socket, 0755, e);
     if (r == 0)
         r = listener_unix(&d->listeners[0], &d->server, c->socket, (mode_t)c->socket_mode, e);
@@ -295,7 +299,7 @@ static int bind_all(struct daemon *d, struct err *e) {
     return r;
 }
 
-static void watch_signals(struct daemon *d) {
+static void daemon_watch_signals(struct daemon *d) {
     static const int numbers[] = {SIGTERM, SIGINT};
     signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < COUNT_OF(d->signals); i++) {
@@ -305,7 +309,7 @@ static void watch_signals(struct daemon *d) {
     }
 }
 
-static void learn_facts(struct daemon *d) {
+static void daemon_learn_facts(struct daemon *d) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     d->context.facts = (struct system_facts){
@@ -314,47 +318,48 @@ static void learn_facts(struct daemon *d) {
         .run_id = d->state.run_id,
         .started_us = clock_us(),
         .started_unix_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
-        .limits = &config_of(d)->limits,
+        .limits = &daemon_config(d)->limits,
     };
-    d->context.admins = config_of(d)->admins.uids;
-    d->context.n_admins = config_of(d)->admins.n;
+    d->context.admins = daemon_config(d)->admins.uids;
+    d->context.n_admins = daemon_config(d)->admins.n;
     requests_init(&d->context.requests);
 }
 
-/* Everything from here on runs in the loop; what fails before it leaves nothing behind. */
-static int run(struct daemon *d, struct err *e) {
-    if (server_init(&d->server, &d->loop, &d->api, &config_of(d)->limits) < 0)
+/* Runs the daemon in the loop. A failure before the loop leaves nothing behind. */
+static int daemon_run(struct daemon *d, struct err *e) {
+    if (server_init(&d->server, &d->loop, &d->api, &daemon_config(d)->limits) < 0)
         return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     d->server.user = d;
     deadline_init(&d->drain_limit, on_drain_limit);
-    watch_signals(d);
-    if (bind_all(d, e) < 0 || rights_drop(&d->rights, &d->state, e) < 0)
-        fail(d, e);
+    daemon_watch_signals(d);
+    if (daemon_bind_all(d, e) < 0 || rights_drop(&d->rights, &d->state, e) < 0)
+        daemon_fail(d, e);
     else
-        open_drivers(d);
+        daemon_open_drivers(d);
     uv_run(&d->loop, UV_RUN_DEFAULT);
     server_done(&d->server);
     *e = d->failure;
     return e->code == ERR_NONE ? 0 : -(int)e->code;
 }
 
-static int open_and_run(struct daemon *d, const struct api_methods *extra, struct err *e) {
-    int r = state_open(&d->state, config_of(d)->state, e);
+static int daemon_open_and_run(struct daemon *d, const struct api_methods *extra, struct err *e) {
+    int r = state_open(&d->state, daemon_config(d)->state, e);
     if (r < 0)
         return r;
     d->rights =
         (struct rights){.spawn_fd = -1, .open_fd = -1, .run_dir_fd = -1, .sandboxes_fd = -1};
-    r = open_api(d, extra, e);
+    r = daemon_open_api(d, extra, e);
     if (r == 0) {
-        r = rights_open(&d->rights, config_of(d), &d->state, e);
-        learn_facts(d);
-        setenv("UV_THREADPOOL_SIZE", FILE_WORK_THREADS, 1); /* they begin with the first work */
+        r = rights_open(&d->rights, daemon_config(d), &d->state, e);
+        daemon_learn_facts(d);
+        /* the threads start with the first job */
+        setenv("UV_THREADPOOL_SIZE", FILE_WORK_THREADS, 1);
         uv_loop_init(&d->loop);
         file_turns_init(&d->file_turns, &d->loop);
         if (r == 0)
-            r = run(d, e);
+            r = daemon_run(d, e);
         if (uv_loop_close(&d->loop) != 0)
-            log_text(LOG_ERROR, "leak", "a handle was still open at the end");
+            log_text(LOG_ERROR, "leak", "a handle is still open at the end");
         api_done(&d->api);
     }
     rights_close(&d->rights);
@@ -362,37 +367,40 @@ static int open_and_run(struct daemon *d, const struct api_methods *extra, struc
     return r;
 }
 
-/* A descriptor we open must never be 0, 1 or 2: the log would go into it. */
-static void hold_standard_fds(void) {
+/* Ensures that no descriptor we open becomes 0, 1 or 2, because log lines go to 2. */
+static void daemon_hold_standard_fds(void) {
     for (int fd = 0; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
             _exit(EXIT_BROKEN);
 }
 
-/* Buffers of large messages go back to the system with their call. malloc would by itself keep them in its heap
- * once the first was freed, and the heap grows with the pieces of it that lie between others. */
-static void give_memory_back(void) {
-    mallopt(M_MMAP_THRESHOLD, 128 * 1024 + 1); /* a stream's block is above, and one is kept */
+/* Makes malloc return the buffers of large messages to the system. By default it would keep them in
+ * the heap after the first free, and the heap would grow by fragmentation. */
+static void daemon_give_memory_back(void) {
+    /* a stream's block is larger, and one of them is kept */
+    mallopt(M_MMAP_THRESHOLD, 128 * 1024 + 1);
     mallopt(M_TRIM_THRESHOLD, 512 * 1024);
 }
 
 int daemon_main(int argc, char **argv, const struct api_methods *extra) {
-    /* Large, and most of it is never touched; on the stack all of it would be, by zeroing it. */
+    /* The struct is large, and most of it is never touched. calloc does not touch the pages;
+     * zeroing it on the stack would. */
     AUTO_FREE struct daemon *d = calloc(1, sizeof *d);
     struct err e;
     if (!d)
         return EXIT_BROKEN;
-    hold_standard_fds();
-    give_memory_back();
+    daemon_hold_standard_fds();
+    daemon_give_memory_back();
     int status = options_parse(&d->options, argc, argv);
     if (status >= 0)
         return status;
     log_setup(STDERR_FILENO, (enum log_level)d->options.config.log_level);
     if (!failpoint_setup()) {
-        log_text(LOG_ERROR, "failed", "BERM_FAILPOINT names no failpoint");
+        log_text(LOG_ERROR, "failed",
+                 "BERM_FAILPOINT: must name a failpoint; see --list-failpoints");
         return EXIT_USAGE;
     }
-    if (open_and_run(d, extra, &e) == 0) {
+    if (daemon_open_and_run(d, extra, &e) == 0) {
         log_text(LOG_INFO, "stopped", "version %s", BERM_VERSION);
         log_flush();
         return EXIT_STOPPED;

@@ -1,10 +1,10 @@
-/* daemon — bermd from the command line to the last handle closed.
+/* daemon — the life of bermd, from the command line to the last closed handle.
  *
- * Exit status: 0 stopped on request, 1 could not start or broke, 2 wrong usage or configuration,
- * 3 the state folder is held by another daemon. */
+ * Exit status: 0 stopped on request; 1 failed to start or failed later; 2 invalid usage or
+ * configuration; 3 another daemon uses the state directory. */
 #pragma once
 
 #include "api/api.h"
 
-/* `extra` are methods besides the daemon's own, or NULL: what a bench needs and users do not. */
+/* `extra` adds methods to the daemon's own, for benchmarks; NULL for none. */
 int daemon_main(int argc, char **argv, const struct api_methods *extra);

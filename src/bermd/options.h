@@ -1,4 +1,5 @@
-/* options — bermd's command line: files first, then what the command line says on top. */
+/* options — bermd's command line. Reads the configuration files first; other options override
+ * them. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,8 +10,8 @@ enum exit_status { EXIT_STOPPED = 0, EXIT_BROKEN = 1, EXIT_USAGE = 2, EXIT_HELD 
 
 struct options {
     struct config config;
-    bool stop_sandboxes; /* at the daemon's end */
+    bool stop_sandboxes; /* when the daemon stops */
 };
 
-/* The exit status when there is nothing to run, -1 to go on. */
+/* Returns the exit status if the program must end now, or -1 to continue. */
 int options_parse(struct options *o, int argc, char **argv);

@@ -17,16 +17,16 @@
 #include "base/fd.h"
 
 #define OWN_UID \
-    64738 /* nobody's on any distribution we know: above those given to users and packages */
-#define SOCKET_FD 3 /* a helper's; as text in start_helpers */
+    64738 /* unused on the distributions we know: above the ranges for users and packages */
+#define SOCKET_FD 3 /* in the helper; rights_start_helpers passes the numbers as text */
 #define DIR_FD 4
 
 extern char **environ;
 
-/* --- who --- */
+/* --- the daemon's user --- */
 
-/* Without the libraries that are asked for accounts elsewhere: they would stay in memory. */
-static const struct passwd *find_local(const char *name) {
+/* Reads /etc/passwd only. The NSS libraries, which also look elsewhere, would stay in memory. */
+static const struct passwd *rights_find_local(const char *name) {
     FILE *accounts = fopen("/etc/passwd", "re");
     const struct passwd *p = NULL;
     while (accounts && (p = fgetpwent(accounts)) && strcmp(p->pw_name, name) != 0)
@@ -36,10 +36,10 @@ static const struct passwd *find_local(const char *name) {
     return p;
 }
 
-static int find_user(const struct config *c, struct rights *r, struct err *e) {
+static int rights_find_user(const struct config *c, struct rights *r, struct err *e) {
     uint64_t number;
     const char *name = c->user[0] ? c->user : "berm";
-    const struct passwd *p = c->user[0] ? getpwnam(name) : find_local(name);
+    const struct passwd *p = c->user[0] ? getpwnam(name) : rights_find_local(name);
     r->uid = r->gid = OWN_UID;
     if (p) {
         r->uid = p->pw_uid;
@@ -47,18 +47,17 @@ static int find_user(const struct config *c, struct rights *r, struct err *e) {
     } else if (str_to_u64(str_of(name), 1, UINT32_MAX - 1, &number) == 0) {
         r->uid = r->gid = (uid_t)number;
     } else if (c->user[0]) {
-        return err_set(e, ERR_INVALID_ARGUMENT, "user = \"%s\": there is no such user", name);
+        return err_set(e, ERR_INVALID_ARGUMENT, "user: must be an existing user, got \"%s\"", name);
     }
     if (r->uid == 0)
-        return err_set(e, ERR_INVALID_ARGUMENT, "user = \"%s\": the daemon must not stay root",
-                       name);
+        return err_set(e, ERR_INVALID_ARGUMENT, "user: must not be root, got \"%s\"", name);
     return 0;
 }
 
 /* --- berm-spawn and berm-open --- */
 
-/* The program of that name beside our own. */
-static void beside(const char *name, const char *given, char *out, size_t cap) {
+/* Returns the given path, or the program of that name in our own directory. */
+static void rights_beside(const char *name, const char *given, char *out, size_t cap) {
     ssize_t n = given[0] ? 0 : readlink("/proc/self/exe", out, cap);
     if (n <= 0 || (size_t)n + strlen(name) >= cap) {
         snprintf(out, cap, "%s", given[0] ? given : name);
@@ -69,16 +68,17 @@ static void beside(const char *name, const char *given, char *out, size_t cap) {
     memcpy(out + n, name, strlen(name) + 1);
 }
 
-/* Starts a helper with its socket as descriptor 3 and a folder as 4; its end shows on the socket. */
-static int start(char *const *argv, int dir_fd, int *ret_fd, struct err *e) {
+/* Starts a helper with its socket as descriptor 3 and a directory as descriptor 4. EOF on the
+ * socket reports its exit. */
+static int rights_start(char *const *argv, int dir_fd, int *ret_fd, struct err *e) {
     int pair[2];
     pid_t pid;
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     sigset_t all;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_sys(e, ERR_INTERNAL, errno, "make a socket for %s", argv[0]);
-    /* Above the two numbers they get over there, so that neither is overwritten by the other. */
+        return err_sys(e, ERR_INTERNAL, errno, "create a socket for %s", argv[0]);
+    /* Above the target numbers, so that neither dup2 overwrites the other descriptor. */
     AUTO_CLOSE int theirs = fcntl(pair[1], F_DUPFD_CLOEXEC, DIR_FD + 1);
     AUTO_CLOSE int dir = fcntl(dir_fd, F_DUPFD_CLOEXEC, DIR_FD + 1);
     posix_spawn_file_actions_init(&actions);
@@ -87,7 +87,7 @@ static int start(char *const *argv, int dir_fd, int *ret_fd, struct err *e) {
     posix_spawn_file_actions_adddup2(&actions, dir, DIR_FD);
     sigfillset(&all);
     posix_spawnattr_setsigdefault(&attr, &all);
-    posix_spawnattr_setpgroup(&attr, 0); /* a Ctrl-C at a terminal is for the daemon */
+    posix_spawnattr_setpgroup(&attr, 0); /* so that Ctrl-C in a terminal only reaches the daemon */
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
     int failed = posix_spawn(&pid, argv[0], &actions, &attr, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
@@ -101,14 +101,14 @@ static int start(char *const *argv, int dir_fd, int *ret_fd, struct err *e) {
     return 0;
 }
 
-/* The folders of mount_roots, each looked at while a wrong one can still be told. */
+/* The directories of mount_roots, checked while the daemon can still refuse to start. */
 struct roots {
     char text[CONFIG_PATHS_BYTES + CONFIG_MAX_PATHS];
     char *paths[CONFIG_MAX_PATHS];
     size_t n;
 };
 
-static int read_roots(const struct config *c, struct roots *r, struct err *e) {
+static int rights_read_roots(const struct config *c, struct roots *r, struct err *e) {
     struct str rest = c->mount_roots[0] ? str_of(c->mount_roots) : (struct str){0}, path;
     char *at = r->text;
     for (r->n = 0; config_next_path(&rest, &path); r->n++) {
@@ -123,7 +123,7 @@ static int read_roots(const struct config *c, struct roots *r, struct err *e) {
     return 0;
 }
 
-static void add_roots(char **argv, const struct roots *r, char *option) {
+static void rights_add_roots(char **argv, const struct roots *r, char *option) {
     while (*argv)
         argv++;
     for (size_t i = 0; i < r->n; i++) {
@@ -132,34 +132,35 @@ static void add_roots(char **argv, const struct roots *r, char *option) {
     }
 }
 
-static int start_helpers(struct rights *r, const struct config *c, const struct state *s,
-                         int spawn_dir, struct err *e) {
+static int rights_start_helpers(struct rights *r, const struct config *c, const struct state *s,
+                                int spawn_dir, struct err *e) {
     char spawn[PATH_MAX], guest[PATH_MAX], opener[PATH_MAX];
     struct roots roots;
     char reserve[24];
     char *spawn_argv[11 + 2 * CONFIG_MAX_PATHS] = {
         spawn, "--state-fd", "4", "--guest", guest, "--socket-fd", "3", "--reserve", reserve};
     char *open_argv[7 + 2 * CONFIG_MAX_PATHS] = {opener, "--state-fd", "4", "--socket-fd", "3"};
-    beside("berm-spawn", c->spawn, spawn, sizeof spawn);
-    beside("berm-guest", c->guest, guest, sizeof guest);
-    beside("berm-open", c->open, opener, sizeof opener);
+    rights_beside("berm-spawn", c->spawn, spawn, sizeof spawn);
+    rights_beside("berm-guest", c->guest, guest, sizeof guest);
+    rights_beside("berm-open", c->open, opener, sizeof opener);
     snprintf(reserve, sizeof reserve, "%lld", (long long)c->limits.of[LIMIT_DISK_RESERVE]);
-    if (read_roots(c, &roots, e) < 0)
+    if (rights_read_roots(c, &roots, e) < 0)
         return -(int)e->code;
-    add_roots(spawn_argv, &roots, "--mount-root");
-    add_roots(open_argv, &roots, "--root");
-    int failed = start(spawn_argv, spawn_dir, &r->spawn_fd, e);
+    rights_add_roots(spawn_argv, &roots, "--mount-root");
+    rights_add_roots(open_argv, &roots, "--root");
+    int failed = rights_start(spawn_argv, spawn_dir, &r->spawn_fd, e);
     if (failed == 0 && roots.n > 0)
-        failed = start(open_argv, s->dir_fd, &r->open_fd, e);
+        failed = rights_start(open_argv, s->dir_fd, &r->open_fd, e);
     signal(SIGCHLD, SIG_IGN);
     return failed;
 }
 
-/* --- the state folder --- */
+/* --- the state directory --- */
 
-/* Everything but berm-spawn's own folder, when the daemon's user is a new one. */
-static int give_all(const struct rights *r, const char *path, const struct state *s,
-                    struct err *e) {
+/* Changes the owner of everything except berm-spawn's own directory, if the daemon's user has
+ * changed. */
+static int rights_give_all(const struct rights *r, const char *path, const struct state *s,
+                           struct err *e) {
     struct stat st;
     char *const roots[] = {(char *)path, NULL};
     if (fstat(s->dir_fd, &st) == 0 && st.st_uid == r->uid)
@@ -175,26 +176,30 @@ static int give_all(const struct rights *r, const char *path, const struct state
     }
     if (walk)
         fts_close(walk);
-    return failed == 0 ? 0
-                       : err_sys(e, ERR_INTERNAL, failed, "give the state folder to uid %u",
-                                 (unsigned)r->uid);
+    return failed == 0
+               ? 0
+               : err_sys(e, ERR_INTERNAL, failed,
+                         "change the owner of the state directory to uid %u", (unsigned)r->uid);
 }
 
-static int own_dir(const struct state *s, const struct rights *r, const char *name, mode_t mode,
-                   struct err *e) {
+static int rights_own_dir(const struct state *s, const struct rights *r, const char *name,
+                          mode_t mode, struct err *e) {
     int fd = fd_make_dir(s->dir_fd, name, mode);
     if (fd < 0)
-        return err_sys(e, ERR_INTERNAL, -fd, "make the folder %s in the state folder", name);
+        return err_sys(e, ERR_INTERNAL, -fd, "create the directory %s in the state directory",
+                       name);
     if (r->is_root && fchown(fd, r->uid, r->gid) < 0) {
         int failed = errno;
         close(fd);
-        return err_sys(e, ERR_INTERNAL, failed, "give the folder %s to the daemon's user", name);
+        return err_sys(e, ERR_INTERNAL, failed,
+                       "change the owner of the directory %s to the daemon's user", name);
     }
     return fd;
 }
 
-/* A descriptor for each program's cgroup, link and reader: as many as the system lets us have. */
-static void raise_files(void) {
+/* Raises the descriptor limit to the maximum, because each exec needs descriptors for its cgroup,
+ * link and reader. */
+static void rights_raise_files(void) {
     struct rlimit most;
     if (getrlimit(RLIMIT_NOFILE, &most) == 0) {
         most.rlim_cur = most.rlim_max;
@@ -208,12 +213,12 @@ int rights_open(struct rights *r, const struct config *c, const struct state *s,
                          .open_fd = -1,
                          .run_dir_fd = -1,
                          .sandboxes_fd = -1};
-    if (r->is_root && (find_user(c, r, e) < 0 || give_all(r, c->state, s, e) < 0))
+    if (r->is_root && (rights_find_user(c, r, e) < 0 || rights_give_all(r, c->state, s, e) < 0))
         return -(int)e->code;
-    raise_files();
-    r->run_dir_fd = own_dir(s, r, "run", 0700, e);
+    rights_raise_files();
+    r->run_dir_fd = rights_own_dir(s, r, "run", 0700, e);
     if (r->run_dir_fd >= 0)
-        r->sandboxes_fd = own_dir(s, r, "sandboxes", 0700, e);
+        r->sandboxes_fd = rights_own_dir(s, r, "sandboxes", 0700, e);
     if (r->sandboxes_fd < 0)
         return -(int)e->code;
     if (!r->is_root)
@@ -222,13 +227,14 @@ int rights_open(struct rights *r, const struct config *c, const struct state *s,
     struct stat st;
     if (spawn_dir < 0 || fstat(spawn_dir, &st) < 0)
         return err_sys(e, ERR_INTERNAL, spawn_dir < 0 ? -spawn_dir : errno,
-                       "make the folder spawn in the state folder");
-    /* Its parent is the daemon's own: one that was taken over could put another in its place, for
-     * berm-spawn to mount from. */
+                       "create the directory spawn in the state directory");
+    /* The daemon's user owns the parent directory. A compromised daemon could replace the
+     * directory, and berm-spawn would mount from it. */
     if (st.st_uid != 0 || (st.st_mode & 022) != 0)
         return err_set(e, ERR_PERMISSION_DENIED,
-                       "the folder spawn in the state folder is not root's alone");
-    return start_helpers(r, c, s, spawn_dir, e);
+                       "use the directory spawn in the state directory: it must belong to root "
+                       "and be writable by root only");
+    return rights_start_helpers(r, c, s, spawn_dir, e);
 }
 
 int rights_drop(struct rights *r, const struct state *s, struct err *e) {
@@ -237,9 +243,9 @@ int rights_drop(struct rights *r, const struct state *s, struct err *e) {
     if (fchown(s->lock_fd, r->uid, r->gid) < 0 || setgroups(0, NULL) < 0 ||
         setresgid(r->gid, r->gid, r->gid) < 0 || setresuid(r->uid, r->uid, r->uid) < 0 ||
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return err_sys(e, ERR_INTERNAL, errno, "become uid %u", (unsigned)r->uid);
+        return err_sys(e, ERR_INTERNAL, errno, "switch to uid %u", (unsigned)r->uid);
     prctl(PR_SET_DUMPABLE,
-          1); /* nothing else runs under this uid; leak checkers and core dumps work */
+          1); /* only the daemon runs under this uid; lets leak checkers and core dumps work */
     return 0;
 }
 

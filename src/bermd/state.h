@@ -1,7 +1,7 @@
-/* state — the daemon's folder: held by one daemon at a time, named once, with the token in it.
+/* state — the daemon's state directory: its lock, its instance id and its token.
  *
- * The lock is the kernel's and goes with the process, however it ends; the file's text only says who
- * holds it. */
+ * The lock is a kernel lock, which ends with the process. The text of the lock file only names the
+ * process that holds the lock. */
 #pragma once
 
 #include "api/api.h"
@@ -12,15 +12,16 @@
 struct state {
     int dir_fd;
     int lock_fd;
-    char instance_id[STATE_ID_CHARS + 1]; /* made once for the folder */
-    char run_id[STATE_ID_CHARS + 1];      /* made at each start */
-    bool host_was_rebooted;               /* since the last daemon on this folder */
+    char instance_id[STATE_ID_CHARS + 1]; /* created once per directory */
+    char run_id[STATE_ID_CHARS + 1];      /* created at each start */
+    bool host_was_rebooted;               /* since the previous start with this directory */
 };
 
-/* LIMIT_REACHED names the process that holds the folder. */
+/* Fails with LIMIT_REACHED, naming the process, when another daemon uses the directory. */
 MUST_USE int state_open(struct state *s, const char *path, struct err *e);
 void state_close(struct state *s);
-/* The token of TCP callers, made on first use. One that others may read is refused. */
+/* Returns the token of TCP callers, and creates it on first use. Refuses a token file that others
+ * can read. */
 MUST_USE int state_token(const struct state *s, char ret_token[API_TOKEN_CHARS + 1], struct err *e);
-/* `mkdir -p` for the folder a file is in. */
+/* Creates the parent directories of a file, like `mkdir -p`. */
 MUST_USE int state_make_parents(const char *path, mode_t mode, struct err *e);

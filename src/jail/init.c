@@ -1,10 +1,10 @@
-/* berm-init: PID 1 of a sandbox that runs one program. It links no libc and is a few kilobytes.
+/* berm-init: PID 1 of a sandbox that runs one program. It links no libc and has a few kilobytes.
  *
  *     berm-init UID CWD PROGRAM ARGS...
  *
- * It starts PROGRAM (looked up in PATH) as UID with an empty bounding set or, for UID 0, with
- * what the sandbox has left, on a terminal of its own if descriptor 3 is a socket to send that to; reaps whatever is orphaned to it; and exits as PROGRAM did, 128 +
- * the signal when that was its end. */
+ * Starts PROGRAM (searched in PATH) as UID. The bounding set is empty or, for UID 0, what the sandbox
+ * has left. If descriptor 3 is a socket, PROGRAM gets a terminal, whose master goes out over the
+ * socket. berm-init reaps orphans and exits with PROGRAM's status, or 128 + the signal that ended it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -27,7 +27,7 @@ __attribute__((noreturn)) static void leave(int code) {
         sys1(SYS_exit_group, code);
 }
 
-/* Linked without libc, yet the compiler may call these. */
+/* There is no libc, but the compiler may call this function. */
 void *memset(void *to, int byte, size_t n);
 void *memset(void *to, int byte, size_t n) {
     for (volatile char *p = to; n > 0; n--)
@@ -35,21 +35,21 @@ void *memset(void *to, int byte, size_t n) {
     return to;
 }
 
-static size_t length(const char *s) {
+static size_t init_length(const char *s) {
     size_t n = 0;
     while (s[n] != '\0')
         n++;
     return n;
 }
 
-static void say(const char *a, const char *b, const char *c) {
+static void init_say(const char *a, const char *b, const char *c) {
     const char *parts[] = {"berm: ", a, b, c, "\n"};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        sys_write(2, parts[i], length(parts[i]));
+        sys_write(2, parts[i], init_length(parts[i]));
 }
 
-static const char *find_env(char **env, const char *name) {
-    size_t n = length(name);
+static const char *init_find_env(char **env, const char *name) {
+    size_t n = init_length(name);
     for (; *env != NULL; env++) {
         size_t i = 0;
         while (i < n && (*env)[i] == name[i])
@@ -60,23 +60,23 @@ static const char *find_env(char **env, const char *name) {
     return NULL;
 }
 
-static long number(const char *s) {
+static long init_number(const char *s) {
     long value = 0;
     for (; *s >= '0' && *s <= '9'; s++)
         value = value * 10 + (*s - '0');
     return value;
 }
 
-/* Out of memory takes the program first and PID 1 last; raising the score needs no right. */
-static void put(const char *path, const char *text) {
+/* Writes a file if it can be opened. A failure is harmless: the settings are only hints. */
+static void init_put(const char *path, const char *text) {
     int fd = sys_openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
     if (fd >= 0) {
-        sys_write(fd, text, length(text));
+        sys_write(fd, text, init_length(text));
         sys_close(fd);
     }
 }
 
-static long drop_rights(long uid) {
+static long init_drop_rights(long uid) {
     long r = 0, has;
     for (long cap = 0; (has = sys2(SYS_prctl, PR_CAPBSET_READ, cap)) >= 0; cap++) {
         int wanted = uid == 0 && cap != CAP_SETPCAP;
@@ -93,8 +93,8 @@ static long drop_rights(long uid) {
     return r;
 }
 
-/* The terminal belongs to who opens it, so PROGRAM's user does. */
-static long open_terminal(void) {
+/* The terminal belongs to the user that opens it, so PROGRAM's user opens it. */
+static long init_open_terminal(void) {
     int unlock = 0;
     char control[CMSG_SPACE(sizeof(int))] = {0};
     struct iovec byte = {"t", 1};
@@ -123,16 +123,15 @@ static long open_terminal(void) {
     return r < 0 ? r : 0;
 }
 
-static long filter_clone3(void) {
+static long init_filter_clone3(void) {
     struct sock_filter code[EXEC_FILTER_LEN] = EXEC_FILTER_CODE;
     struct sock_fprog prog = {EXEC_FILTER_LEN, code};
     return sys3(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&prog);
 }
 
-/* Like execvp: a name without a slash is looked for along PATH. Returns the reason it did not
- * run. */
-static long exec_along_path(char **argv, char **env) {
-    const char *name = argv[0], *path = find_env(env, "PATH");
+/* Like execvp: searches PATH for a name without a slash. Returns the error. */
+static long init_exec_along_path(char **argv, char **env) {
+    const char *name = argv[0], *path = init_find_env(env, "PATH");
     for (const char *p = name; *p != '\0'; p++)
         if (*p == '/')
             return sys3(SYS_execve, (long)name, (long)argv, (long)env);
@@ -146,7 +145,7 @@ static long exec_along_path(char **argv, char **env) {
             full[n++] = *path++;
         path += *path == ':';
         full[n++] = '/';
-        if (n + length(name) >= sizeof full)
+        if (n + init_length(name) >= sizeof full)
             return -ENAMETOOLONG;
         for (const char *p = name; *p != '\0'; p++)
             full[n++] = *p;
@@ -158,34 +157,34 @@ static long exec_along_path(char **argv, char **env) {
     return worst;
 }
 
-/* The new process shares our memory, and we wait, until it runs PROGRAM: a copy would cost more than all the
- * rest of this program. */
-static int run(void *words) {
+/* The new process shares our memory, and we wait until it executes PROGRAM. Copying the memory
+ * would cost more than the rest of this program. */
+static int init_run(void *words) {
     char **argv = words, **env = argv;
     while (*env++ != NULL)
         ;
-    long uid = number(argv[1]);
+    long uid = init_number(argv[1]);
     const char *cwd = argv[2];
     argv += 3;
-    put("/proc/self/oom_score_adj", "500");
-    put("/proc/self/loginuid",
-        uid == 0 ? "0" : "1000"); /* once set it stays: audit knows the range */
+    init_put("/proc/self/oom_score_adj", "500");
+    init_put("/proc/self/loginuid",
+             uid == 0 ? "0" : "1000"); /* cannot be changed later; audit records the range */
     long entered = sys1(SYS_chdir, (long)cwd);
-    long r = drop_rights(uid);
+    long r = init_drop_rights(uid);
     if (r == 0 && sys2(SYS_fcntl, LINK, F_GETFD) >= 0)
-        r = open_terminal();
+        r = init_open_terminal();
     if (entered < 0) {
-        say("cannot enter ", cwd, "");
+        init_say("cannot enter ", cwd, "");
         leave(NOT_STARTED);
     }
     if (r == 0)
-        r = filter_clone3();
+        r = init_filter_clone3();
     if (r < 0) {
-        say("cannot drop rights", "", "");
+        init_say("cannot drop rights", "", "");
         leave(NOT_STARTED);
     }
-    r = exec_along_path(argv, env);
-    say(argv[0], r == -ENOENT ? ": not found" : ": cannot be executed", "");
+    r = init_exec_along_path(argv, env);
+    init_say(argv[0], r == -ENOENT ? ": not found" : ": cannot be executed", "");
     leave(r == -ENOENT ? NOT_FOUND : NOT_EXECUTABLE);
 }
 
@@ -195,15 +194,15 @@ int start(char **stack) {
     if (argc < 4)
         leave(NOT_STARTED);
     sys5(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
-    _Alignas(16) char its_stack[16384]; /* ours is large enough, and stands still */
+    _Alignas(16) char its_stack[16384]; /* our stack is large enough, and we wait */
     struct clone_args args = {.flags = CLONE_VM | CLONE_VFORK,
                               .exit_signal = SIGCHLD,
                               .stack = (uint64_t)(uintptr_t)its_stack,
                               .stack_size = sizeof its_stack};
-    long pid = sys_clone_on_stack(&args, run, argv);
+    long pid = sys_clone_on_stack(&args, init_run, argv);
     if (pid < 0)
         leave(NOT_STARTED);
-    sys3(SYS_close_range, 0, ~0u, 0); /* a pipe must end when the program ends */
+    sys3(SYS_close_range, 0, ~0u, 0); /* so that a pipe ends when the program ends */
     for (;;) {
         int status = 0;
         long ended = sys4(SYS_wait4, -1, (long)&status, 0, 0);

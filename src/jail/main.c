@@ -1,4 +1,4 @@
-/* berm-jail: runs one command in a sandbox of its own, without the daemon, and exits as it did. */
+/* berm-jail: runs one command in a sandbox, without the daemon, and exits with its status. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,7 +20,7 @@
 #include "spawn/instance.h"
 #include "spawn/spawn.h"
 
-/* Exit codes of our own, as in other tools that run a command. */
+/* The exit code for our own failures, as in other tools that run a command. */
 enum { EXIT_JAIL_FAILED = 125 };
 enum { SLOT_TRIES = 100 };
 
@@ -28,21 +28,21 @@ enum { SLOT_TRIES = 100 };
 extern const unsigned char jail_init[];
 extern const size_t jail_init_bytes;
 
-static int init_program(void) {
+static int jail_init_program(void) {
     int fd = memfd_create("berm-init", MFD_CLOEXEC);
     if (fd < 0 || write(fd, jail_init, jail_init_bytes) != (ssize_t)jail_init_bytes)
         return -EIO;
     return fd;
 }
 
-static int fail(const char *what, int error) {
+static int jail_fail(const char *what, int error) {
     fprintf(stderr, "berm-jail: %s: %s\n", what, strerror(error));
     return EXIT_JAIL_FAILED;
 }
 
-/* SIGTERM and the like to us are meant for the command; PID 1 inside cannot be ended by anything
- * milder than SIGKILL. They are read from a descriptor, so none is lost before the command runs. */
-static int watch_signals(void) {
+/* Signals to us are meant for the command, but only SIGKILL can end PID 1 inside. A signalfd
+ * collects them, so that none is lost before the command runs. */
+static int jail_watch_signals(void) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH};
     sigset_t set;
     sigemptyset(&set);
@@ -52,8 +52,8 @@ static int watch_signals(void) {
     return signalfd(-1, &set, SFD_CLOEXEC);
 }
 
-/* The exit code of the command. */
-static int wait_for(pid_t pid, int pidfd, int signals, struct terminal *t) {
+/* Returns the exit code of the command. */
+static int jail_wait_for(pid_t pid, int pidfd, int signals, struct terminal *t) {
     struct pollfd fds[4] = {{.fd = pidfd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
     int stopped_by = 0, status = 0;
     while (!(fds[0].revents & POLLIN)) {
@@ -77,7 +77,7 @@ static int wait_for(pid_t pid, int pidfd, int signals, struct terminal *t) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static void clean_up(struct spawn *s, const struct jail_options *o) {
+static void jail_clean_up(struct spawn *s, const struct jail_options *o) {
     const char *id = o->req->id;
     for (int turn = 0; cgroup_remove(&s->cg, id) == -EBUSY && turn < 2000; turn++) {
         cgroup_kill(&s->cg, id);
@@ -91,9 +91,10 @@ static void clean_up(struct spawn *s, const struct jail_options *o) {
         layer_delete_now(s);
 }
 
-/* A range by process number may be in use: numbers come again, and sandboxes of berm-spawn have ranges too. */
-static void create(struct spawn *s, struct jail_options *o, struct spawn_reply *reply,
-                   int *ret_pidfd) {
+/* Tries other slots when one is in use: process numbers repeat, and berm-spawn's sandboxes use
+ * slots too. */
+static void jail_create(struct spawn *s, struct jail_options *o, struct spawn_reply *reply,
+                        int *ret_pidfd) {
     for (int turn = 0; turn < SLOT_TRIES; turn++) {
         instance_create(s, o->req, o->fds, o->n_fds, reply, ret_pidfd);
         if (reply->step != STEP_EXISTS || o->keep)
@@ -104,18 +105,18 @@ static void create(struct spawn *s, struct jail_options *o, struct spawn_reply *
 
 int main(int argc, char **argv) {
     struct jail_options o;
-    signal(SIGCHLD, SIG_DFL); /* what ended must stay until it is waited for */
+    signal(SIGCHLD, SIG_DFL); /* so that ended children can be waited for */
     int r = jail_options_read(argc, argv, &o);
     if (r != 0)
         return r > 0 ? 0 : EXIT_JAIL_FAILED;
     struct terminal terminal;
     r = terminal_init(&terminal);
     if (r < 0)
-        return fail("a terminal", -r);
+        return jail_fail("open a terminal", -r);
     if (terminal.is_wanted)
         jail_options_link(&o, terminal.link[1]);
     struct spawn_options start = {.state_fd = o.state_fd,
-                                  .guest_fd = init_program(),
+                                  .guest_fd = jail_init_program(),
                                   .allowed_fds = o.allowed,
                                   .n_allowed = o.n_allowed,
                                   .net_once = true,
@@ -124,22 +125,23 @@ int main(int argc, char **argv) {
                                   .without = o.without};
     struct spawn *s = malloc(sizeof *s);
     const char *what = "memory";
-    int signals = watch_signals();
+    int signals = jail_watch_signals();
     r = s == NULL ? -ENOMEM : spawn_start(s, &start, &what);
     if (r < 0)
-        return fail(what, -r);
+        return jail_fail(what, -r);
     struct spawn_reply reply = {0};
     int pidfd = -1;
-    create(s, &o, &reply, &pidfd);
-    if (reply.error != 0) { /* what it made is gone already, but for the deletion */
+    jail_create(s, &o, &reply, &pidfd);
+    /* the sandbox is already removed; only the deletion of its files is left */
+    if (reply.error != 0) {
         layer_delete_now(s);
         spawn_finish(s);
-        return fail(spawn_step_name(reply.step), reply.error);
+        return jail_fail(spawn_step_name(reply.step), reply.error);
     }
-    mounts_done(&s->spent); /* while the command runs */
+    mounts_done(&s->spent); /* free memory before the command runs */
     fd_close_all(&terminal.link[1], 1);
-    r = wait_for(reply.pid, pidfd, signals, &terminal);
+    r = jail_wait_for(reply.pid, pidfd, signals, &terminal);
     terminal_done(&terminal);
-    clean_up(s, &o);
+    jail_clean_up(s, &o);
     return r;
 }

@@ -15,25 +15,25 @@
 
 static const char usage[] =
     "usage: berm-jail [options] [--] COMMAND [ARGUMENT]...\n"
-    "Runs COMMAND in a sandbox of its own: the host's programs, none of its data, no network.\n"
+    "Runs COMMAND in a new sandbox with the host's programs, but without its data or network.\n"
     "  --root              run as root inside (packages can be installed); default: user\n"
-    "  --image DIR         DIR as the root file system instead of the host's\n"
-    "  --bind SRC:DST[:rw|:layer] the host directory SRC at DST, read-only; with rw written to, with\n"
-    "                      layer written over: SRC stays as it is\n"
-    "  --env NAME=VALUE    an environment variable (the host's are not passed on)\n"
+    "  --image DIR         use DIR as the root file system instead of the host's\n"
+    "  --bind SRC:DST[:rw|:layer] mount the host directory SRC at DST: read-only, writable (rw), or\n"
+    "                      with changes kept apart, so that SRC does not change (layer)\n"
+    "  --env NAME=VALUE    set an environment variable (the host's are not inherited)\n"
     "  --cwd DIR           working directory inside (default /workspace)\n"
     "  --memory SIZE       memory limit          --cpu N     CPUs, such as 0.5\n"
     "  --pids N            process limit         --disk SIZE writable layer, a real ENOSPC\n"
     "  --layer memory|disk where written files go (default memory; disk with --disk and --keep)\n"
-    "  --network none      the only choice as yet\n"
-    "  --hostname NAME     name of the machine inside\n"
+    "  --network none      the only supported value\n"
+    "  --hostname NAME     host name inside\n"
     "  --strict            /proc shows processes only, no ptrace\n"
-    "  --keep NAME         keep the written files as NAME and find them again next time\n"
-    "  --state DIR         where written files and generated roots live (default " STATE_DIR ")\n"
-    "Where 0, 1 and 2 are terminals COMMAND has a terminal of its own, with job control.\n"
+    "  --keep NAME         keep the written files as NAME and reuse them next time\n"
+    "  --state DIR         directory of written files and generated roots (default " STATE_DIR ")\n"
+    "If stdin, stdout and stderr are terminals, COMMAND gets its own terminal with job control.\n"
     "SIZE is bytes, or with a suffix K, M, G, T.\n"
-    "Exit code: the command's; 128 + signal when one ended it; 125 when the sandbox could not be\n"
-    "made; 126, 127 when COMMAND could not be run or found.\n";
+    "Exit code: that of COMMAND; 128 + N if signal N ended it; 125 if the sandbox could not be\n"
+    "created; 126 if COMMAND cannot be executed; 127 if it was not found.\n";
 
 enum option_id {
     OPT_ROOT = 1,
@@ -55,7 +55,7 @@ enum option_id {
     OPT_HELP,
 };
 
-/* What only makes sense once every option is known. */
+/* State that is evaluated when all options are known. */
 struct draft {
     struct jail_options *o;
     const char *cwd;
@@ -67,7 +67,7 @@ struct draft {
     size_t text_at;
 };
 
-static int parse_size(const char *text, uint64_t *ret) {
+static int jail_parse_size(const char *text, uint64_t *ret) {
     static const char suffixes[] = "KMGT";
     struct str s = str_of(text);
     const char *suffix = s.n > 0 ? strchr(suffixes, s.p[s.n - 1]) : NULL;
@@ -80,8 +80,8 @@ static int parse_size(const char *text, uint64_t *ret) {
     return r;
 }
 
-/* Thousandths of a CPU from "2" or "0.25". */
-static int parse_cpu(const char *text, uint64_t *ret) {
+/* Parses "2" or "0.25" into thousandths of a CPU. */
+static int jail_parse_cpu(const char *text, uint64_t *ret) {
     char *end;
     double value = strtod(text, &end);
     if (*end != '\0' || !(value > 0 && value < 1024))
@@ -90,7 +90,7 @@ static int parse_cpu(const char *text, uint64_t *ret) {
     return 0;
 }
 
-static int put_name(char *out, size_t cap, const char *text) {
+static int jail_put_name(char *out, size_t cap, const char *text) {
     size_t n = strlen(text);
     if (n >= cap)
         return -ENAMETOOLONG;
@@ -98,12 +98,12 @@ static int put_name(char *out, size_t cap, const char *text) {
     return 0;
 }
 
-static int open_dir(const char *path) {
+static int jail_open_dir(const char *path) {
     int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
 }
 
-static int add_bind(struct draft *d, char *text) {
+static int jail_add_bind(struct draft *d, char *text) {
     struct spawn_create *req = d->o->req;
     if (req->n_mounts == SPAWN_MOUNTS_MAX)
         return -E2BIG;
@@ -122,24 +122,24 @@ static int add_bind(struct draft *d, char *text) {
     if (target == NULL)
         return -EINVAL;
     *target++ = '\0';
-    int fd = open_dir(text);
+    int fd = jail_open_dir(text);
     if (fd < 0)
         return fd;
     d->binds[req->n_mounts++] = fd;
-    return put_name(m->target, sizeof m->target, target);
+    return jail_put_name(m->target, sizeof m->target, target);
 }
 
-static int apply_limit(struct spawn_limits *l, enum option_id id) {
+static int jail_apply_limit(struct spawn_limits *l, enum option_id id) {
     if (id == OPT_MEMORY)
-        return parse_size(optarg, &l->memory_bytes);
+        return jail_parse_size(optarg, &l->memory_bytes);
     if (id == OPT_CPU)
-        return parse_cpu(optarg, &l->cpu_milli);
+        return jail_parse_cpu(optarg, &l->cpu_milli);
     if (id == OPT_PIDS)
         return str_to_u64(str_of(optarg), 1, UINT32_MAX, &l->pids);
-    return parse_size(optarg, &l->disk_bytes);
+    return jail_parse_size(optarg, &l->disk_bytes);
 }
 
-static int apply(struct draft *d, enum option_id id) {
+static int jail_apply(struct draft *d, enum option_id id) {
     struct spawn_create *req = d->o->req;
     switch (id) {
     case OPT_ROOT:
@@ -147,9 +147,9 @@ static int apply(struct draft *d, enum option_id id) {
         return 0;
     case OPT_IMAGE:
         req->root = SPAWN_ROOT_IMAGE;
-        return d->image = open_dir(optarg);
+        return d->image = jail_open_dir(optarg);
     case OPT_BIND:
-        return add_bind(d, optarg);
+        return jail_add_bind(d, optarg);
     case OPT_ENV:
         if (d->n_env == SPAWN_STRINGS_MAX || strchr(optarg, '=') == NULL)
             return -EINVAL;
@@ -162,7 +162,7 @@ static int apply(struct draft *d, enum option_id id) {
     case OPT_CPU:
     case OPT_PIDS:
     case OPT_DISK:
-        return apply_limit(&req->limits, id);
+        return jail_apply_limit(&req->limits, id);
     case OPT_LAYER:
         req->layer = strcmp(optarg, "disk") == 0     ? SPAWN_LAYER_DISK
                      : strcmp(optarg, "memory") == 0 ? SPAWN_LAYER_MEMORY
@@ -171,13 +171,13 @@ static int apply(struct draft *d, enum option_id id) {
     case OPT_NETWORK:
         return strcmp(optarg, "none") == 0 ? 0 : -ENOTSUP;
     case OPT_HOSTNAME:
-        return put_name(req->hostname, sizeof req->hostname, optarg);
+        return jail_put_name(req->hostname, sizeof req->hostname, optarg);
     case OPT_STRICT:
         req->flags |= SPAWN_CREATE_STRICT_PROC | SPAWN_CREATE_NO_PTRACE;
         return 0;
     case OPT_KEEP:
         d->o->keep = true;
-        return put_name(req->id, sizeof req->id, optarg);
+        return jail_put_name(req->id, sizeof req->id, optarg);
     case OPT_STATE:
         d->state = optarg;
         return 0;
@@ -190,7 +190,7 @@ static int apply(struct draft *d, enum option_id id) {
     return -EINVAL;
 }
 
-static int add_text(struct draft *d, const char *text) {
+static int jail_add_text(struct draft *d, const char *text) {
     struct spawn_create *req = d->o->req;
     size_t n = strlen(text) + 1;
     if (n > sizeof req->text - d->text_at)
@@ -200,30 +200,31 @@ static int add_text(struct draft *d, const char *text) {
     return 0;
 }
 
-/* berm-init UID CWD COMMAND... and a small environment of the sandbox's own. */
-static int fill_text(struct draft *d, char **command) {
+/* Fills argv with berm-init UID CWD COMMAND... and adds a small default environment. */
+static int jail_fill_text(struct draft *d, char **command) {
     struct spawn_create *req = d->o->req;
     bool root = req->profile == SPAWN_PROFILE_ROOT;
     const char *head[] = {"berm-init", root ? "0" : "1000", d->cwd};
     int r = 0;
     for (size_t i = 0; r == 0 && i < COUNT_OF(head); i++, req->n_argv++)
-        r = add_text(d, head[i]);
+        r = jail_add_text(d, head[i]);
     for (; r == 0 && *command != NULL; command++, req->n_argv++)
-        r = add_text(d, *command);
+        r = jail_add_text(d, *command);
     const char *term = getenv("TERM");
     char term_line[80];
     snprintf(term_line, sizeof term_line, "TERM=%.60s", term ? term : "dumb");
     const char *env[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                          root ? "HOME=/root" : "HOME=/home/user", root ? "USER=root" : "USER=user",
                          "LANG=C.UTF-8", term_line};
-    for (uint32_t i = 0; r == 0 && i < d->n_env; i++, req->n_env++) /* the first of a name counts */
-        r = add_text(d, d->env[i]);
+    /* the first entry of a name wins */
+    for (uint32_t i = 0; r == 0 && i < d->n_env; i++, req->n_env++)
+        r = jail_add_text(d, d->env[i]);
     for (size_t i = 0; r == 0 && i < COUNT_OF(env); i++, req->n_env++)
-        r = add_text(d, env[i]);
+        r = jail_add_text(d, env[i]);
     return r;
 }
 
-static void fill_fds(struct draft *d) {
+static void jail_fill_fds(struct draft *d) {
     struct jail_options *o = d->o;
     for (int i = 0; i < 3; i++)
         o->fds[o->n_fds++] = i;
@@ -236,15 +237,15 @@ static void fill_fds(struct draft *d) {
 void jail_options_link(struct jail_options *o, int link) {
     o->req->flags &= ~(uint32_t)SPAWN_CREATE_STDIO;
     o->req->flags |= SPAWN_CREATE_CONTROL;
-    o->fds[0] = link; /* the first of the three that are not passed then */
+    o->fds[0] = link; /* replaces 0, 1 and 2, which are not passed then */
     memmove(o->fds + 1, o->fds + 3, (o->n_fds - 3) * sizeof o->fds[0]);
     o->n_fds -= 2;
 }
 
-static int open_state(struct draft *d) {
+static int jail_open_state(struct draft *d) {
     char part[4096];
-    int r = put_name(part, sizeof part, d->state);
-    for (char *p = part + 1; r == 0 && *p != '\0'; p++) { /* its parents may be missing */
+    int r = jail_put_name(part, sizeof part, d->state);
+    for (char *p = part + 1; r == 0 && *p != '\0'; p++) { /* create missing parents */
         if (*p != '/')
             continue;
         *p = '\0';
@@ -277,10 +278,10 @@ static const struct option options[] = {{"root", no_argument, NULL, OPT_ROOT},
                                         {"without", required_argument, NULL, OPT_WITHOUT},
                                         {NULL, 0, NULL, 0}};
 
-/* Without the daemon nobody hands out id ranges: half of them go by process number, so that two
- * at once do not share one, and half by the name of what is kept, so that its files find their
- * owner again. */
-static uint32_t choose_slot(const struct jail_options *o) {
+/* Without the daemon, nobody assigns uid slots. Sandboxes that are not kept choose a slot by
+ * process number, so that two at a time differ. Kept ones hash their name, so that their files keep
+ * their owner. */
+static uint32_t jail_choose_slot(const struct jail_options *o) {
     if (!o->keep)
         return (uint32_t)getpid() % JAIL_SLOTS;
     uint32_t hash = 2166136261u;
@@ -289,8 +290,8 @@ static uint32_t choose_slot(const struct jail_options *o) {
     return JAIL_SLOTS + hash % JAIL_SLOTS;
 }
 
-/* What nobody keeps needs no disk; it may take half the memory, as a tmpfs does by default. */
-static void choose_layer(struct jail_options *o) {
+/* Files that are not kept need no disk. They may use half the memory, the default of tmpfs. */
+static void jail_choose_layer(struct jail_options *o) {
     struct spawn_create *req = o->req;
     if (req->layer == 0)
         req->layer = o->keep || req->limits.disk_bytes != 0 ? SPAWN_LAYER_DISK : SPAWN_LAYER_MEMORY;
@@ -301,18 +302,18 @@ static void choose_layer(struct jail_options *o) {
     req->limits.disk_inodes = 1 << 20;
 }
 
-static int finish(struct draft *d, char **command) {
+static int jail_finish(struct draft *d, char **command) {
     struct spawn_create *req = d->o->req;
     if (req->id[0] == '\0')
         snprintf(req->id, sizeof req->id, "jail-%d", (int)getpid());
-    req->slot = choose_slot(d->o);
-    choose_layer(d->o);
-    int r = fill_text(d, command);
-    fill_fds(d);
+    req->slot = jail_choose_slot(d->o);
+    jail_choose_layer(d->o);
+    int r = jail_fill_text(d, command);
+    jail_fill_fds(d);
     if (r == 0)
-        r = open_state(d);
+        r = jail_open_state(d);
     if (r == 0) {
-        r = d->o->allowed[0] = open_dir("/");
+        r = d->o->allowed[0] = jail_open_dir("/");
         d->o->n_allowed = 1;
     }
     return MIN(r, 0);
@@ -334,7 +335,7 @@ int jail_options_read(int argc, char **argv, struct jail_options *o) {
             fputs(usage, stdout);
             return 1;
         }
-        int r = id == '?' ? -EINVAL : apply(&d, (enum option_id)id);
+        int r = id == '?' ? -EINVAL : jail_apply(&d, (enum option_id)id);
         if (r < 0) {
             fprintf(stderr, "berm-jail: %s: %s\n", argv[optind - 1], strerror(-r));
             return r;
@@ -344,7 +345,7 @@ int jail_options_read(int argc, char **argv, struct jail_options *o) {
         fputs(usage, stderr);
         return -EINVAL;
     }
-    int r = finish(&d, argv + optind);
+    int r = jail_finish(&d, argv + optind);
     if (r < 0)
         fprintf(stderr, "berm-jail: %s: %s\n", d.state, strerror(-r));
     return r;

@@ -1,4 +1,4 @@
-/* options — the command line of berm-jail, turned into the same request that bermd would send. */
+/* options — the command line of berm-jail, converted to the request that bermd would send. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +7,8 @@
 #include "spawn/request.h"
 #include "spawn/spawn.h"
 
-#define JAIL_SLOTS (SPAWN_SLOTS / 2) /* ranges for what is not kept; the others go by name */
+/* slots for sandboxes that are not kept; the others are chosen by name */
+#define JAIL_SLOTS (SPAWN_SLOTS / 2)
 
 struct jail_options {
     struct spawn_create *req;
@@ -20,8 +21,8 @@ struct jail_options {
     bool keep;
 };
 
-/* PID 1 gets this socket, to send a terminal out, and not our 0, 1 and 2. */
+/* Passes PID 1 this socket, over which it sends the terminal, instead of descriptors 0, 1 and 2. */
 void jail_options_link(struct jail_options *o, int link);
 
-/* 0: run; > 0: there was only help to give; < 0: a mistake, already told. */
+/* Returns 0 to run, > 0 after printing help, < 0 after reporting an error. */
 MUST_USE int jail_options_read(int argc, char **argv, struct jail_options *o);

@@ -34,7 +34,7 @@ void terminal_resize(const struct terminal *t) {
         ioctl(t->master, TIOCSWINSZ, &size);
 }
 
-static void make_raw(struct terminal *t) {
+static void terminal_make_raw(struct terminal *t) {
     struct termios raw;
     if (tcgetattr(0, &t->saved) < 0)
         return;
@@ -43,14 +43,14 @@ static void make_raw(struct terminal *t) {
     t->is_raw = tcsetattr(0, TCSADRAIN, &raw) == 0;
 }
 
-static void make_normal(struct terminal *t) {
+static void terminal_make_normal(struct terminal *t) {
     if (t->is_raw)
         tcsetattr(0, TCSADRAIN, &t->saved);
     t->is_raw = false;
 }
 
-/* From PID 1, or its end before it had one. */
-static void receive(struct terminal *t) {
+/* Receives the terminal from PID 1, or EOF if PID 1 ended first. */
+static void terminal_receive(struct terminal *t) {
     char byte;
     size_t n_fds = 0;
     ssize_t n = fd_recv(t->link[0], &byte, 1, &t->master, 1, &n_fds);
@@ -61,23 +61,24 @@ static void receive(struct terminal *t) {
     }
     fcntl(t->master, F_SETFL, O_NONBLOCK);
     terminal_resize(t);
-    make_raw(t);
+    terminal_make_raw(t);
 }
 
-/* False when there was nothing. */
-static bool copy_output(struct terminal *t) {
+/* Returns false when there was no output. */
+static bool terminal_copy_output(struct terminal *t) {
     char bytes[8192];
     ssize_t n = t->master < 0 ? -1 : read(t->master, bytes, sizeof bytes);
     if (n > 0)
-        (void)!fd_write_all(1, bytes, (size_t)n); /* where nobody looks the command goes on */
+        (void)!fd_write_all(1, bytes, (size_t)n); /* if writing fails, the command continues */
     else if (t->master >= 0 && (n == 0 || errno != EAGAIN)) {
-        fd_close_all(&t->master, 1); /* nobody inside has it open: keys are for us again */
-        make_normal(t);
+        /* no process inside has it open, so restore the caller's terminal */
+        fd_close_all(&t->master, 1);
+        terminal_make_normal(t);
     }
     return n > 0;
 }
 
-static void copy_keys(struct terminal *t) {
+static void terminal_copy_keys(struct terminal *t) {
     ssize_t n = write(t->master, t->keys, t->n_keys);
     if (n <= 0)
         return;
@@ -88,7 +89,7 @@ static void copy_keys(struct terminal *t) {
 void terminal_serve(struct terminal *t, const struct pollfd fds[2]) {
     if (t->master < 0) {
         if (t->link[0] >= 0 && fds[0].revents != 0)
-            receive(t);
+            terminal_receive(t);
         return;
     }
     if (fds[1].fd == 0 && fds[1].revents != 0) {
@@ -97,13 +98,13 @@ void terminal_serve(struct terminal *t, const struct pollfd fds[2]) {
         t->is_at_end = n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN);
     }
     if (t->n_keys > 0)
-        copy_keys(t);
+        terminal_copy_keys(t);
     if (fds[0].revents & ~POLLOUT)
-        copy_output(t);
+        terminal_copy_output(t);
 }
 
 void terminal_done(struct terminal *t) {
-    while (copy_output(t))
+    while (terminal_copy_output(t))
         ;
-    make_normal(t);
+    terminal_make_normal(t);
 }

@@ -1,8 +1,8 @@
-/* terminal — berm-jail between the caller's terminal and one inside.
+/* terminal — connects the caller's terminal with one inside the sandbox.
  *
- * Where 0, 1 and 2 all are terminals the command gets one of the sandbox's own: PID 1 opens it there, makes it the
- * controlling terminal of the command and passes the other end out. The caller's is raw meanwhile and never goes
- * inside; keys, output and changes of size are copied. */
+ * If descriptors 0, 1 and 2 are terminals, the command gets a terminal of the sandbox. PID 1 opens
+ * it, makes it the command's controlling terminal and sends the master out. The caller's terminal
+ * is raw meanwhile and never enters the sandbox. berm-jail copies keys, output and size changes. */
 #pragma once
 
 #include <poll.h>
@@ -14,22 +14,22 @@
 
 struct terminal {
     bool is_wanted;
-    bool is_raw;    /* the caller's; `saved` is how it was */
+    bool is_raw;    /* the caller's terminal; `saved` has its old settings */
     bool is_at_end; /* no more keys */
     int link[2];    /* the second is PID 1's descriptor 3 */
-    int master;     /* -1 until PID 1 has sent it, and when its other side is closed */
+    int master;     /* -1 before PID 1 has sent it and after the slave side is closed */
     char keys[4096];
-    size_t n_keys; /* read and not yet taken by the master */
+    size_t n_keys; /* read but not yet written to the master */
     struct termios saved;
 };
 
-/* Whether the command gets one, and then the link to PID 1. */
+/* Decides whether the command gets a terminal, and then creates the link to PID 1. */
 MUST_USE int terminal_init(struct terminal *t);
-/* How many descriptors of `fds` are to be watched: 0, 1 or 2. */
+/* Returns how many entries of `fds` to poll: 0, 1 or 2. */
 unsigned terminal_watch(const struct terminal *t, struct pollfd fds[2]);
-/* Does what can be done now. */
+/* Handles the events that poll reported. */
 void terminal_serve(struct terminal *t, const struct pollfd fds[2]);
-/* The caller's window has another size. */
+/* Copies the caller's window size. */
 void terminal_resize(const struct terminal *t);
-/* What is left of the output; then the caller's terminal is as it was. */
+/* Copies the remaining output, then restores the caller's terminal. */
 void terminal_done(struct terminal *t);

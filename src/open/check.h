@@ -1,7 +1,8 @@
-/* check — whether what was opened may go into a sandbox.
+/* check — decides whether a host file or directory may enter a sandbox.
  *
- * Said of the opened object, never of its path: nothing that is renamed or linked meanwhile changes the
- * answer. An object lies beneath a directory when a walk by `..` from it meets that directory. */
+ * The checks look at the opened object, never at its path, so renames and links meanwhile do not
+ * change the result. An object is beneath a directory when a walk along `..` from it reaches that
+ * directory. */
 #pragma once
 
 #include <stdint.h>
@@ -17,22 +18,23 @@ struct open_spot {
 };
 
 struct open_rules {
-    int roots[OPEN_ROOTS_MAX]; /* what may go in lies beneath one of these */
+    int roots[OPEN_ROOTS_MAX]; /* allowed objects are beneath one of these */
     unsigned n_roots;
     int never
-        [OPEN_NEVER_MAX]; /* /proc, /sys, /dev, the state folder: neither these nor what is above or
-                                  beneath them */
+        /* /proc, /sys, /dev, the state directory: refused with everything above and beneath */
+        [OPEN_NEVER_MAX];
     unsigned n_never;
-    struct open_spot above[OPEN_ABOVE_MAX]; /* the directories these lie in, "/" among them */
+    struct open_spot above[OPEN_ABOVE_MAX]; /* the parents of `never`, up to "/" */
     unsigned n_above;
 };
 
-/* At the start, as root: the state folder is not the caller's to walk from. Once `never` is filled. -errno. */
+/* Fills `above` from `never`. Call it at the start, as root, because callers cannot walk the state
+ * directory. Fails with -errno. */
 MUST_USE int check_learn(struct open_rules *r);
 
-/* `dir` is the object, or the directory a file lies in. HOST_PATH_REFUSED. */
+/* `dir` is the object, or the parent directory of a file. Fails with HOST_PATH_REFUSED. */
 MUST_USE int check_target(const struct open_rules *r, int dir, bool is_file, struct err *e);
-/* Inside, the sandbox user has the rights of the directory's owner, unless it is mounted for everybody. So it
- * must be the caller's own, or (1) be shown as everybody's; to be written it must be the caller's own and
- * not root's. HOST_PATH_REFUSED. */
+/* Inside, the sandbox user gets the rights of the directory's owner, unless the mount shows it as
+ * everybody's. So the directory must belong to the caller (0), or be shown as everybody's (1). A
+ * writable one must belong to the caller and not to root. Fails with HOST_PATH_REFUSED. */
 MUST_USE int check_owner(int dir, bool writable, struct err *e);

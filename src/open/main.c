@@ -1,6 +1,7 @@
-/* berm-open: opens what a caller wants in a sandbox, with the caller's rights. It is root only to become
- * others: each request is done by a child that has become the caller before it looks at a path. It reads no
- * configuration, speaks to no network and parses nothing but fixed structs from the one socket it was given. */
+/* berm-open: opens host paths for sandboxes with the rights of the caller. It is root only to
+ * switch users: for each request it forks a child, which becomes the caller before it looks at a
+ * path. It reads no configuration, uses no network, and parses only fixed structs from one
+ * socket. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -21,20 +22,22 @@
 #include "open/serve.h"
 
 #define CHILDREN_MAX 64
-#define OPEN_WITHIN_US UINT64_C(20000000)   /* a file system that hangs holds nobody else up */
-#define PACK_WITHIN_US UINT64_C(1800000000) /* a sandbox that does not read */
+/* so that a hanging file system does not block others */
+#define OPEN_WITHIN_US UINT64_C(20000000)
+#define PACK_WITHIN_US UINT64_C(1800000000) /* bounds a sandbox that does not read */
 #define LOOK_MS 1000
 
 static const char usage[] =
     "usage: berm-open --socket-fd N --state-fd N --root DIR...\n"
-    "Opens what a caller wants in a sandbox, with the caller's rights. bermd starts it.\n"
-    "  --socket-fd N  a SEQPACKET socket on which requests come\n"
-    "  --state-fd N   the daemon's state, of which nothing is opened\n"
-    "  --root DIR     what is opened must lie beneath one of these\n";
+    "Opens host paths for sandboxes with the rights of the caller. bermd starts it.\n"
+    "  --socket-fd N  SEQPACKET socket for requests\n"
+    "  --state-fd N   state directory of the daemon; nothing in it is opened\n"
+    "  --root DIR     directory that paths must be beneath; may be repeated\n";
 
-/* A request under way. The caller can stop or kill its own child, so time and end are ours to see. */
+/* A running request. The caller can stop or kill its own child, so the parent enforces the deadline
+ * and reports a failure. */
 struct child {
-    pid_t pid; /* 0: free */
+    pid_t pid; /* 0: unused */
     uint32_t seq;
     uint64_t due_us;
 };
@@ -53,7 +56,7 @@ static int open_dir(const char *path) {
     return fd < 0 ? -errno : fd;
 }
 
-static int take_fd(const char *text, int *ret_fd) {
+static int open_take_fd(const char *text, int *ret_fd) {
     uint64_t value;
     if (str_to_u64(str_of(text), 3, 1 << 20, &value) < 0)
         return -EINVAL;
@@ -61,20 +64,21 @@ static int take_fd(const char *text, int *ret_fd) {
     return fcntl(*ret_fd, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
 }
 
-static int add_never(struct open_rules *r, int fd) {
+static int open_add_never(struct open_rules *r, int fd) {
     if (fd >= 0)
         r->never[r->n_never++] = fd;
     return fd < 0 ? fd : 0;
 }
 
-static int apply_option(struct server *s, int option) {
+static int open_apply_option(struct server *s, int option) {
     int fd;
     switch (option) {
     case 'f':
-        return take_fd(optarg, &s->sock);
+        return open_take_fd(optarg, &s->sock);
     case 's':
-        return s->rules.n_never > 0 || take_fd(optarg, &fd) < 0 ? -EINVAL
-                                                                : add_never(&s->rules, fd);
+        return s->rules.n_never > 0 || open_take_fd(optarg, &fd) < 0
+                   ? -EINVAL
+                   : open_add_never(&s->rules, fd);
     case 'r':
         if (s->rules.n_roots == OPEN_ROOTS_MAX)
             return -E2BIG;
@@ -87,7 +91,7 @@ static int apply_option(struct server *s, int option) {
     }
 }
 
-static int read_options(int argc, char **argv, struct server *s) {
+static int open_read_options(int argc, char **argv, struct server *s) {
     static const struct option options[] = {{"socket-fd", required_argument, NULL, 'f'},
                                             {"state-fd", required_argument, NULL, 's'},
                                             {"root", required_argument, NULL, 'r'},
@@ -95,7 +99,7 @@ static int read_options(int argc, char **argv, struct server *s) {
     static const char *const never[] = {"/proc", "/sys", "/dev"};
     int r = 0;
     for (int option; r >= 0 && (option = getopt_long(argc, argv, "", options, NULL)) != -1;)
-        r = apply_option(s, option);
+        r = open_apply_option(s, option);
     if (r < 0) {
         fprintf(stderr, "berm-open: %s: %s\n", argv[optind - 1], strerror(-r));
         return r;
@@ -105,7 +109,7 @@ static int read_options(int argc, char **argv, struct server *s) {
         return -EINVAL;
     }
     for (size_t i = 0; r >= 0 && i < COUNT_OF(never); i++)
-        r = add_never(&s->rules, open_dir(never[i]));
+        r = open_add_never(&s->rules, open_dir(never[i]));
     if (r >= 0)
         r = check_learn(&s->rules);
     if (r < 0)
@@ -115,33 +119,33 @@ static int read_options(int argc, char **argv, struct server *s) {
 
 /* --- children --- */
 
-static void tell_failed(const struct server *s, uint32_t seq, const char *text) {
+static void open_tell_failed(const struct server *s, uint32_t seq, const char *text) {
     struct err e;
     err_set(&e, ERR_HOST_PATH_REFUSED, "%s", text);
     serve_refuse(s->sock, seq, &e);
 }
 
-/* One that ended without exit status 0 has told nothing. */
-static void reap(struct server *s) {
+/* A child that ended with a nonzero status has not replied. */
+static void open_reap(struct server *s) {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
         for (size_t i = 0; i < CHILDREN_MAX; i++)
             if (s->children[i].pid == pid) {
                 if (status != 0)
-                    tell_failed(s, s->children[i].seq, "it could not be opened in time");
+                    open_tell_failed(s, s->children[i].seq, "open it: timed out");
                 s->children[i].pid = 0;
                 s->n_children--;
             }
 }
 
-static void end_late(struct server *s) {
+static void open_end_late(struct server *s) {
     uint64_t now = clock_us();
     for (size_t i = 0; i < CHILDREN_MAX; i++)
         if (s->children[i].pid > 0 && now > s->children[i].due_us)
             kill(s->children[i].pid, SIGKILL);
 }
 
-static void start(struct server *s, union open_request *q, int pipe) {
+static void open_start(struct server *s, union open_request *q, int pipe) {
     struct child *c = s->children;
     while (c->pid != 0)
         c++;
@@ -158,7 +162,7 @@ static void start(struct server *s, union open_request *q, int pipe) {
     }
     if (c->pid < 0) {
         c->pid = 0;
-        tell_failed(s, q->head.seq, "no process could be started to open it");
+        open_tell_failed(s, q->head.seq, "open it: fork failed");
         return;
     }
     c->seq = q->head.seq;
@@ -166,8 +170,8 @@ static void start(struct server *s, union open_request *q, int pipe) {
     s->n_children++;
 }
 
-/* -errno: the asker is gone, or is none of ours. */
-static int take_request(struct server *s) {
+/* Fails with -errno when the peer closed the socket. */
+static int open_take_request(struct server *s) {
     union open_request q;
     int fds[1];
     size_t n_fds = 0;
@@ -175,29 +179,29 @@ static int take_request(struct server *s) {
     if (n <= 0 && n != -EMFILE)
         return n < 0 ? (int)n : -EPIPE;
     if (n > 0 && serve_is_request(&q, (size_t)n, fds, n_fds))
-        start(s, &q, n_fds > 0 ? fds[0] : -1);
+        open_start(s, &q, n_fds > 0 ? fds[0] : -1);
     else if (n < 0)
-        tell_failed(s, q.head.seq, "too many files are open");
+        open_tell_failed(s, q.head.seq, "open it: too many open files");
     else
-        tell_failed(s, (size_t)n < sizeof q.head ? 0 : q.head.seq, "the request is none");
+        open_tell_failed(s, (size_t)n < sizeof q.head ? 0 : q.head.seq, "the request is invalid");
     fd_close_all(fds, n_fds);
     return 0;
 }
 
-static int loop(struct server *s, int signals) {
+static int open_serve_loop(struct server *s, int signals) {
     for (;;) {
         struct pollfd fds[] = {{.fd = signals, .events = POLLIN},
                                {.fd = s->sock, .events = POLLIN}};
-        nfds_t n = s->n_children < CHILDREN_MAX ? 2 : 1; /* more wait in the socket */
+        nfds_t n = s->n_children < CHILDREN_MAX ? 2 : 1; /* further requests wait in the socket */
         if (poll(fds, n, s->n_children > 0 ? LOOK_MS : -1) < 0 && errno != EINTR)
             return -errno;
         struct signalfd_siginfo info;
         while (read(signals, &info, sizeof info) > 0)
             continue;
-        reap(s);
-        end_late(s);
+        open_reap(s);
+        open_end_late(s);
         if (n == 2 && fds[1].revents != 0) {
-            int r = take_request(s);
+            int r = open_take_request(s);
             if (r < 0)
                 return r;
         }
@@ -209,7 +213,7 @@ int main(int argc, char **argv) {
     sigset_t set;
     if (usage_answered(argc, argv, usage))
         return 0;
-    if (read_options(argc, argv, &s) < 0)
+    if (open_read_options(argc, argv, &s) < 0)
         return 2;
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
@@ -217,6 +221,6 @@ int main(int argc, char **argv) {
     prctl(PR_SET_DUMPABLE, 0);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    int r = signals < 0 ? -errno : loop(&s, signals);
-    _exit(r == -EPIPE ? 0 : 1); /* children that still pack end with us */
+    int r = signals < 0 ? -errno : open_serve_loop(&s, signals);
+    _exit(r == -EPIPE ? 0 : 1); /* children that still pack end with us, by PDEATHSIG */
 }

@@ -23,14 +23,14 @@
 
 /* --- the message --- */
 
-static bool is_pipe(int fd) {
+static bool serve_is_pipe(int fd) {
     struct stat st;
     int flags = fcntl(fd, F_GETFL);
     return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && flags >= 0 &&
            (flags & O_ACCMODE) != O_RDONLY;
 }
 
-static bool is_pack(const struct open_pack *q) {
+static bool serve_is_pack(const struct open_pack *q) {
     size_t at = 0;
     if (!str_is_padded(q->name, sizeof q->name) || q->name[0] == '\0' || strchr(q->name, '/') ||
         strcmp(q->name, ".") == 0 || strcmp(q->name, "..") == 0 ||
@@ -54,13 +54,13 @@ bool serve_is_request(const union open_request *q, size_t n, const int *fds, siz
         return false;
     uint32_t flags = h->kind == OPEN_DIRECTORY ? OPEN_WRITABLE : packs ? OPEN_PRIVATE : 0;
     return (h->flags & ~flags) == 0 && n_fds == (packs ? 1 : 0) &&
-           (!packs || (is_pack(&q->pack) && is_pipe(fds[0])));
+           (!packs || (serve_is_pack(&q->pack) && serve_is_pipe(fds[0])));
 }
 
 /* --- becoming the caller --- */
 
-/* With the groups the system knows for that user; somebody it does not know has none. */
-static int become(uid_t uid, char home[OPEN_PATH_MAX]) {
+/* Switches to the user and all its groups. A uid without an account gets no groups. */
+static int serve_become(uid_t uid, char home[OPEN_PATH_MAX]) {
     gid_t groups[GROUPS_MAX];
     int n = 0;
     gid_t gid = NO_GROUP;
@@ -75,37 +75,37 @@ static int become(uid_t uid, char home[OPEN_PATH_MAX]) {
     if (setgroups((size_t)n, groups) < 0 || setresgid(gid, gid, gid) < 0 ||
         setresuid(uid, uid, uid) < 0)
         return -errno;
-    /* Again after the change of user, which clears it. */
+    /* Must be set after the change of user, which clears it. */
     return prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ? -errno : 0;
 }
 
 /* --- opening --- */
 
-static int refuse(struct err *e, int sys) {
+static int serve_fail_open(struct err *e, int sys) {
     static const struct {
         int sys;
         enum err_code code;
         const char *text;
-    } rows[] = {{ENOENT, ERR_FILE_NOT_FOUND, "the host has nothing there"},
+    } rows[] = {{ENOENT, ERR_FILE_NOT_FOUND, "no such file or directory on the host"},
                 {ENOTDIR, ERR_NOT_A_DIRECTORY, "it is not a directory"},
-                {ELOOP, ERR_SYMLINK_LOOP, "it leads through too many symlinks, or a magic one"},
-                {EACCES, ERR_HOST_PATH_REFUSED, "the caller may not open it"},
-                {EPERM, ERR_HOST_PATH_REFUSED, "the caller may not open it"}};
+                {ELOOP, ERR_SYMLINK_LOOP, "too many symlinks, or a magic link"},
+                {EACCES, ERR_HOST_PATH_REFUSED, "permission denied for the caller"},
+                {EPERM, ERR_HOST_PATH_REFUSED, "permission denied for the caller"}};
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         if (rows[i].sys == sys)
             return err_set(e, rows[i].code, "%s", rows[i].text);
-    return err_sys(e, ERR_HOST_PATH_REFUSED, sys, "it cannot be opened");
+    return err_sys(e, ERR_HOST_PATH_REFUSED, sys, "open it");
 }
 
-static int open_path(int at, const char *path, int flags, uint64_t resolve) {
+static int serve_open_path(int at, const char *path, int flags, uint64_t resolve) {
     struct open_how how = {.flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
                            .resolve = RESOLVE_NO_MAGICLINKS | resolve};
     long fd = syscall(SYS_openat2, at, path, &how, sizeof how);
     return fd < 0 ? -errno : (int)fd;
 }
 
-/* Where what was opened lies; a path that is too long is none. */
-static void tell_real(int fd, char ret_real[OPEN_WHERE_MAX]) {
+/* Resolves where an opened object is. Sets an empty path if it is too long. */
+static void serve_tell_real(int fd, char ret_real[OPEN_WHERE_MAX]) {
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t n = readlink(link, ret_real, OPEN_WHERE_MAX);
@@ -113,12 +113,12 @@ static void tell_real(int fd, char ret_real[OPEN_WHERE_MAX]) {
         memset(ret_real, 0, OPEN_WHERE_MAX);
 }
 
-/* A mount needs to be read and entered; O_PATH alone asks for neither. */
-static int open_directory(const struct open_rules *r, const struct open_head *q,
-                          struct open_reply *reply, struct err *e) {
-    AUTO_CLOSE int fd = open_path(AT_FDCWD, q->path, O_PATH | O_DIRECTORY, 0);
+/* A mount needs read and search permission, which O_PATH does not check. */
+static int serve_open_directory(const struct open_rules *r, const struct open_head *q,
+                                struct open_reply *reply, struct err *e) {
+    AUTO_CLOSE int fd = serve_open_path(AT_FDCWD, q->path, O_PATH | O_DIRECTORY, 0);
     if (fd < 0)
-        return refuse(e, -fd);
+        return serve_fail_open(e, -fd);
     bool writable = (q->flags & OPEN_WRITABLE) != 0;
     if (check_target(r, fd, false, e) < 0)
         return -(int)e->code;
@@ -127,106 +127,111 @@ static int open_directory(const struct open_rules *r, const struct open_head *q,
         return foreign;
     reply->is_foreign = (uint32_t)foreign;
     if (faccessat(fd, ".", R_OK | X_OK | (writable ? W_OK : 0), AT_EACCESS) < 0)
-        return refuse(e, errno);
+        return serve_fail_open(e, errno);
     if (strlen(q->path) < sizeof reply->path)
         snprintf(reply->path, sizeof reply->path, "%.*s", OPEN_WHERE_MAX - 1, q->path);
-    tell_real(fd, reply->real);
+    serve_tell_real(fd, reply->real);
     return TAKE_FD(fd);
 }
 
-/* Told is only where it lies, and that only of what lies where things may go in from. */
-static int find_program(const struct open_rules *r, const char *path, struct open_reply *reply,
-                        struct err *e) {
+/* Only reports the real path, and only for programs in directories that may enter a sandbox. */
+static int serve_find_program(const struct open_rules *r, const char *path,
+                              struct open_reply *reply, struct err *e) {
     struct stat st;
-    AUTO_CLOSE int fd = open_path(AT_FDCWD, path, O_PATH, 0);
+    AUTO_CLOSE int fd = serve_open_path(AT_FDCWD, path, O_PATH, 0);
     if (fd < 0)
-        return refuse(e, -fd);
+        return serve_fail_open(e, -fd);
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-        return err_set(e, ERR_NOT_A_REGULAR_FILE, "it is no program");
+        return err_set(e, ERR_NOT_A_REGULAR_FILE, "it is not a regular file");
     if (faccessat(fd, "", X_OK, AT_EACCESS | AT_EMPTY_PATH) < 0)
-        return refuse(e, errno);
-    tell_real(fd, reply->real);
+        return serve_fail_open(e, errno);
+    serve_tell_real(fd, reply->real);
     char parent[OPEN_WHERE_MAX];
     snprintf(parent, sizeof parent, "%s", reply->real);
     char *name = strrchr(parent, '/');
     if (!name)
         return err_set(e, ERR_HOST_PATH_REFUSED, "its path is too long");
     *name = '\0';
-    AUTO_CLOSE int dir = open_path(AT_FDCWD, parent[0] ? parent : "/", O_PATH | O_DIRECTORY, 0);
+    AUTO_CLOSE int dir =
+        serve_open_path(AT_FDCWD, parent[0] ? parent : "/", O_PATH | O_DIRECTORY, 0);
     if (dir < 0)
-        return refuse(e, -dir);
+        return serve_fail_open(e, -dir);
     return check_target(r, dir, true, e);
 }
 
-/* Looked at before it is opened: opening alone makes some devices act. */
-static int open_file(const struct open_rules *r, int parent, const char *name, struct err *e) {
+/* Checks the type before it opens the file for reading, because opening alone triggers some
+ * devices. */
+static int serve_open_file(const struct open_rules *r, int parent, const char *name,
+                           struct err *e) {
     const uint64_t resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
     struct stat st;
     if (check_target(r, parent, true, e) < 0)
         return -(int)e->code;
-    AUTO_CLOSE int look = open_path(parent, name, O_PATH | O_NOFOLLOW, resolve);
+    AUTO_CLOSE int look = serve_open_path(parent, name, O_PATH | O_NOFOLLOW, resolve);
     if (look < 0)
-        return refuse(e, -look);
+        return serve_fail_open(e, -look);
     if (fstat(look, &st) < 0 || !S_ISREG(st.st_mode))
-        return err_set(e, ERR_NOT_A_REGULAR_FILE, "it is neither a file nor a directory");
+        return err_set(e, ERR_NOT_A_REGULAR_FILE, "it is not a regular file or a directory");
     AUTO_CLOSE int fd =
-        open_path(parent, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY, resolve);
+        serve_open_path(parent, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY, resolve);
     if (fd < 0)
-        return refuse(e, -fd);
+        return serve_fail_open(e, -fd);
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-        return err_set(e, ERR_NOT_A_REGULAR_FILE, "it is neither a file nor a directory");
+        return err_set(e, ERR_NOT_A_REGULAR_FILE, "it is not a regular file or a directory");
     return TAKE_FD(fd);
 }
 
-/* A copy's source: a directory, or a file that is no link, known by the directory it lies in. */
-static int open_source(const struct open_rules *r, const char *path, bool *ret_is_file,
-                       struct err *e) {
+/* Opens the source of a copy: a directory, or a file that is not a symlink and whose parent
+ * directory is allowed. */
+static int serve_open_source(const struct open_rules *r, const char *path, bool *ret_is_file,
+                             struct err *e) {
     char parent[OPEN_PATH_MAX];
-    AUTO_CLOSE int dir = open_path(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
+    AUTO_CLOSE int dir = serve_open_path(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
     if (dir >= 0) {
         *ret_is_file = false;
         return check_target(r, dir, false, e) < 0 ? -(int)e->code : TAKE_FD(dir);
     }
     if (dir != -ENOTDIR)
-        return refuse(e, -dir);
+        return serve_fail_open(e, -dir);
     snprintf(parent, sizeof parent, "%s", path);
     char *name = strrchr(parent, '/');
     *name++ = '\0';
-    AUTO_CLOSE int at = open_path(AT_FDCWD, parent[0] ? parent : "/", O_PATH | O_DIRECTORY, 0);
+    AUTO_CLOSE int at =
+        serve_open_path(AT_FDCWD, parent[0] ? parent : "/", O_PATH | O_DIRECTORY, 0);
     if (at < 0)
-        return refuse(e, -at);
+        return serve_fail_open(e, -at);
     *ret_is_file = true;
-    return open_file(r, at, name, e);
+    return serve_open_file(r, at, name, e);
 }
 
-/* --- the answer --- */
+/* --- the reply --- */
 
-static void answer(int sock, const struct open_reply *reply, int fd) {
+static void serve_answer(int sock, const struct open_reply *reply, int fd) {
     (void)!fd_send(sock, reply, sizeof *reply, &fd, fd >= 0 ? 1 : 0);
 }
 
 void serve_refuse(int sock, uint32_t seq, const struct err *e) {
     struct open_reply reply = {.version = OPEN_VERSION, .seq = seq, .code = (uint32_t)e->code};
     snprintf(reply.text, sizeof reply.text, "%s", e->text);
-    answer(sock, &reply, -1);
+    serve_answer(sock, &reply, -1);
 }
 
-static int serve(const struct open_rules *r, const union open_request *q, int pipe,
-                 struct open_reply *reply, struct err *e) {
+static int serve_request(const struct open_rules *r, const union open_request *q, int pipe,
+                         struct open_reply *reply, struct err *e) {
     bool is_file = false;
     if (q->head.kind == OPEN_DIRECTORY)
-        return open_directory(r, &q->head, reply, e);
+        return serve_open_directory(r, &q->head, reply, e);
     if (q->head.kind == OPEN_PROGRAM)
-        return find_program(r, q->head.path, reply, e);
-    int source = open_source(r, q->head.path, &is_file, e);
+        return serve_find_program(r, q->head.path, reply, e);
+    int source = serve_open_source(r, q->head.path, &is_file, e);
     reply->is_file = is_file;
     return source < 0 || q->head.kind == OPEN_SOURCE
                ? source
                : pack_source(source, is_file, &q->pack, pipe, e);
 }
 
-/* Somebody without a home has nothing there. */
-static int expand_home(struct open_head *q, const char *home) {
+/* Fails with -ENOENT for a user without a home directory. */
+static int serve_expand_home(struct open_head *q, const char *home) {
     char rest[OPEN_PATH_MAX];
     if (q->path[0] != '~')
         return 0;
@@ -239,14 +244,15 @@ void serve_as_caller(const struct open_rules *r, union open_request *q, int sock
     struct open_reply reply = {.version = OPEN_VERSION, .seq = q->head.seq};
     char home[OPEN_PATH_MAX] = "";
     struct err e;
-    int failed = become(q->head.uid, home);
-    int fd = failed < 0 ? err_sys(&e, ERR_HOST_PATH_REFUSED, -failed, "become the caller") : 0;
-    if (fd == 0 && (failed = expand_home(&q->head, home)) < 0)
-        fd = refuse(&e, -failed);
+    int failed = serve_become(q->head.uid, home);
+    int fd =
+        failed < 0 ? err_sys(&e, ERR_HOST_PATH_REFUSED, -failed, "switch to the caller's uid") : 0;
+    if (fd == 0 && (failed = serve_expand_home(&q->head, home)) < 0)
+        fd = serve_fail_open(&e, -failed);
     if (fd == 0)
-        fd = serve(r, q, pipe, &reply, &e);
+        fd = serve_request(r, q, pipe, &reply, &e);
     if (fd < 0)
         serve_refuse(sock, q->head.seq, &e);
     else
-        answer(sock, &reply, q->head.kind == OPEN_DIRECTORY ? fd : -1);
+        serve_answer(sock, &reply, q->head.kind == OPEN_DIRECTORY ? fd : -1);
 }

@@ -75,7 +75,7 @@ static enum call_push grpc_reply_queued(struct grpc_call *g, size_t before, size
     struct err e;
     if (r < 0) {
         buf_truncate(&g->out, before);
-        err_set(&e, ERR_LIMIT_REACHED, "queue a reply of %zu bytes: out of memory", n);
+        err_set(&e, ERR_LIMIT_REACHED, "queue a reply of %zu bytes: the buffer is full", n);
         call_fail(&g->call, &e);
         return CALL_GONE;
     }

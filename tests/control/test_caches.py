@@ -236,7 +236,7 @@ def test_what_may_not_go_in_is_refused_by_field(daemon, one, home):
         refusal(one, "HOST_PATH_REFUSED", "does not belong to the caller")
     own(cache)
     cache.chmod(0o300)
-    refusal(one, "HOST_PATH_REFUSED", "may not open")
+    refusal(one, "HOST_PATH_REFUSED", "permission denied")
     shutil.rmtree(cache)
     outside = home.parent / "outside"
     outside.mkdir()

@@ -554,7 +554,7 @@ def test_every_field_is_checked_as_if_bermd_were_taken_over(host, opener):
                request("~x"), request("/" + "a" * 4095), request(bytes(own) + b"\0junk"), request(own, kind=2, tail=good)]
         for message in bad:
             code, n, text = opener(message)
-            assert (code, n, text) == (REFUSED, 0, "the request is none"), message[:40]
+            assert (code, n, text) == (REFUSED, 0, "the request is invalid"), message[:40]
         packs = [(PACK.pack(b"", 0, 0, b""), [write_end]), (PACK.pack(b"a/b", 0, 0, b""), [write_end]),
                  (PACK.pack(b"..", 0, 0, b""), [write_end]), (PACK.pack(b"n", 257, 0, b""), [write_end]),
                  (PACK.pack(b"n", 2, 0, b"x" * 32768), [write_end]), (PACK.pack(b"n", 0, 1, b""), [write_end]),

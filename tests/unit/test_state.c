@@ -46,7 +46,7 @@ TEST(state_is_held_by_one_and_says_by_whom) {
     char want[32];
     CHECK_INT(state_open(&a, fresh(), &e), 0);
     CHECK_INT(state_open(&b, dir, &e), -ERR_LIMIT_REACHED);
-    snprintf(want, sizeof want, "held by bermd pid %ld", (long)getpid());
+    snprintf(want, sizeof want, "bermd pid %ld uses it", (long)getpid());
     CHECK(strstr(e.text, want) != NULL);
     state_close(&a);
     CHECK_INT(state_open(&b, dir, &e), 0);
