@@ -76,9 +76,13 @@ fuzz: ## every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/build fuzz
 	@scripts/fuzz
 
-soak: all ## the long counts: 10,000 sandboxes made and destroyed, a million files listed and deleted, 1,000 kills, 10 GiB of output
+soak: ## the long counts: 10,000 sandboxes made and destroyed, a million files listed and deleted, 1,000 kills, 10 GiB of output
+	@scripts/setup test
+	@scripts/build gcc
+	@scripts/build asan
 	@BERM_KILL_ROUNDS=1000 .deps/venv/bin/pytest -q -s tests/control/test_kills.py
 	@BERM_ENTRIES=1000000 .deps/venv/bin/pytest -q tests/control/test_files.py -k directory_of_many
+	@BERM_BULK_MIB=6144 .deps/venv/bin/pytest -q tests/cli/test_sandboxes.py -k bulk
 	@BERM_FLOOD_GIB=10 .deps/venv/bin/pytest -q tests/control/test_neighbours.py -k gigabytes
 	@BERM_CYCLES=10000 BERM_FILES=1000000 python3 tests/spawn/test_teardown.py
 

@@ -55,7 +55,7 @@ SUITES = [
     Suite("client-c-asan", "build-asan/bin/client-tests {tests}", "tap", 60, quick=True),
     pytest("cli", "tests/cli", 600),
     pytest("cli-asan", "tests/cli/test_commands.py tests/cli/test_sandboxes.py tests/cli/test_files.py "
-           "tests/cli/test_terminal.py -k 'not gibibyte'", 400, "BERM=build-asan/bin/berm "),
+           "tests/cli/test_terminal.py -k 'not bulk'", 400, "BERM=build-asan/bin/berm "),
     pytest("readme", "tests/readme", 300, python=VENV_SDK),
     Suite("demo", "scripts/demo", "exit", 120),
     Suite("clients-go", "cd tests/clients/go && go vet ./... && go test -count=1 -json {tests} ./...", "go", 300, needs=["go"]),
