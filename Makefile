@@ -82,6 +82,8 @@ soak: ## the long counts: 10,000 sandboxes made and destroyed, a million files l
 	@scripts/build asan
 	@BERM_KILL_ROUNDS=1000 .deps/venv/bin/pytest -q -s tests/control/test_kills.py
 	@BERM_ENTRIES=1000000 .deps/venv/bin/pytest -q tests/control/test_files.py -k directory_of_many
+	@BERM_GUEST_EXECS=10000 .deps/venv/bin/pytest -q tests/guest/test_link.py -k thousands_of_programs
+	@BERM_GUEST=build-asan/bin/berm-guest BERM_GUEST_EXECS=2000 .deps/venv/bin/pytest -q tests/guest/test_link.py -k thousands_of_programs
 	@BERM_BULK_MIB=6144 .deps/venv/bin/pytest -q tests/cli/test_sandboxes.py -k bulk
 	@BERM_FLOOD_GIB=10 .deps/venv/bin/pytest -q tests/control/test_neighbours.py -k gigabytes
 	@BERM_CYCLES=10000 BERM_FILES=1000000 python3 tests/spawn/test_teardown.py

@@ -72,7 +72,7 @@ SUITES = [
     spawn("quota", 120),
     spawn("teardown", 600, "BERM_CYCLES=${BERM_CYCLES:-1000} "),
     pytest("guest", "tests/guest", 500),
-    pytest("guest-asan", "tests/guest", 800, "BERM_GUEST=build-asan/bin/berm-guest BERM_GUEST_EXECS=2000 "),
+    pytest("guest-asan", "tests/guest", 800, "BERM_GUEST=build-asan/bin/berm-guest BERM_GUEST_EXECS=500 "),
     Suite("escape", "tests/escape/run", "tap", 300, alone=True),
     Suite("driver-native", "build/bin/driver-tests {tests}", "tap", 120),
     Suite("driver-native-asan", "build-asan/bin/driver-tests {tests}", "tap", 120),
