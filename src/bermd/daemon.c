@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -310,14 +309,12 @@ static void daemon_watch_signals(struct daemon *d) {
 }
 
 static void daemon_learn_facts(struct daemon *d) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     d->context.facts = (struct system_facts){
         .version = BERM_VERSION,
         .instance_id = d->state.instance_id,
         .run_id = d->state.run_id,
         .started_us = clock_us(),
-        .started_unix_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
+        .started_unix_ms = clock_unix_ms(),
         .limits = &daemon_config(d)->limits,
     };
     d->context.admins = daemon_config(d)->admins.uids;

@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 #define READ_AT_ONCE 512
 
@@ -145,17 +146,11 @@ static struct recent *recent_new(const Berm__V1__Event *event, size_t n_labels,
     return r;
 }
 
-static int64_t unix_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 uint64_t entry_event(struct entry *t, Berm__V1__Event *event, size_t n_labels,
                      Berm__V1__KeyValue *const *labels) {
     struct recent **events = grown(t->events, t->n_events, sizeof *events);
     event->sequence = ++t->ledger->head;
-    event->time_unix_ms = unix_ms();
+    event->time_unix_ms = clock_unix_ms();
     struct recent *r = events ? recent_new(event, n_labels, labels) : NULL;
     t->events = events ? events : t->events;
     if (!r) {
@@ -198,7 +193,7 @@ void entry_put_sandbox(struct entry *t, struct recorded *r, const Berm__V1__Sand
     row.owner = str_of(record->owner);
     row.state = (uint32_t)record->state;
     row.record = hold(t, r, &record->base, own->wanted);
-    row.deleted_unix_ms = is_deleted ? unix_ms() : 0;
+    row.deleted_unix_ms = is_deleted ? clock_unix_ms() : 0;
     db_put_sandbox(t->txn, &row);
 }
 
@@ -223,7 +218,7 @@ void entry_put_request(struct entry *t, const struct request_key *key, const cha
                              .method = str_of(key->method),
                              .object_id = str_of(object_id),
                              .answer = answer,
-                             .expires_unix_ms = unix_ms() + key->keep_ms};
+                             .expires_unix_ms = clock_unix_ms() + key->keep_ms};
     memcpy(row.digest, key->digest, sizeof row.digest);
     db_put_request(t->txn, &row);
 }

@@ -1,5 +1,4 @@
 /* WatchUsage: a measurement at each tick, until the client leaves or the sandbox no longer runs. */
-#include <time.h>
 
 #include "api/context.h"
 #include "api/exec/exec_call.h"
@@ -33,12 +32,6 @@ static struct call *let_go(struct usage_watch *w) {
     c->state = NULL;
     free(w);
     return c;
-}
-
-static int64_t unix_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 static void tell(struct usage_watch *w, Berm__V1__WatchUsageResponse *m) {
@@ -80,7 +73,7 @@ static void on_measured(struct sandbox_measure *measure, const struct instance_u
     }
     const Berm__V1__Sandbox *record = sandbox_record(sb);
     w->incarnation = record->incarnation;
-    sample.time_unix_ms = unix_ms();
+    sample.time_unix_ms = clock_unix_ms();
     sample.cpu_us = u->cpu_us;
     sample.memory_bytes = u->memory_bytes;
     sample.memory_peak_bytes = u->memory_peak_bytes;
@@ -112,7 +105,7 @@ static void on_beat(struct deadline *d) {
     struct usage_watch *w = container_of(d, struct usage_watch, beat);
     Berm__V1__WatchUsageResponse m = BERM__V1__WATCH_USAGE_RESPONSE__INIT;
     Berm__V1__Heartbeat beat = BERM__V1__HEARTBEAT__INIT;
-    beat.server_unix_ms = unix_ms();
+    beat.server_unix_ms = clock_unix_ms();
     beat.head_sequence = ledger_head(registry_ledger(context_of(w->call)->registry));
     m.event_case = BERM__V1__WATCH_USAGE_RESPONSE__EVENT_HEARTBEAT;
     m.heartbeat = &beat;

@@ -1,7 +1,6 @@
 #include "api/system/system.h"
 
 #include <stdio.h>
-#include <time.h>
 
 #include "api/context.h"
 #include "api/methods.h"
@@ -19,12 +18,6 @@ static void on_ping(struct call *c, const ProtobufCMessage *m) {
 }
 
 const struct handler api_system_ping = {.on_message = on_ping};
-
-static int64_t unix_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* The limits as messages in the call's arena; NULL when it is full. */
 static Berm__V1__LimitInfo **limit_messages(struct call *c, const struct limits *limits) {
@@ -152,7 +145,7 @@ static void on_get_info(struct call *c, const ProtobufCMessage *m) {
     response.run_id = (char *)facts->run_id;
     response.state = c->api->draining ? BERM__V1__DAEMON_STATE__DAEMON_STATE_DRAINING
                                       : BERM__V1__DAEMON_STATE__DAEMON_STATE_SERVING;
-    response.server_unix_ms = unix_ms();
+    response.server_unix_ms = clock_unix_ms();
     response.started_unix_ms = facts->started_unix_ms;
     response.uptime_ms = (int64_t)((clock_us() - facts->started_us) / 1000);
     response.identity = caller.identity;

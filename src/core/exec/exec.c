@@ -18,7 +18,7 @@ const Berm__V1__Exec *exec_record(struct exec *x) {
         x->record->usage->wall_us = clock_us() - x->started_us;
     else if (x->phase != PHASE_OVER && x->record->started_unix_ms > 0)
         x->record->usage->wall_us =
-            (uint64_t)MAX(0, registry_unix_ms() - x->record->started_unix_ms) * 1000;
+            (uint64_t)MAX(0, clock_unix_ms() - x->record->started_unix_ms) * 1000;
     return x->record;
 }
 
@@ -300,7 +300,7 @@ static Berm__V1__Exec *record_new(const struct sandbox *sb, const char *id,
     model.input = &input;
     model.n_output = spec->terminal || spec->merge_stderr ? 1 : 2;
     model.output = list;
-    model.created_unix_ms = registry_unix_ms();
+    model.created_unix_ms = clock_unix_ms();
     size_t n = berm__v1__exec__get_packed_size(&model);
     AUTO_FREE uint8_t *packed = malloc(n);
     if (!packed)

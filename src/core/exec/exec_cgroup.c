@@ -158,7 +158,7 @@ static bool has_just_ended(const struct db_exec *row) {
     if (row->cgroup != 0 && (row->state == EXEC_EXITED || row->state == EXEC_LOST))
         record = berm__v1__exec__unpack(NULL, row->record.n, (const uint8_t *)row->record.p);
     bool is_so = record && record->spec && !record->spec->keep_descendants &&
-                 record->exited_unix_ms > registry_unix_ms() - CGROUP_RECENT_MS;
+                 record->exited_unix_ms > clock_unix_ms() - CGROUP_RECENT_MS;
     if (record)
         berm__v1__exec__free_unpacked(record, NULL);
     return is_so;

@@ -220,7 +220,7 @@ static void finish(struct exec *x) {
         instance_kill_exec_cgroup(sb->instance, x->cgroup, on_leaf_killed, NULL);
     record->state = is_lost ? EXEC_LOST : EXEC_EXITED;
     if (record->exited_unix_ms == 0)
-        record->exited_unix_ms = registry_unix_ms();
+        record->exited_unix_ms = clock_unix_ms();
     record->input->closed = true;
     x->registry->env.n_lost_execs += is_lost && !x->registry->env.is_recovered;
     exec_set_phase(x, PHASE_OVER);

@@ -187,7 +187,7 @@ void exec_on_known(struct exec *x, const struct json *state) {
     if (x->record->state == EXEC_STARTING) {
         uint64_t told = json_count(state, "started_unix_ms");
         x->record->state = EXEC_RUNNING;
-        x->record->started_unix_ms = told ? (int64_t)told : registry_unix_ms();
+        x->record->started_unix_ms = told ? (int64_t)told : clock_unix_ms();
         if (was_sent)
             x->started_us = clock_us();
     }

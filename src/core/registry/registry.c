@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -18,12 +17,6 @@
 #define PRUNE_NEXT_US UINT64_C(100000)
 #define PRUNE_AT_ONCE 32
 #define FLUSH_AFTER_US 200000
-
-int64_t registry_unix_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 void *registry_user(const struct registry *r) {
     return r->env.user;
@@ -193,7 +186,7 @@ static bool prune_execs(struct registry *r, struct entry *t) {
 
 void registry_prune(struct registry *r) {
     const int64_t *limit = r->env.limits->of;
-    int64_t now = registry_unix_ms();
+    int64_t now = clock_unix_ms();
     struct entry *t = ledger_begin(r->env.ledger);
     bool is_more = false;
     if (t) {

@@ -41,7 +41,6 @@ struct registry {
     void *close_user;
 };
 
-int64_t registry_unix_ms(void);
 /* Now, and every ten minutes. */
 void registry_prune(struct registry *r);
 /* A sandbox is as far as a restart can bring it before the daemon listens. */

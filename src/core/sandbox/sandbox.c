@@ -169,7 +169,7 @@ void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct 
     sandbox_event_init(sb, &event, &actor, why->who, why->by_sandbox, why->request_id);
     change.previous = record->state;
     record->state = change.state = (Berm__V1__SandboxState)state;
-    record->state_changed_unix_ms = registry_unix_ms();
+    record->state_changed_unix_ms = clock_unix_ms();
     set_reason(record, why);
     change.reason = record->reason;
     change.n_labels = spec->n_labels;
@@ -311,7 +311,7 @@ struct sandbox *sandbox_restore(struct registry *r, const struct db_sandbox *row
         sb->recorded.n_durable = row->record.n;
     }
     record->last_activity_unix_ms =
-        registry_unix_ms(); /* nobody knows better, and it is never early */
+        clock_unix_ms(); /* nobody knows better, and it is never early */
     return sb;
 }
 

@@ -1,4 +1,5 @@
 /* sandbox_create — a sandbox is accepted: its id is free, there is room, and its intent goes to the store. */
+#include "base/clock.h"
 #include "base/fd.h"
 #include "core/registry/pool.h"
 #include "core/registry/reserve.h"
@@ -28,7 +29,7 @@ static Berm__V1__Sandbox *record_new(const char *id, const char *owner,
     model.owner = (char *)owner;
     model.incarnation = 1;
     model.spec = (Berm__V1__SandboxSpec *)spec;
-    model.created_unix_ms = model.last_activity_unix_ms = registry_unix_ms();
+    model.created_unix_ms = model.last_activity_unix_ms = clock_unix_ms();
     size_t n = berm__v1__sandbox__get_packed_size(&model);
     AUTO_FREE uint8_t *packed = malloc(n);
     if (!packed)

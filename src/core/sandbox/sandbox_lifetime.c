@@ -19,11 +19,11 @@ static int64_t idle_due(const struct sandbox *sb) {
 
 void sandbox_lifetime_begins(struct sandbox *sb) {
     const Berm__V1__Lifetime *l = sb->record->spec->lifetime;
-    sb->record->expires_unix_ms = l && l->ttl_ms > 0 ? registry_unix_ms() + l->ttl_ms : 0;
+    sb->record->expires_unix_ms = l && l->ttl_ms > 0 ? clock_unix_ms() + l->ttl_ms : 0;
 }
 
 void sandbox_lifetime_look(struct sandbox *sb) {
-    int64_t idle = idle_due(sb), whole = sb->record->expires_unix_ms, now = registry_unix_ms();
+    int64_t idle = idle_due(sb), whole = sb->record->expires_unix_ms, now = clock_unix_ms();
     bool is_over = sb->goal == GOAL_DELETE || sandbox_is(sb, SB_FAILED);
     int64_t due = whole > 0 && (idle == 0 || whole < idle) ? whole : idle;
     sb->record->idle_due_unix_ms = idle;
@@ -35,7 +35,7 @@ void sandbox_lifetime_look(struct sandbox *sb) {
 }
 
 void sandbox_touch(struct sandbox *sb) {
-    sb->record->last_activity_unix_ms = registry_unix_ms();
+    sb->record->last_activity_unix_ms = clock_unix_ms();
     sandbox_wake(sb);
     sandbox_lifetime_look(sb);
 }
@@ -53,7 +53,7 @@ static int act(struct sandbox *sb, int action, int cause, struct err *e) {
 static void on_due(struct deadline *d) {
     struct sandbox *sb = container_of(d, struct sandbox, due);
     const Berm__V1__Lifetime *l = sb->record->spec->lifetime;
-    int64_t idle = idle_due(sb), whole = sb->record->expires_unix_ms, now = registry_unix_ms();
+    int64_t idle = idle_due(sb), whole = sb->record->expires_unix_ms, now = clock_unix_ms();
     struct err e;
     int r = 0;
     if (whole > 0 && whole <= now) {

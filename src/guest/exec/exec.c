@@ -1,16 +1,10 @@
 #include "guest/exec/exec.h"
 
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "guest/guest.h"
 #include "guest/params.h"
-
-uint64_t exec_unix_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 void execs_init(struct execs *all, struct guest *g) {
     *all = (struct execs){.guest = g};
@@ -76,7 +70,7 @@ void exec_register(struct exec *x) {
     list_push_back(&all->all, &x->node);
     all->count++;
     all->running++;
-    x->started_unix_ms = exec_unix_ms();
+    x->started_unix_ms = (uint64_t)clock_unix_ms();
 }
 
 int exec_of_request(struct request *r, struct exec **ret, struct err *e) {

@@ -84,6 +84,5 @@ void exec_register(struct exec *x);
 MUST_USE int exec_of_request(struct request *r, struct exec **ret, struct err *e);
 /* EXEC_ENDED unless the leader is running. */
 MUST_USE int exec_check_running(const struct exec *x, struct err *e);
-uint64_t exec_unix_ms(void);
 
 int exec_method_done(struct request *r, struct err *e);

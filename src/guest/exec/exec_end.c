@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "base/clock.h"
 #include "guest/exec/exec.h"
 #include "guest/exec/launch.h"
 #include "guest/guest.h"
@@ -165,7 +166,7 @@ static void exec_end_close_fds(struct exec *x) {
 /* RECORDING → EXITED, or a retry when the disk is full. */
 static void exec_end_record(struct exec *x) {
     if (x->exit.unix_ms == 0)
-        x->exit.unix_ms = exec_unix_ms();
+        x->exit.unix_ms = (uint64_t)clock_unix_ms();
     if (!exec_end_write_status(x)) {
         timer_start(&x->guest->loop, &x->end.drain, STATUS_RETRY_MS);
         return;
