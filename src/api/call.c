@@ -107,6 +107,30 @@ enum call_push call_send_reserved(struct call *c, size_t n) {
     return c->finished ? CALL_GONE : c->wire->send_reserved(c, n);
 }
 
+void *call_new_state(struct call *c, size_t n) {
+    struct err e;
+    c->state = arena_zalloc(&c->arena, n);
+    if (!c->state) {
+        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
+        call_finish(c, &e);
+    }
+    return c->state;
+}
+
+static void *call_alloc(void *arena, size_t n) {
+    return arena_alloc(arena, n);
+}
+
+/* The arena is freed as a whole. */
+static void call_leave(void *arena, void *p) {
+    (void)arena;
+    (void)p;
+}
+
+ProtobufCAllocator call_allocator(struct call *c) {
+    return (ProtobufCAllocator){call_alloc, call_leave, &c->arena};
+}
+
 void call_hold(struct call *c) {
     c->held = true;
 }

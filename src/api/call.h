@@ -104,6 +104,11 @@ void call_release(struct call *c);
  * long as the call. */
 void call_set_subject(struct call *c, const char *key, const char *id);
 
+/* Sets c->state to n zeroed bytes of the call's arena. NULL: out of memory, and the call is finished. */
+void *call_new_state(struct call *c, size_t n);
+/* Unpacks messages that live as long as the call. */
+ProtobufCAllocator call_allocator(struct call *c);
+
 /* First value of a request header, or an empty slice with p == NULL. */
 struct str call_header(const struct call *c, struct str name);
 /* The bytes of a header whose name ends in -bin, in the call's arena; p == NULL when it is not there or

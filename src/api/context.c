@@ -15,7 +15,7 @@ void context_caller(const struct call *c, struct caller *ret_caller) {
 
 bool context_serves(struct call *c) {
     struct err e;
-    if (context_of(c)->registry)
+    if (context_registry(c))
         return true;
     err_set(&e, ERR_UNSUPPORTED, "this program keeps no sandboxes");
     call_finish(c, &e);

@@ -20,6 +20,18 @@ struct context {
 static inline struct context *context_of(const struct call *c) {
     return c->api->user;
 }
+static inline struct registry *context_registry(const struct call *c) {
+    return context_of(c)->registry;
+}
+static inline struct ledger *context_ledger(const struct call *c) {
+    return registry_ledger(context_registry(c));
+}
+static inline struct deadlines *context_deadlines(const struct call *c) {
+    return registry_deadlines(context_registry(c));
+}
+static inline int64_t context_limit(const struct call *c, enum limit_id id) {
+    return registry_limits(context_registry(c))->of[id];
+}
 /* False, and the call is finished, where no sandboxes are served. */
 MUST_USE bool context_serves(struct call *c);
 /* Who makes this call. */

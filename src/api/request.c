@@ -106,7 +106,7 @@ static bool on_found(void *user, const struct db_request *row) {
 /* 1: it was accepted before, 0: it is new. */
 static int find_accepted(struct request *r, struct call *c, struct err *e) {
     struct finding f = {.r = r, .call = c};
-    int found = db_find_request(registry_db(context_of(c)->registry), str_of(r->caller.identity),
+    int found = db_find_request(registry_db(context_registry(c)), str_of(r->caller.identity),
                                 str_of(r->request_id), on_found, &f, e);
     if (found <= 0 || f.expired)
         return MIN(found, 0);

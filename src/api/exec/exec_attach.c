@@ -1,11 +1,9 @@
 #include "api/exec/exec_attach.h"
 
 #include <stdio.h>
-#include <time.h>
 
 #include "api/exec/exec_check.h"
 #include "api/methods.h"
-#include "base/clock.h"
 
 #define CHUNK_BYTES 65536
 
@@ -34,7 +32,7 @@ static enum call_push say(struct attachment *a, enum event event, void *what) {
     };
     enum call_push sent;
     a->sequence++;
-    a->sent_us = clock_us();
+    heartbeat_sent(&a->heartbeat);
     if (a->is_interactive) {
         Berm__V1__InteractResponse m = BERM__V1__INTERACT_RESPONSE__INIT;
         m.sequence = a->sequence;
@@ -56,9 +54,9 @@ static enum call_push say(struct attachment *a, enum event event, void *what) {
 /* --- the end --- */
 
 void attachment_close(struct attachment *a) {
-    if (!a->beat.on_due)
+    if (!a->heartbeat.call)
         return; /* never opened */
-    deadline_clear(registry_deadlines(exec_call_registry(a->call)), &a->beat);
+    heartbeat_stop(&a->heartbeat);
     ledger_wait_cancel(&a->wait);
     if (!a->watch.exec)
         return;
@@ -266,25 +264,9 @@ bool attachment_accepted(struct attachment *a, uint64_t next_offset, uint64_t wi
     return say(a, ACCEPTED, &accepted) != CALL_GONE;
 }
 
-static uint64_t beat_us(const struct attachment *a) {
-    return (uint64_t)exec_call_limit(a->call, LIMIT_HEARTBEAT) * 1000;
-}
-
-static void on_beat(struct deadline *d) {
-    struct attachment *a = container_of(d, struct attachment, beat);
-    struct deadlines *all = registry_deadlines(exec_call_registry(a->call));
-    uint64_t now = clock_us();
-    if (a->is_attached && !a->is_full && now >= a->sent_us + beat_us(a)) {
-        struct timespec wall;
-        Berm__V1__Heartbeat beat = BERM__V1__HEARTBEAT__INIT;
-        clock_gettime(CLOCK_REALTIME, &wall);
-        beat.server_unix_ms = (int64_t)wall.tv_sec * 1000 + wall.tv_nsec / 1000000;
-        beat.head_sequence = ledger_head(exec_call_ledger(a->call));
-        if (say(a, HEARTBEAT, &beat) == CALL_GONE)
-            return;
-    }
-    bool is_quiet = a->is_attached && !a->is_full;
-    deadline_set(all, &a->beat, (is_quiet ? a->sent_us : now) + beat_us(a));
+static bool on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *m) {
+    struct attachment *a = container_of(h, struct attachment, heartbeat);
+    return a->is_full || say(a, HEARTBEAT, m) != CALL_GONE;
 }
 
 /* --- the beginning --- */
@@ -321,7 +303,7 @@ static int find_start(struct attachment *a, struct exec *x,
         if (request->tail_bytes > 0)
             a->next[s] = MAX(first, end - MIN(end, request->tail_bytes));
     }
-    if (exec_call_check_offsets(x, a->next, e) < 0)
+    if (exec_check_offsets(x, a->next, e) < 0)
         return -(int)e->code;
     for (unsigned s = exec_n_streams(x); s < EXEC_STREAMS; s++)
         a->wanted[s] = false;
@@ -345,7 +327,7 @@ int attachment_open(struct attachment *a, struct exec *x,
     a->fail_on_gap = request->fail_on_gap;
     a->reader = request->reader_id;
     ledger_wait_init(&a->wait, on_durable);
-    deadline_init(&a->beat, on_beat);
+    heartbeat_init(&a->heartbeat, a->call, on_quiet);
     exec_watch(x, &a->watch, on_change);
     if (exec_record(x)->spec->output_policy == BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_BLOCK) {
         marks(a, x, true, from);
@@ -366,13 +348,12 @@ void attachment_begin(struct attachment *a) {
         attachment_finish(a, &e);
         return;
     }
-    if (!exec_is_over(x) && ledger_wait(exec_call_ledger(a->call), exec_recorded(x), &a->wait))
+    if (!exec_is_over(x) && ledger_wait(context_ledger(a->call), exec_recorded(x), &a->wait))
         return;
     if (say(a, ATTACHED, (void *)exec_record(x)) == CALL_GONE)
         return;
     a->is_attached = true;
-    deadline_set(registry_deadlines(exec_call_registry(a->call)), &a->beat,
-                 a->sent_us + beat_us(a));
+    heartbeat_start(&a->heartbeat);
     pump_and_tell(a);
 }
 
@@ -382,11 +363,11 @@ static void on_attach(struct call *c, const ProtobufCMessage *m) {
     const Berm__V1__AttachExecRequest *request = (const void *)m;
     struct exec *x;
     struct err e;
-    struct attachment *a = exec_call_state(c, sizeof *a);
+    struct attachment *a = call_new_state(c, sizeof *a);
     if (!a)
         return;
     a->call = c;
-    if (exec_call_find(c, request->exec_id, "exec_id", &x, &e) < 0 ||
+    if (subject_find_exec(c, request->exec_id, "exec_id", &x, &e) < 0 ||
         attachment_open(a, x, request, "", &e) < 0) {
         call_finish(c, &e);
         return;

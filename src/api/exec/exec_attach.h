@@ -7,7 +7,8 @@
  * on_change and on_end may end the call; neither comes from inside attachment_open. */
 #pragma once
 
-#include "api/exec/exec_call.h"
+#include "api/heartbeat.h"
+#include "api/subject.h"
 
 struct attachment {
     struct call *call;
@@ -20,7 +21,7 @@ struct attachment {
 
     struct exec_watch watch;
     struct ledger_wait wait;
-    struct deadline beat;
+    struct heartbeat heartbeat;
     const char *reader; /* empty: without a name */
     uint64_t next[EXEC_STREAMS];
     uint64_t past[EXEC_STREAMS]; /* the end when the reader came */
@@ -33,7 +34,6 @@ struct attachment {
     bool drains;
     unsigned turn; /* the stream that goes first */
     uint64_t sequence;
-    uint64_t sent_us;
 };
 
 /* `request` tells where to begin; its strings must live as long as the call. `prefix` stands before the

@@ -68,7 +68,7 @@ static void look(struct exec_begin *b) {
     }
     if (b->settling || !exec_is_answered(x))
         return;
-    if (!exec_is_over(x) && ledger_wait(exec_call_ledger(b->call), exec_recorded(x), &b->wait)) {
+    if (!exec_is_over(x) && ledger_wait(context_ledger(b->call), exec_recorded(x), &b->wait)) {
         b->settling = true;
         return;
     }
@@ -94,7 +94,7 @@ static void follow(struct exec_begin *b) {
     struct err e;
     context_caller(b->call, &who);
     call_set_subject(b->call, "exec_id", b->exec_id);
-    if (registry_find_exec(exec_call_registry(b->call), &who, b->exec_id, &x, &e) < 0) {
+    if (registry_find_exec(context_registry(b->call), &who, b->exec_id, &x, &e) < 0) {
         fail(b, &e);
         return;
     }
@@ -124,7 +124,7 @@ static int check(struct exec_begin *b, const struct sandbox *sb, Berm__V1__ExecS
     char path[32];
     const Berm__V1__SandboxSpec *around = sandbox_record(sb)->spec;
     struct exec_check c = {
-        .limits = registry_limits(exec_call_registry(b->call)),
+        .limits = registry_limits(context_registry(b->call)),
         .sandbox = around ? around->limits : NULL,
         .arena = &b->call->arena,
         .path = path,
@@ -149,7 +149,7 @@ static int take_on(struct exec_begin *b, struct err *e) {
     if (check_new_id(field, b->asked_id, e) < 0)
         return -(int)e->code;
     snprintf(field, sizeof field, "%ssandbox_id", b->prefix);
-    if (exec_call_find_sandbox(b->call, b->sandbox_id, field, &sb, e) < 0 ||
+    if (subject_find_sandbox(b->call, b->sandbox_id, field, &sb, e) < 0 ||
         check(b, sb, &spec, e) < 0 ||
         exec_start(sb, b->incarnation, b->asked_id, &spec, b->stdin_data, &change, &x, e) < 0)
         return -(int)e->code;

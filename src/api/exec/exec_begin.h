@@ -7,7 +7,7 @@
  * the program and stays in memory until exec_begin_end. With one nothing is held any more. */
 #pragma once
 
-#include "api/exec/exec_call.h"
+#include "api/subject.h"
 
 struct acceptance;
 

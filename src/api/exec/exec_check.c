@@ -213,3 +213,26 @@ int exec_check_spec(const struct exec_check *c, const Berm__V1__ExecSpec *asked,
     *ret_spec = s;
     return 0;
 }
+
+int exec_check_offsets(struct exec *x, const uint64_t offsets[EXEC_STREAMS], struct err *e) {
+    for (unsigned s = 0; s < EXEC_STREAMS; s++) {
+        uint64_t first, end = 0;
+        if (s < exec_n_streams(x))
+            exec_extent(x, s, &first, &end);
+        if (offsets[s] <= end)
+            continue;
+        err_set(e, ERR_OFFSET_BEYOND_END, "%s ends at %llu", s == EXEC_STDOUT ? "stdout" : "stderr",
+                (unsigned long long)end);
+        return err_number(e, "end_offset", (int64_t)end);
+    }
+    return 0;
+}
+
+int exec_check_input_end(struct exec *x, uint64_t offset, struct err *e) {
+    const Berm__V1__StdinState *input = exec_record(x)->input;
+    if (input->closed || offset >= input->next_offset)
+        return 0;
+    err_set(e, ERR_STDIN_OFFSET, "%llu bytes were accepted",
+            (unsigned long long)input->next_offset);
+    return err_number(e, "next_offset", (int64_t)input->next_offset);
+}

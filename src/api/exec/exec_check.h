@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "berm/v1/berm.pb-c.h"
+#include "core/exec/exec.h"
 
 #define EXEC_LABELS_MAX 16
 #define READER_ID_MAX 64
@@ -27,5 +28,10 @@ MUST_USE int exec_check_spec(const struct exec_check *c, const Berm__V1__ExecSpe
 MUST_USE int exec_check_reader(const char *id, const char *field, struct err *e);
 MUST_USE int exec_check_size(const Berm__V1__TerminalSize *size, const char *field, struct err *e);
 MUST_USE int exec_check_signal(int32_t number, const char *field, struct err *e);
+/* OFFSET_BEYOND_END, with the end in the metadata. */
+MUST_USE int exec_check_offsets(struct exec *x, const uint64_t offsets[EXEC_STREAMS],
+                                struct err *e);
+/* STDIN_OFFSET when more input was accepted than the caller's end of input says. */
+MUST_USE int exec_check_input_end(struct exec *x, uint64_t offset, struct err *e);
 /* A field too large by itself: INVALID_ARGUMENT with the limit's name and `value`. */
 int exec_check_over(struct err *e, const char *field, enum limit_id limit, int64_t value);

@@ -1,6 +1,6 @@
 /* exec_control — what is said to a running program besides input: signals, sizes, the end of its input,
  * and how far its readers have got. */
-#include "api/exec/exec_call.h"
+#include "api/subject.h"
 #include "api/exec/exec_check.h"
 #include "api/methods.h"
 #include "base/failpoint.h"
@@ -72,7 +72,7 @@ static void on_asked(struct exec_ask *a, const struct err *e) {
     if (e && k->is_repeat && e->code == ERR_EXEC_ENDED) { /* it was accepted, and came too late */
         finish(k, NULL);
     } else if (e) {
-        struct err told = exec_call_error(e, k->exec_id, a);
+        struct err told = subject_exec_error(e, k->exec_id, a);
         finish(k, &told);
     } else if (k->op->notes_itself || k->request.key.request_id[0] == '\0') {
         finish(k, NULL);
@@ -96,13 +96,13 @@ static void take_turn(struct control *k) {
         return;
     }
     if (r == 0)
-        r = exec_call_find(k->call, k->op->exec_id(k->message), "exec_id", &x, &e);
+        r = subject_find_exec(k->call, k->op->exec_id(k->message), "exec_id", &x, &e);
     if (r == 0) {
         strncpy(k->exec_id, k->op->exec_id(k->message), sizeof k->exec_id - 1);
         k->is_repeat = acts_again;
         r = acts_again ? k->op->again(k, x, &e) : k->op->act(k, x, &e);
         if (r < 0)
-            e = exec_call_error(&e, k->exec_id, &k->ask);
+            e = subject_exec_error(&e, k->exec_id, &k->ask);
     }
     if (r < 0 && acts_again && (e.code == ERR_EXEC_ENDED || e.code == ERR_EXEC_NOT_FOUND))
         finish(k, NULL); /* it was accepted then, and nobody is left to hear it */
@@ -132,7 +132,7 @@ static void control_begin(struct call *c, const ProtobufCMessage *m, const struc
     k->call = c;
     k->message = m;
     k->op = op;
-    k->ledger = exec_call_ledger(c);
+    k->ledger = context_ledger(c);
     k->ask.on_done = on_asked;
     ledger_wait_init(&k->wait, on_noted);
     take_turn(k);
@@ -172,7 +172,7 @@ static int send_signal_again(struct control *k, struct exec *x, struct err *e) {
 
 static void reply_signal(struct call *c) {
     Berm__V1__SignalExecResponse response = BERM__V1__SIGNAL_EXEC_RESPONSE__INIT;
-    response.sequence = ledger_head(exec_call_ledger(c));
+    response.sequence = ledger_head(context_ledger(c));
     failpoint(FAIL_SIGNAL_REPLY);
     call_reply(c, &response.base);
 }
@@ -227,7 +227,8 @@ static const char *close_exec_id(const ProtobufCMessage *m) {
 
 static int close_input(struct control *k, struct exec *x, struct err *e) {
     const Berm__V1__CloseStdinRequest *request = (const void *)k->message;
-    return exec_call_close_input(x, request->offset, &k->ask, e);
+    int r = exec_check_input_end(x, request->offset, e);
+    return r < 0 ? r : exec_close_input(x, request->offset, &k->ask, e);
 }
 
 static void reply_close(struct call *c) {
@@ -249,8 +250,8 @@ static int ack(const struct call *c, const Berm__V1__AckOutputRequest *request, 
     struct exec *x;
     const uint64_t upto[EXEC_STREAMS] = {request->stdout_offset, request->stderr_offset};
     if (exec_check_reader(request->reader_id, "reader_id", e) < 0 ||
-        exec_call_find(c, request->exec_id, "exec_id", &x, e) < 0 ||
-        exec_call_check_offsets(x, upto, e) < 0)
+        subject_find_exec(c, request->exec_id, "exec_id", &x, e) < 0 ||
+        exec_check_offsets(x, upto, e) < 0)
         return -(int)e->code;
     return exec_ack(x, request->reader_id, NULL, upto, request->release, e);
 }
@@ -264,7 +265,7 @@ static void on_ack(struct call *c, const ProtobufCMessage *m) {
         return;
     }
     struct err told =
-        e.code == ERR_INVALID_ARGUMENT ? e : exec_call_error(&e, request->exec_id, NULL);
+        e.code == ERR_INVALID_ARGUMENT ? e : subject_exec_error(&e, request->exec_id, NULL);
     call_finish(c, &told);
 }
 

@@ -1,5 +1,5 @@
 /* exec_input — WriteStdin: bytes for a program, as many as it has room for. */
-#include "api/exec/exec_call.h"
+#include "api/subject.h"
 #include "api/exec/exec_check.h"
 #include "api/methods.h"
 #include "base/clock.h"
@@ -22,13 +22,13 @@ struct input {
 
 static void input_end(struct input *in) {
     exec_ask_cancel(&in->ask);
-    deadline_clear(registry_deadlines(exec_call_registry(in->call)), &in->deadline);
+    deadline_clear(context_deadlines(in->call), &in->deadline);
     exec_unwatch(&in->watch);
 }
 
 static void input_fail(struct input *in, const struct err *e) {
     struct call *c = in->call;
-    struct err told = exec_call_error(e, in->request->exec_id, &in->ask);
+    struct err told = subject_exec_error(e, in->request->exec_id, &in->ask);
     input_end(in);
     call_finish(c, &told);
 }
@@ -87,7 +87,7 @@ static void on_change(struct exec_watch *w) {
 static void on_late(struct deadline *d) {
     struct input *in = container_of(d, struct input, deadline);
     struct err e;
-    err_limit(&e, ERR_STDIN_FULL, LIMIT_STDIN_WINDOW, exec_call_limit(in->call, LIMIT_STDIN_WINDOW),
+    err_limit(&e, ERR_STDIN_FULL, LIMIT_STDIN_WINDOW, context_limit(in->call, LIMIT_STDIN_WINDOW),
               "%s reads nothing of its input", in->request->exec_id);
     input_fail(in, &e);
 }
@@ -95,7 +95,7 @@ static void on_late(struct deadline *d) {
 /* When it is time to say that there is no room: before the caller stops listening. */
 static uint64_t due_us(const struct call *c) {
     uint64_t now = clock_us();
-    uint64_t due = now + (uint64_t)exec_call_limit(c, LIMIT_STDIN_WAIT) * 1000;
+    uint64_t due = now + (uint64_t)context_limit(c, LIMIT_STDIN_WAIT) * 1000;
     if (c->deadline_us == 0 || c->deadline_us <= now)
         return due;
     uint64_t left = c->deadline_us - now;
@@ -103,7 +103,7 @@ static uint64_t due_us(const struct call *c) {
 }
 
 static int check(const struct call *c, const Berm__V1__WriteStdinRequest *request, struct err *e) {
-    int64_t most = exec_call_limit(c, LIMIT_STDIN_WRITE);
+    int64_t most = context_limit(c, LIMIT_STDIN_WRITE);
     if (request->data.len == 0)
         return err_field(e, "data", "data: at least one byte is needed");
     if (request->data.len > (size_t)most)
@@ -117,11 +117,12 @@ static void on_write(struct call *c, const ProtobufCMessage *m) {
     const Berm__V1__WriteStdinRequest *request = (const void *)m;
     struct exec *x;
     struct err e;
-    if (check(c, request, &e) < 0 || exec_call_find(c, request->exec_id, "exec_id", &x, &e) < 0) {
+    if (check(c, request, &e) < 0 ||
+        subject_find_exec(c, request->exec_id, "exec_id", &x, &e) < 0) {
         call_finish(c, &e);
         return;
     }
-    struct input *in = exec_call_state(c, sizeof *in);
+    struct input *in = call_new_state(c, sizeof *in);
     if (!in)
         return;
     in->call = c;
@@ -129,7 +130,7 @@ static void on_write(struct call *c, const ProtobufCMessage *m) {
     in->at = request->offset;
     in->ask.on_done = on_given;
     deadline_init(&in->deadline, on_late);
-    deadline_set(registry_deadlines(exec_call_registry(c)), &in->deadline, due_us(c));
+    deadline_set(context_deadlines(c), &in->deadline, due_us(c));
     exec_watch(x, &in->watch, on_change);
     give(in);
 }

@@ -45,7 +45,7 @@ static void fail(struct interact *it, const struct err *e) {
     struct call *c = it->call;
     struct err told = *e;
     if (it->exec_id[0] != '\0' && e->code != ERR_INVALID_ARGUMENT)
-        told = exec_call_error(e, it->exec_id, &it->ask);
+        told = subject_exec_error(e, it->exec_id, &it->ask);
     interact_end(it);
     call_finish(c, &told);
 }
@@ -191,6 +191,13 @@ static int take_ack(struct interact *it, const Berm__V1__OutputAck *ack, struct 
     return exec_ack(a->watch.exec, a->reader, NULL, upto, false, e);
 }
 
+static int take_input_end(struct interact *it, uint64_t offset, struct err *e) {
+    struct exec *x = it->attachment.watch.exec;
+    int r = exec_check_input_end(x, offset, e);
+    asked(it, r < 0 ? r : exec_close_input(x, offset, &it->ask, e), e);
+    return 0;
+}
+
 /* 0: it is dealt with, and the call may be over. */
 static int take_part(struct interact *it, const Berm__V1__InteractRequest *m, struct err *e) {
     struct exec *x = it->attachment.watch.exec;
@@ -198,8 +205,7 @@ static int take_part(struct interact *it, const Berm__V1__InteractRequest *m, st
     case BERM__V1__INTERACT_REQUEST__PART_INPUT:
         return take_input(it, m->input, e);
     case BERM__V1__INTERACT_REQUEST__PART_INPUT_END:
-        asked(it, exec_call_close_input(x, m->input_end->offset, &it->ask, e), e);
-        return 0;
+        return take_input_end(it, m->input_end->offset, e);
     case BERM__V1__INTERACT_REQUEST__PART_RESIZE:
         if (exec_check_size(m->resize, "resize", e) < 0)
             return -(int)e->code;
@@ -262,7 +268,7 @@ static void first_start(struct interact *it, const Berm__V1__StartExecRequest *r
 static void first_attach(struct interact *it, const Berm__V1__AttachExecRequest *request) {
     struct exec *x;
     struct err e;
-    if (exec_call_find(it->call, request->exec_id, "attach.exec_id", &x, &e) < 0)
+    if (subject_find_exec(it->call, request->exec_id, "attach.exec_id", &x, &e) < 0)
         fail(it, &e);
     else
         attach(it, x, request);
@@ -270,7 +276,7 @@ static void first_attach(struct interact *it, const Berm__V1__AttachExecRequest 
 
 /* The message is borrowed, and what it asks for outlives it: a copy in the call's arena. */
 static const Berm__V1__InteractRequest *keep(struct call *c, const Berm__V1__InteractRequest *m) {
-    ProtobufCAllocator allocator = exec_call_allocator(c);
+    ProtobufCAllocator allocator = call_allocator(c);
     size_t n = berm__v1__interact_request__get_packed_size(m);
     uint8_t *packed = arena_alloc(&c->arena, n);
     if (!packed)
@@ -304,7 +310,7 @@ static void first(struct interact *it, const Berm__V1__InteractRequest *m) {
 /* --- the handler --- */
 
 static void on_open(struct call *c) {
-    struct interact *it = exec_call_state(c, sizeof *it);
+    struct interact *it = call_new_state(c, sizeof *it);
     if (!it)
         return;
     it->call = c;

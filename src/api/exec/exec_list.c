@@ -1,6 +1,6 @@
 /* exec_list — ListExecs: a page of programs, newest first. */
 #include "api/checks.h"
-#include "api/exec/exec_call.h"
+#include "api/subject.h"
 #include "api/methods.h"
 #include "api/page.h"
 
@@ -38,8 +38,8 @@ static const Berm__V1__Exec *as_it_stands(struct listing *l, const struct db_exe
                                           const Berm__V1__Exec *record) {
     struct exec *x;
     struct err ignored;
-    if (is_running(row->state) && registry_find_exec(exec_call_registry(l->call), &l->who,
-                                                     record->exec_id, &x, &ignored) == 0)
+    if (is_running(row->state) &&
+        registry_find_exec(context_registry(l->call), &l->who, record->exec_id, &x, &ignored) == 0)
         return exec_record(x);
     return record;
 }
@@ -47,7 +47,7 @@ static const Berm__V1__Exec *as_it_stands(struct listing *l, const struct db_exe
 /* A page also ends where its answer or the work for it would grow too large; the next one goes on. */
 static bool on_row(void *user, const struct db_exec *row) {
     struct listing *l = user;
-    ProtobufCAllocator allocator = exec_call_allocator(l->call);
+    ProtobufCAllocator allocator = call_allocator(l->call);
     if (l->n_shown == l->page.size || l->n_looks == PAGE_LOOKS || l->n_bytes > PAGE_BYTES) {
         l->has_more = true;
         return false;
@@ -76,7 +76,7 @@ static int read_page(struct listing *l, struct err *e) {
     l->shown = arena_alloc(&c->arena, l->page.size * sizeof *l->shown);
     if (!l->shown)
         return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
-    if (db_list_execs(registry_db(exec_call_registry(c)), owner, str_of(l->request->sandbox_id),
+    if (db_list_execs(registry_db(context_registry(c)), owner, str_of(l->request->sandbox_id),
                       l->page.before, on_row, l, e) < 0)
         return -(int)e->code;
     return l->no_memory ? err_set(e, ERR_LIMIT_REACHED, "a page this large needs too much memory")
@@ -99,7 +99,7 @@ static void show(struct listing *l) {
     }
     response.execs = l->shown;
     response.n_execs = l->n_shown;
-    response.sequence = ledger_head(exec_call_ledger(c));
+    response.sequence = ledger_head(context_ledger(c));
     call_reply(c, &response.base);
 }
 
@@ -112,7 +112,7 @@ static int check(struct listing *l, const ProtobufCMessage *m, struct err *e) {
     const Berm__V1__ListExecsRequest *request = l->request;
     struct sandbox *sb;
     if (request->sandbox_id[0] != '\0' &&
-        exec_call_find_sandbox(l->call, request->sandbox_id, "sandbox_id", &sb, e) < 0)
+        subject_find_sandbox(l->call, request->sandbox_id, "sandbox_id", &sb, e) < 0)
         return -(int)e->code;
     for (size_t i = 0; i < request->n_states; i++)
         if (request->states[i] < BERM__V1__EXEC_STATE__EXEC_STATE_STARTING ||
@@ -128,7 +128,7 @@ static int check(struct listing *l, const ProtobufCMessage *m, struct err *e) {
 
 static void on_list(struct call *c, const ProtobufCMessage *m) {
     struct err e;
-    struct listing *l = exec_call_state(c, sizeof *l);
+    struct listing *l = call_new_state(c, sizeof *l);
     if (!l)
         return;
     l->call = c;
@@ -139,7 +139,7 @@ static void on_list(struct call *c, const ProtobufCMessage *m) {
         call_finish(c, &e);
         return;
     }
-    if (!ledger_wait(exec_call_ledger(c), NULL, &l->wait))
+    if (!ledger_wait(context_ledger(c), NULL, &l->wait))
         show(l);
 }
 

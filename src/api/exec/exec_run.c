@@ -19,7 +19,7 @@ static void on_started(struct exec_begin *b, const struct err *e) {
     }
     Berm__V1__StartExecResponse response = BERM__V1__START_EXEC_RESPONSE__INIT;
     response.exec = (Berm__V1__Exec *)exec_record(b->watch.exec);
-    response.sequence = ledger_head(exec_call_ledger(c));
+    response.sequence = ledger_head(context_ledger(c));
     failpoint(FAIL_EXEC_REPLY);
     if (call_send(c, &response.base) == CALL_GONE)
         return;
@@ -29,7 +29,7 @@ static void on_started(struct exec_begin *b, const struct err *e) {
 
 static void on_start(struct call *c, const ProtobufCMessage *m) {
     const Berm__V1__StartExecRequest *request = (const void *)m;
-    struct exec_begin *b = exec_call_state(c, sizeof *b);
+    struct exec_begin *b = call_new_state(c, sizeof *b);
     if (!b)
         return;
     *b = (struct exec_begin){.call = c,
@@ -102,12 +102,12 @@ static void run_answer(struct run *r, struct exec *x) {
     if (exec_begin_refusal(x, &e) < 0 ||
         take_output(r, x, EXEC_STDOUT, &response.stdout_data, &response.stdout_truncated, &e) < 0 ||
         take_output(r, x, EXEC_STDERR, &response.stderr_data, &response.stderr_truncated, &e) < 0) {
-        struct err told = exec_call_error(&e, r->begin.exec_id, NULL);
+        struct err told = subject_exec_error(&e, r->begin.exec_id, NULL);
         run_fail(r, &told);
         return;
     }
     response.exec = (Berm__V1__Exec *)exec_record(x);
-    response.sequence = ledger_head(exec_call_ledger(c));
+    response.sequence = ledger_head(context_ledger(c));
     failpoint(FAIL_RUN_REPLY);
     if (call_send(c, &response.base) == CALL_GONE)
         return;
@@ -139,7 +139,7 @@ static void on_run_begun(struct exec_begin *b, const struct err *e) {
 }
 
 static int check_run(const struct call *c, const Berm__V1__RunExecRequest *request, struct err *e) {
-    int64_t most = exec_call_limit(c, LIMIT_RUN_OUTPUT);
+    int64_t most = context_limit(c, LIMIT_RUN_OUTPUT);
     if (request->max_output_bytes < 0)
         return err_field(e, "max_output_bytes", "is below 0");
     if (request->max_output_bytes > most)
@@ -152,7 +152,7 @@ static int check_run(const struct call *c, const Berm__V1__RunExecRequest *reque
 static void on_run(struct call *c, const ProtobufCMessage *m) {
     const Berm__V1__RunExecRequest *request = (const void *)m;
     struct err e;
-    struct run *r = exec_call_state(c, sizeof *r);
+    struct run *r = call_new_state(c, sizeof *r);
     if (!r)
         return;
     if (check_run(c, request, &e) < 0) {
@@ -160,7 +160,7 @@ static void on_run(struct call *c, const ProtobufCMessage *m) {
         return;
     }
     r->max_bytes = (size_t)(request->max_output_bytes > 0 ? request->max_output_bytes
-                                                          : exec_call_limit(c, LIMIT_RUN_OUTPUT));
+                                                          : context_limit(c, LIMIT_RUN_OUTPUT));
     r->begin = (struct exec_begin){
         .call = c,
         .request_message = m,
@@ -210,7 +210,7 @@ static void get_answer(struct get *g) {
     Berm__V1__GetExecResponse response = BERM__V1__GET_EXEC_RESPONSE__INIT;
     exec_measure(x);
     response.exec = (Berm__V1__Exec *)exec_record(x);
-    response.sequence = ledger_head(exec_call_ledger(c));
+    response.sequence = ledger_head(context_ledger(c));
     if (call_send(c, &response.base) == CALL_GONE)
         return;
     get_end(g);
@@ -231,18 +231,18 @@ static void on_get(struct call *c, const ProtobufCMessage *m) {
     const Berm__V1__GetExecRequest *request = (const void *)m;
     struct exec *x;
     struct err e;
-    struct get *g = exec_call_state(c, sizeof *g);
+    struct get *g = call_new_state(c, sizeof *g);
     if (!g)
         return;
     g->call = c;
     g->exec_id = request->exec_id;
     ledger_wait_init(&g->wait, on_get_durable);
-    if (exec_call_find(c, request->exec_id, "exec_id", &x, &e) < 0) {
+    if (subject_find_exec(c, request->exec_id, "exec_id", &x, &e) < 0) {
         call_finish(c, &e);
         return;
     }
     exec_watch(x, &g->watch, on_get_change);
-    if (exec_is_over(x) || !ledger_wait(exec_call_ledger(c), exec_recorded(x), &g->wait))
+    if (exec_is_over(x) || !ledger_wait(context_ledger(c), exec_recorded(x), &g->wait))
         get_answer(g);
 }
 

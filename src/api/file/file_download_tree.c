@@ -5,12 +5,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#include "api/exec/exec_call.h"
+#include "api/subject.h"
 #include "api/file/file_answer.h"
 #include "api/file/file_target.h"
 #include "api/file/file_tree.h"
+#include "api/heartbeat.h"
 #include "api/methods.h"
-#include "base/clock.h"
 #include "core/files/file_pipe.h"
 #include "wire/gzip.h"
 
@@ -30,8 +30,7 @@ struct packing {
     struct tree_outcome outcome;
     uint64_t total; /* bytes sent */
     uint64_t number;
-    uint64_t sent_us;
-    struct deadline beat;
+    struct heartbeat heartbeat;
 };
 
 /* --- the ends --- */
@@ -48,7 +47,7 @@ static void packing_end(struct packing *p) {
         (void)!file_call_record(p->file, &audit, &(struct change){.who = &who}, (struct str){0},
                                 &ignored);
     }
-    deadline_clear(registry_deadlines(exec_call_registry(p->call)), &p->beat);
+    heartbeat_stop(&p->heartbeat);
     file_pipe_close(TAKE(p->pipe));
     file_call_close(TAKE(p->file));
     gzip_stream_free(TAKE(p->gzip));
@@ -69,7 +68,7 @@ static void fail(struct packing *p, const struct err *e) {
 
 static enum call_push say(struct packing *p, Berm__V1__DownloadTreeResponse *m) {
     m->sequence = ++p->number;
-    p->sent_us = clock_us();
+    heartbeat_sent(&p->heartbeat);
     enum call_push sent = call_send(p->call, &m->base);
     if (sent == CALL_FULL)
         p->is_full = true;
@@ -215,20 +214,12 @@ static const struct file_events events = {on_answer, on_gone, on_notice};
 
 /* --- the call --- */
 
-static void on_beat(struct deadline *d) {
-    struct packing *p = container_of(d, struct packing, beat);
-    uint64_t beat_us = (uint64_t)exec_call_limit(p->call, LIMIT_HEARTBEAT) * 1000;
-    struct deadlines *all = registry_deadlines(exec_call_registry(p->call));
-    if (!p->is_full && clock_us() >= p->sent_us + beat_us) {
-        Berm__V1__DownloadTreeResponse m = BERM__V1__DOWNLOAD_TREE_RESPONSE__INIT;
-        Berm__V1__Heartbeat beat;
-        file_heartbeat(p->call, &beat);
-        m.part_case = BERM__V1__DOWNLOAD_TREE_RESPONSE__PART_HEARTBEAT;
-        m.heartbeat = &beat;
-        if (say(p, &m) == CALL_GONE)
-            return;
-    }
-    deadline_set(all, &p->beat, (p->is_full ? clock_us() : p->sent_us) + beat_us);
+static bool on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *beat) {
+    struct packing *p = container_of(h, struct packing, heartbeat);
+    Berm__V1__DownloadTreeResponse m = BERM__V1__DOWNLOAD_TREE_RESPONSE__INIT;
+    m.part_case = BERM__V1__DOWNLOAD_TREE_RESPONSE__PART_HEARTBEAT;
+    m.heartbeat = beat;
+    return p->is_full || say(p, &m) != CALL_GONE;
 }
 
 static int check(const Berm__V1__DownloadTreeRequest *request, struct err *e) {
@@ -260,11 +251,11 @@ static void ask(struct packing *p, const Berm__V1__DownloadTreeRequest *request)
 static void on_download(struct call *c, const ProtobufCMessage *m) {
     const Berm__V1__DownloadTreeRequest *request = (const void *)m;
     struct err e;
-    struct packing *p = context_serves(c) ? exec_call_state(c, sizeof *p) : NULL;
+    struct packing *p = context_serves(c) ? call_new_state(c, sizeof *p) : NULL;
     if (!p)
         return;
     p->call = c;
-    deadline_init(&p->beat, on_beat);
+    heartbeat_init(&p->heartbeat, c, on_quiet);
     int r = file_target_read(&p->target, m, "", false, &e);
     if (r == 0)
         r = check(request, &e);
@@ -279,9 +270,7 @@ static void on_download(struct call *c, const ProtobufCMessage *m) {
         return;
     }
     call_set_subject(c, "sandbox_id", p->target.sandbox_id);
-    p->sent_us = clock_us();
-    deadline_set(registry_deadlines(exec_call_registry(c)), &p->beat,
-                 p->sent_us + (uint64_t)exec_call_limit(c, LIMIT_HEARTBEAT) * 1000);
+    heartbeat_start(&p->heartbeat);
     ask(p, request);
 }
 

@@ -7,11 +7,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#include "api/exec/exec_call.h"
+#include "api/subject.h"
 #include "api/file/file_answer.h"
 #include "api/file/file_target.h"
+#include "api/heartbeat.h"
 #include "api/methods.h"
-#include "base/clock.h"
 #include "core/files/file_reader.h"
 
 #define CHUNK_BYTES 262144
@@ -34,8 +34,7 @@ struct reading {
     uint64_t due;               /* … and after the last one the size promised */
     uint64_t total;             /* bytes sent */
     uint64_t number;            /* of the last message */
-    uint64_t sent_us;
-    struct deadline beat;
+    struct heartbeat heartbeat;
     Berm__V1__LineRange *lines; /* NULL: not asked for */
 };
 
@@ -52,7 +51,7 @@ static void reading_end(struct reading *rd) {
         (void)!file_call_record(rd->file, &audit, &(struct change){.who = &who}, (struct str){0},
                                 &ignored);
     }
-    deadline_clear(registry_deadlines(exec_call_registry(rd->call)), &rd->beat);
+    heartbeat_stop(&rd->heartbeat);
     file_call_close(TAKE(rd->file));
     file_reader_close(TAKE(rd->reader));
 }
@@ -81,7 +80,7 @@ static enum call_push say(struct reading *rd, Berm__V1__ReadFileResponse__PartCa
     m.sequence = ++rd->number;
     m.part_case = part;
     m.info = what;
-    rd->sent_us = clock_us();
+    heartbeat_sent(&rd->heartbeat);
     enum call_push sent = call_send(rd->call, &m.base);
     if (sent == CALL_FULL)
         rd->is_full = true;
@@ -155,7 +154,7 @@ static enum call_push say_reserved(struct reading *rd, uint8_t *room, size_t wan
     rd->number++;
     rd->at += n;
     rd->total += n;
-    rd->sent_us = clock_us();
+    heartbeat_sent(&rd->heartbeat);
     enum call_push left = call_send_reserved(rd->call, n_head + n);
     if (left == CALL_FULL)
         rd->is_full = true;
@@ -285,8 +284,7 @@ static void opened(struct reading *rd, const struct guest_answer *a) {
     }
     rd->is_open = true;
     if (say(rd, BERM__V1__READ_FILE_RESPONSE__PART_INFO, info) != CALL_GONE) {
-        deadline_set(registry_deadlines(exec_call_registry(rd->call)), &rd->beat,
-                     rd->sent_us + (uint64_t)exec_call_limit(rd->call, LIMIT_HEARTBEAT) * 1000);
+        heartbeat_start(&rd->heartbeat);
         pump(rd);
     }
 }
@@ -310,17 +308,9 @@ static void on_gone(void *user, const struct err *e, bool is_final) {
 
 static const struct file_events events = {.on_answer = on_answer, .on_gone = on_gone};
 
-static void on_beat(struct deadline *d) {
-    struct reading *rd = container_of(d, struct reading, beat);
-    uint64_t beat_us = (uint64_t)exec_call_limit(rd->call, LIMIT_HEARTBEAT) * 1000;
-    struct deadlines *all = registry_deadlines(exec_call_registry(rd->call));
-    Berm__V1__Heartbeat beat;
-    if (!rd->is_full && clock_us() >= rd->sent_us + beat_us) {
-        file_heartbeat(rd->call, &beat);
-        if (say(rd, BERM__V1__READ_FILE_RESPONSE__PART_HEARTBEAT, &beat) == CALL_GONE)
-            return;
-    }
-    deadline_set(all, &rd->beat, (rd->is_full ? clock_us() : rd->sent_us) + beat_us);
+static bool on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *m) {
+    struct reading *rd = container_of(h, struct reading, heartbeat);
+    return rd->is_full || say(rd, BERM__V1__READ_FILE_RESPONSE__PART_HEARTBEAT, m) != CALL_GONE;
 }
 
 static int check(const Berm__V1__ReadFileRequest *request, struct err *e) {
@@ -353,12 +343,12 @@ static void ask(struct reading *rd) {
 
 static void on_read(struct call *c, const ProtobufCMessage *m) {
     struct err e;
-    struct reading *rd = context_serves(c) ? exec_call_state(c, sizeof *rd) : NULL;
+    struct reading *rd = context_serves(c) ? call_new_state(c, sizeof *rd) : NULL;
     if (!rd)
         return;
     rd->call = c;
     rd->request = (const void *)m;
-    deadline_init(&rd->beat, on_beat);
+    heartbeat_init(&rd->heartbeat, c, on_quiet);
     if (file_target_read(&rd->target, m, "", false, &e) < 0 || check(rd->request, &e) < 0 ||
         file_target_open(&rd->target, c, true, &events, rd, &rd->file, &e) < 0) {
         call_finish(c, &e);

@@ -1,10 +1,9 @@
 #include "api/file/file_target.h"
 
 #include <stdio.h>
-#include <time.h>
 
 #include "api/checks.h"
-#include "api/exec/exec_call.h"
+#include "api/subject.h"
 
 const void *file_field(const ProtobufCMessage *m, const char *name) {
     return (const uint8_t *)m +
@@ -39,7 +38,7 @@ int file_target_open(const struct file_target *t, const struct call *c, bool wit
                      const struct file_events *events, void *user, struct file_call **ret,
                      struct err *e) {
     struct sandbox *sb;
-    if (exec_call_find_sandbox(c, t->sandbox_id, "sandbox_id", &sb, e) < 0)
+    if (subject_find_sandbox(c, t->sandbox_id, "sandbox_id", &sb, e) < 0)
         return -(int)e->code;
     return file_call_open(sb, t->incarnation, with_handle, events, user, ret, e);
 }
@@ -101,12 +100,4 @@ int file_check_most(const char *field, uint64_t value, enum limit_id limit, int6
         return 0;
     err_limit(e, ERR_INVALID_ARGUMENT, limit, most, "%s: more than %lld", field, (long long)most);
     return err_at(e, "%s", field);
-}
-
-void file_heartbeat(const struct call *c, Berm__V1__Heartbeat *ret) {
-    struct timespec wall;
-    clock_gettime(CLOCK_REALTIME, &wall);
-    berm__v1__heartbeat__init(ret);
-    ret->server_unix_ms = (int64_t)wall.tv_sec * 1000 + wall.tv_nsec / 1000000;
-    ret->head_sequence = ledger_head(exec_call_ledger(c));
 }

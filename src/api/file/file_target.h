@@ -38,5 +38,3 @@ MUST_USE int file_check_mode(const char *field, const Berm__V1__FileMode *mode, 
 /* A number between 0 and the limit's. */
 MUST_USE int file_check_most(const char *field, uint64_t value, enum limit_id limit, int64_t most,
                              struct err *e);
-/* A message for a stream that was quiet for a while. */
-void file_heartbeat(const struct call *c, Berm__V1__Heartbeat *ret);

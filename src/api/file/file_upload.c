@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "api/exec/exec_call.h"
+#include "api/subject.h"
 #include "api/exec/exec_check.h"
 #include "base/failpoint.h"
 
@@ -212,7 +212,7 @@ static int open_file(struct upload *u, struct err *e) {
 static void repeat(struct upload *u) {
     struct err e;
     struct str bytes = u->request.answer;
-    ProtobufCAllocator allocator = exec_call_allocator(u->call);
+    ProtobufCAllocator allocator = call_allocator(u->call);
     const ProtobufCMessage *first =
         protobuf_c_message_unpack(u->answers, &allocator, bytes.n, (const uint8_t *)bytes.p);
     if (!first) {
@@ -248,7 +248,7 @@ static void ask(struct upload *u) {
 /* The message is borrowed: what is needed later is copied. */
 static int take_header(struct upload *u, const ProtobufCMessage *header, struct err *e) {
     size_t n = protobuf_c_message_get_packed_size(header);
-    ProtobufCAllocator allocator = exec_call_allocator(u->call);
+    ProtobufCAllocator allocator = call_allocator(u->call);
     uint8_t *packed = n > HEADER_MAX ? NULL : arena_alloc(&u->call->arena, n + 1);
     if (n > HEADER_MAX)
         return err_field(e, "header", "header: more than %zu bytes", HEADER_MAX);

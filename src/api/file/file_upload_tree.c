@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#include "api/exec/exec_call.h"
+#include "api/subject.h"
 #include "api/file/file_tree.h"
 #include "api/file/file_upload.h"
 #include "api/methods.h"

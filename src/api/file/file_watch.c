@@ -4,12 +4,12 @@
  * that all that waits is dropped and one resync stands for it. */
 #include <stdio.h>
 
-#include "api/exec/exec_call.h"
+#include "api/subject.h"
 #include "api/file/file_answer.h"
 #include "api/file/file_target.h"
+#include "api/heartbeat.h"
 #include "api/methods.h"
 #include "base/buf.h"
-#include "base/clock.h"
 
 #define QUEUE_BYTES ((size_t)4 << 20)
 #define ARENA_FIRST ((size_t)4 << 10)
@@ -29,14 +29,13 @@ struct watching {
     size_t n_queue;
     int resync; /* FileResyncReason that stands before the queue; 0 = none */
     uint64_t number;
-    uint64_t sent_us;
-    struct deadline beat;
+    struct heartbeat heartbeat;
 };
 
 /* --- the ends --- */
 
 static void watching_end(struct watching *w) {
-    deadline_clear(registry_deadlines(exec_call_registry(w->call)), &w->beat);
+    heartbeat_stop(&w->heartbeat);
     file_call_close(TAKE(w->file));
     buf_done(&w->queue);
 }
@@ -61,7 +60,7 @@ static enum call_push say(struct watching *w, Berm__V1__WatchFilesResponse__Even
     m.sequence = ++w->number;
     m.event_case = event;
     m.watching = what;
-    w->sent_us = clock_us();
+    heartbeat_sent(&w->heartbeat);
     enum call_push sent = call_send(w->call, &m.base);
     if (sent == CALL_FULL)
         w->is_full = true;
@@ -209,8 +208,7 @@ static void on_answer(void *user, const struct guest_answer *a) {
         fail(w, &e);
     } else {
         w->is_open = true;
-        deadline_set(registry_deadlines(exec_call_registry(w->call)), &w->beat,
-                     clock_us() + (uint64_t)exec_call_limit(w->call, LIMIT_HEARTBEAT) * 1000);
+        heartbeat_start(&w->heartbeat);
         if (say(w, BERM__V1__WATCH_FILES_RESPONSE__EVENT_WATCHING, info) != CALL_GONE)
             pump(w);
     }
@@ -232,28 +230,20 @@ static const struct file_events events = {on_answer, on_gone, on_notice};
 
 /* --- the call --- */
 
-static void on_beat(struct deadline *d) {
-    struct watching *w = container_of(d, struct watching, beat);
-    uint64_t beat_us = (uint64_t)exec_call_limit(w->call, LIMIT_HEARTBEAT) * 1000;
-    struct deadlines *all = registry_deadlines(exec_call_registry(w->call));
-    Berm__V1__Heartbeat beat;
-    if (!w->is_full && clock_us() >= w->sent_us + beat_us) {
-        file_heartbeat(w->call, &beat);
-        if (say(w, BERM__V1__WATCH_FILES_RESPONSE__EVENT_HEARTBEAT, &beat) == CALL_GONE)
-            return;
-    }
-    deadline_set(all, &w->beat, (w->is_full ? clock_us() : w->sent_us) + beat_us);
+static bool on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *m) {
+    struct watching *w = container_of(h, struct watching, heartbeat);
+    return w->is_full || say(w, BERM__V1__WATCH_FILES_RESPONSE__EVENT_HEARTBEAT, m) != CALL_GONE;
 }
 
 static void on_watch(struct call *c, const ProtobufCMessage *m) {
     const Berm__V1__WatchFilesRequest *request = (const void *)m;
     struct err e;
-    struct watching *w = context_serves(c) ? exec_call_state(c, sizeof *w) : NULL;
+    struct watching *w = context_serves(c) ? call_new_state(c, sizeof *w) : NULL;
     if (!w)
         return;
     w->call = c;
     buf_init(&w->queue, QUEUE_BYTES);
-    deadline_init(&w->beat, on_beat);
+    heartbeat_init(&w->heartbeat, c, on_quiet);
     if (file_target_read(&w->target, m, "", false, &e) < 0 ||
         file_target_open(&w->target, c, false, &events, w, &w->file, &e) < 0) {
         call_finish(c, &e);

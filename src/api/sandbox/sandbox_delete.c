@@ -59,7 +59,7 @@ static void answer(struct many *d) {
     Berm__V1__DeleteSandboxesResponse response;
     struct call *c = d->call;
     fill(d, &response);
-    response.sequence = ledger_head(registry_ledger(context_of(c)->registry));
+    response.sequence = ledger_head(context_ledger(c));
     request_settle(&d->request);
     c->state = NULL;
     call_reply(c, &response.base);
@@ -76,7 +76,7 @@ static void on_one_gone(struct sandbox_wait *w, const Berm__V1__Sandbox *record)
 }
 
 static void changed(struct many *d) {
-    struct registry *r = context_of(d->call)->registry;
+    struct registry *r = context_registry(d->call);
     struct sandbox *sb;
     struct err e;
     d->step = WAITING;
@@ -115,7 +115,7 @@ static int by_name(const void *a, const void *b) {
 
 /* Those that cannot be deleted now are left for the next call; the first one's error is ours. */
 static int delete_each(struct many *d, struct err *e) {
-    struct registry *r = context_of(d->call)->registry;
+    struct registry *r = context_registry(d->call);
     struct change change = {.who = &d->request.caller};
     size_t n = d->n_ids;
     d->n_ids = 0;
@@ -149,7 +149,7 @@ static void on_changed(struct ledger_wait *w, const struct err *e) {
 
 /* *ret_waits is false when there is nothing to wait for. */
 static int remember(struct many *d, bool *ret_waits, struct err *e) {
-    struct ledger *ledger = registry_ledger(context_of(d->call)->registry);
+    struct ledger *ledger = context_ledger(d->call);
     Berm__V1__DeleteSandboxesResponse response;
     ledger_wait_init(&d->wait, on_changed);
     *ret_waits = true;
@@ -172,7 +172,7 @@ static int remember(struct many *d, bool *ret_waits, struct err *e) {
 static void act(struct many *d) {
     struct err e;
     bool waits;
-    registry_each_sandbox(context_of(d->call)->registry, on_each, d);
+    registry_each_sandbox(context_registry(d->call), on_each, d);
     qsort(d->ids, d->n_ids, sizeof *d->ids, by_name);
     d->step = CHANGING;
     if (delete_each(d, &e) < 0 || remember(d, &waits, &e) < 0)

@@ -4,10 +4,10 @@
  * there is room, so a slow client costs no memory. It ends by its client, by until_now, when the daemon
  * drains, and when it stays too far behind. */
 #include <stdio.h>
-#include <time.h>
 
 #include "api/checks.h"
 #include "api/context.h"
+#include "api/heartbeat.h"
 #include "api/methods.h"
 #include "base/clock.h"
 #include "core/sandbox/sandbox.h"
@@ -28,13 +28,12 @@ struct watch {
     struct ledger *ledger;
     struct event_watch events;
     struct ledger_wait barrier;
-    struct deadline beat;  /* heartbeat, and the look for slow readers */
+    struct heartbeat heartbeat;
     struct deadline again; /* more to read, after the others' turn */
     struct arena scratch;
     uint64_t cursor;      /* everything up to here was dealt with */
     uint64_t boundary;    /* the newest event when the watch began */
     uint64_t snapshot_at; /* number of the last sandbox shown; 0 = none yet */
-    uint64_t sent_us;     /* when the last message went */
     uint64_t behind_us;   /* since when it is too far behind; 0 = it is not */
     bool has_begun;
     bool in_snapshot; /* sandboxes and programs are being sent */
@@ -48,7 +47,7 @@ struct watch {
 };
 
 static struct deadlines *deadlines_of(const struct watch *w) {
-    return registry_deadlines(context_of(w->call)->registry);
+    return context_deadlines(w->call);
 }
 
 /* --- the end --- */
@@ -62,7 +61,7 @@ static void watch_free(struct watch *w) {
 static void let_go(struct watch *w) {
     ledger_unwatch(&w->events);
     ledger_wait_cancel(&w->barrier);
-    deadline_clear(deadlines_of(w), &w->beat);
+    heartbeat_stop(&w->heartbeat);
     deadline_clear(deadlines_of(w), &w->again);
 }
 
@@ -88,7 +87,7 @@ static void fail(struct watch *w, const struct err *e) {
 /* --- messages --- */
 
 static void tell(struct watch *w, watch_message *message) {
-    w->sent_us = clock_us();
+    heartbeat_sent(&w->heartbeat);
     if (call_send(w->call, &message->base) == CALL_FULL)
         w->full = true;
 }
@@ -118,16 +117,11 @@ static void send_caught_up(struct watch *w) {
     tell(w, &message);
 }
 
-static void send_heartbeat(struct watch *w) {
-    Berm__V1__Heartbeat beat = BERM__V1__HEARTBEAT__INIT;
+static void send_heartbeat(struct watch *w, Berm__V1__Heartbeat *beat) {
     watch_message message = BERM__V1__WATCH_EVENTS_RESPONSE__INIT;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    beat.server_unix_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-    beat.head_sequence = ledger_head(w->ledger);
     message.sequence = w->cursor;
     message.item_case = BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_HEARTBEAT;
-    message.heartbeat = &beat;
+    message.heartbeat = beat;
     tell(w, &message);
 }
 
@@ -251,7 +245,7 @@ static bool is_wanted_exec(struct watch *w, const struct db_exec *row) {
     struct err e;
     char id[64];
     snprintf(id, sizeof id, "%.*s", (int)row->sandbox_id.n, row->sandbox_id.p);
-    if (registry_find_sandbox(context_of(w->call)->registry, &everyone, id, &sb, &e) < 0)
+    if (registry_find_sandbox(context_registry(w->call), &everyone, id, &sb, &e) < 0)
         return false;
     const Berm__V1__Sandbox *record = durable_record(w, sb);
     return record && record->spec && is_wanted(w, record);
@@ -277,7 +271,7 @@ static bool on_snapshot_exec(void *user, const struct db_exec *row) {
 
 /* Goes on where the client was full. */
 static int send_snapshot(struct watch *w, struct err *e) {
-    struct registry *r = context_of(w->call)->registry;
+    struct registry *r = context_registry(w->call);
     if (!w->sandboxes_shown) {
         registry_each_sandbox(r, on_snapshot_sandbox, w);
         if (w->full || w->over)
@@ -362,25 +356,23 @@ static void on_watch_drain(struct call *c) {
         end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_DRAINING);
 }
 
-/* Only a quiet stream needs a heartbeat; one that is full says enough when it is read. */
-static void on_beat(struct deadline *d) {
-    struct watch *w = container_of(d, struct watch, beat);
-    uint64_t interval_us = (uint64_t)limit_table[LIMIT_HEARTBEAT].value * 1000;
-    uint64_t now = clock_us();
+/* A client that has to read first gets no heartbeat; it may be too slow. */
+static bool on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *m) {
+    struct watch *w = container_of(h, struct watch, heartbeat);
     if (is_too_slow(w)) {
         end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SLOW_READER);
-        return;
+        return false;
     }
-    if (!w->full && now >= w->sent_us + interval_us) {
-        w->busy = true;
-        send_heartbeat(w);
-        w->busy = false;
-        if (w->over) {
-            watch_free(w);
-            return;
-        }
+    if (w->full)
+        return true;
+    w->busy = true;
+    send_heartbeat(w, m);
+    w->busy = false;
+    if (w->over) {
+        watch_free(w);
+        return false;
     }
-    deadline_set(deadlines_of(w), &w->beat, (w->full ? now : w->sent_us) + interval_us);
+    return true;
 }
 
 /* --- the beginning --- */
@@ -445,9 +437,7 @@ static void begin(struct watch *w) {
     }
     w->has_begun = true;
     w->in_snapshot = w->m->include_snapshot;
-    w->sent_us = clock_us();
-    deadline_set(deadlines_of(w), &w->beat,
-                 w->sent_us + (uint64_t)limit_table[LIMIT_HEARTBEAT].value * 1000);
+    heartbeat_start(&w->heartbeat);
     call_send_headers(w->call);
     pump(w);
 }
@@ -472,9 +462,9 @@ static void on_watch(struct call *c, const ProtobufCMessage *message) {
     w->m = (const void *)message;
     if (w->m->start_case == BERM__V1__WATCH_EVENTS_REQUEST__START_AFTER_SEQUENCE)
         w->cursor = w->m->after_sequence;
-    w->ledger = registry_ledger(context_of(c)->registry);
+    w->ledger = context_ledger(c);
     context_caller(c, &w->caller);
-    deadline_init(&w->beat, on_beat);
+    heartbeat_init(&w->heartbeat, c, on_quiet);
     deadline_init(&w->again, on_again);
     ledger_wait_init(&w->barrier, on_barrier);
     ledger_watch(w->ledger, &w->events, on_events);

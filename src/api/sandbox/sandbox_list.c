@@ -44,8 +44,8 @@ static int read_states(struct listing *l, struct err *e) {
 static void put_live(const struct listing *l, Berm__V1__Sandbox *record) {
     struct sandbox *sb;
     struct err e;
-    if (registry_find_sandbox(context_of(l->call)->registry, &l->caller, record->sandbox_id, &sb,
-                              &e) == 0)
+    if (registry_find_sandbox(context_registry(l->call), &l->caller, record->sandbox_id, &sb, &e) ==
+        0)
         sandbox_put_live(sb, record);
 }
 
@@ -75,7 +75,7 @@ static bool on_row(void *user, const struct db_sandbox *row) {
 }
 
 static int read_page(struct listing *l, Berm__V1__ListSandboxesResponse *response, struct err *e) {
-    struct registry *registry = context_of(l->call)->registry;
+    struct registry *registry = context_registry(l->call);
     const char *owner = l->caller.is_admin ? l->m->owner : l->caller.identity;
     l->found = malloc(l->page.size * sizeof *l->found);
     if (!l->found)
@@ -146,7 +146,7 @@ static void on_list(struct call *c, const ProtobufCMessage *m) {
     }
     c->state = l;
     ledger_wait_init(&l->wait, on_done);
-    if (!ledger_wait(registry_ledger(context_of(c)->registry), NULL, &l->wait))
+    if (!ledger_wait(context_ledger(c), NULL, &l->wait))
         show(l);
 }
 

@@ -27,7 +27,7 @@ static int prepare_create(struct op *op, struct err *e) {
 
 static int act_create(struct op *op, const struct change *change, struct err *e) {
     const Berm__V1__CreateSandboxRequest *m = (const void *)op->m;
-    struct registry *r = context_of(op->call)->registry;
+    struct registry *r = context_registry(op->call);
     struct sandbox *sb;
     int result = sandbox_create(r, m->sandbox_id, op->spec, change, &sb, e);
     if (result == 0)

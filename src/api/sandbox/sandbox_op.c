@@ -20,7 +20,7 @@ SAME_LAYOUT(Berm__V1__ResumeSandboxResponse);
 SAME_LAYOUT(Berm__V1__DeleteSandboxResponse);
 
 static struct registry *registry_of(const struct op *op) {
-    return context_of(op->call)->registry;
+    return context_registry(op->call);
 }
 
 /* --- the two ends --- */

@@ -1,7 +1,8 @@
 /* WatchUsage: a measurement at each tick, until the client leaves or the sandbox no longer runs. */
 
 #include "api/context.h"
-#include "api/exec/exec_call.h"
+#include "api/subject.h"
+#include "api/heartbeat.h"
 #include "api/methods.h"
 #include "base/clock.h"
 
@@ -13,7 +14,7 @@ struct usage_watch {
     const Berm__V1__WatchUsageRequest *request;
     struct sandbox_measure measure;
     struct deadline tick;
-    struct deadline beat;
+    struct heartbeat heartbeat;
     uint64_t incarnation; /* of the first sample: another one has other counters */
     uint64_t sequence;
     int64_t interval_ms;
@@ -21,24 +22,27 @@ struct usage_watch {
 };
 
 static struct deadlines *deadlines_of(const struct usage_watch *w) {
-    return registry_deadlines(context_of(w->call)->registry);
+    return context_deadlines(w->call);
 }
 
 static struct call *let_go(struct usage_watch *w) {
     struct call *c = w->call;
     sandbox_measure_cancel(&w->measure);
     deadline_clear(deadlines_of(w), &w->tick);
-    deadline_clear(deadlines_of(w), &w->beat);
+    heartbeat_stop(&w->heartbeat);
     c->state = NULL;
     free(w);
     return c;
 }
 
-static void tell(struct usage_watch *w, Berm__V1__WatchUsageResponse *m) {
+/* False: the call is over. */
+static bool tell(struct usage_watch *w, Berm__V1__WatchUsageResponse *m) {
     m->sequence = ++w->sequence;
-    w->full = call_send(w->call, &m->base) != CALL_OK;
-    uint64_t beat_us = (uint64_t)context_of(w->call)->facts.limits->of[LIMIT_HEARTBEAT] * 1000;
-    deadline_set(deadlines_of(w), &w->beat, clock_us() + beat_us);
+    heartbeat_sent(&w->heartbeat);
+    enum call_push sent = call_send(w->call, &m->base);
+    if (sent == CALL_FULL)
+        w->full = true;
+    return sent != CALL_GONE;
 }
 
 static void end(struct usage_watch *w, int reason) {
@@ -48,14 +52,14 @@ static void end(struct usage_watch *w, int reason) {
     m.event_case = BERM__V1__WATCH_USAGE_RESPONSE__EVENT_END;
     m.end = &last;
     m.sequence = ++w->sequence;
-    call_send(w->call, &m.base);
-    call_finish(let_go(w), NULL);
+    if (call_send(w->call, &m.base) != CALL_GONE)
+        call_finish(let_go(w), NULL);
 }
 
 /* The sandbox, while it is the one the watch began with and has something to measure. */
 static int find(struct usage_watch *w, struct sandbox **ret_sb, struct err *e) {
     const char *id = w->request->sandbox_id;
-    if (exec_call_find_sandbox(w->call, id, "sandbox_id", ret_sb, e) < 0)
+    if (subject_find_sandbox(w->call, id, "sandbox_id", ret_sb, e) < 0)
         return -(int)e->code;
     return sandbox_check_incarnation(*ret_sb,
                                      w->incarnation ? w->incarnation : w->request->incarnation, e);
@@ -84,8 +88,8 @@ static void on_measured(struct sandbox_measure *measure, const struct instance_u
     sample.limits = record->spec->limits;
     m.event_case = BERM__V1__WATCH_USAGE_RESPONSE__EVENT_SAMPLE;
     m.sample = &sample;
-    tell(w, &m);
-    deadline_set(deadlines_of(w), &w->tick, clock_us() + (uint64_t)w->interval_ms * 1000);
+    if (tell(w, &m))
+        deadline_set(deadlines_of(w), &w->tick, clock_us() + (uint64_t)w->interval_ms * 1000);
 }
 
 static void measure(struct usage_watch *w) {
@@ -101,16 +105,12 @@ static void on_tick(struct deadline *d) {
     measure(container_of(d, struct usage_watch, tick));
 }
 
-static void on_beat(struct deadline *d) {
-    struct usage_watch *w = container_of(d, struct usage_watch, beat);
+static bool on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *beat) {
+    struct usage_watch *w = container_of(h, struct usage_watch, heartbeat);
     Berm__V1__WatchUsageResponse m = BERM__V1__WATCH_USAGE_RESPONSE__INIT;
-    Berm__V1__Heartbeat beat = BERM__V1__HEARTBEAT__INIT;
-    beat.server_unix_ms = clock_unix_ms();
-    beat.head_sequence = ledger_head(registry_ledger(context_of(w->call)->registry));
     m.event_case = BERM__V1__WATCH_USAGE_RESPONSE__EVENT_HEARTBEAT;
-    m.heartbeat = &beat;
-    if (!w->full)
-        tell(w, &m);
+    m.heartbeat = beat;
+    return w->full || tell(w, &m);
 }
 
 static int begin(struct usage_watch *w, struct err *e) {
@@ -137,7 +137,8 @@ static void on_watch(struct call *c, const ProtobufCMessage *m) {
     w->request = (const Berm__V1__WatchUsageRequest *)m;
     sandbox_measure_init(&w->measure, on_measured);
     deadline_init(&w->tick, on_tick);
-    deadline_init(&w->beat, on_beat);
+    heartbeat_init(&w->heartbeat, c, on_quiet);
+    heartbeat_start(&w->heartbeat);
     if (begin(w, &e) < 0)
         call_finish(let_go(w), &e);
 }

@@ -150,8 +150,8 @@ static void on_get_info(struct call *c, const ProtobufCMessage *m) {
     response.uptime_ms = (int64_t)((clock_us() - facts->started_us) / 1000);
     response.identity = caller.identity;
     response.admin = caller.is_admin;
-    if (context_of(c)->registry)
-        fill_sandboxes(context_of(c)->registry, &drivers, &response);
+    if (context_registry(c))
+        fill_sandboxes(context_registry(c), &drivers, &response);
     call_reply(c, &response.base);
 }
 
