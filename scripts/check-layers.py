@@ -1,22 +1,29 @@
 #!/usr/bin/env python3
-"""Who may include whom in src/ and clients/c. The table is the rule; docs/architecture.md tells the reasons."""
+"""scripts/check-layers.py [ROOT]   checks which layer of src/ and clients/c uses which other layer.
 
+The table MAY is the rule; docs/architecture.md gives the reasons. Includes are checked in the sources. Symbols are
+checked in the objects of ROOT/build, because a layer can also reach another one through the functions of a third.
+"""
+
+import os
 import pathlib
 import re
+import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
+ROOT = ROOT if ROOT.is_dir() else ROOT.parent.parent
 CLIENT = "clients/c"  # a layer of its own, the only one outside src/
 
-# folder: what it may include besides itself; a name with a slash is one header, not its folder.
+# folder: what it may include besides itself; a name with a slash is one file, not its folder.
 MAY = {
     "base": "",
     "loop": "base",
     "wire": "base proto",
     "store": "loop base proto",
     "core": "open/request.h store loop base proto",
-    "api": "core base proto wire/gzip.h",
-    "drivers": "core/driver.h spawn/request.h wire loop base",
+    "api": "core base proto loop/deadline.h wire/gzip.h",
+    "drivers": "core/driver.h spawn/request.h spawn/steps.c wire loop base",
     "transport": "api/call.h wire loop base proto",
     "bermd": "base loop wire store core api drivers transport proto",
     "guest": "base",
@@ -82,23 +89,73 @@ def sources():
                 yield file.relative_to(base).as_posix(), file
 
 
-def main():
-    bad = seen = 0
+def objects():
+    """Each object of the build with the path of its source, as the table names it."""
+    paths = {file.relative_to(ROOT).as_posix(): path for path, file in sources()}
+    for target in sorted((ROOT / "build").rglob("*.p")):
+        folder = target.parent.relative_to(ROOT / "build")  # of the meson.build file that defines the target
+        names = {os.path.relpath(file, folder).replace("/", "_") + ".o": path for file, path in paths.items()}
+        for file in target.glob("*.o"):
+            if file.name in names:
+                yield file, names[file.name]
+
+
+def symbols(paths):
+    """Two maps: symbol to the sources that define it, and source to the symbols that it lacks."""
+    defined, undefined = {}, {}
+    out = subprocess.run(["nm", "-A", "-g", *paths], check=True, capture_output=True, text=True).stdout
+    for line in out.splitlines():
+        file, rest = line.rsplit(":", 1)
+        *_, kind, name = rest.split()
+        if kind == "U":
+            undefined.setdefault(paths[file], set()).add(name)
+        elif os.path.basename(os.path.dirname(file)).startswith("lib"):  # a program's own objects serve nobody else
+            defined.setdefault(name, set()).add(paths[file])
+    return defined, undefined
+
+
+def may_use(path, definer):
+    """A layer may use a symbol of another one that it may include; a single header allows its .c file alone."""
+    folder, other = folder_of(path), folder_of(definer)
+    allowed = MAY[folder].split()
+    return other == folder or other in allowed or definer in allowed or definer.removesuffix(".c") + ".h" in allowed
+
+
+def check_symbols():
+    paths = {str(file): path for file, path in objects()}
+    if not paths:
+        return ["no objects in build/: build first"]
+    defined, undefined = symbols(paths)
+    bad = []
+    for path in sorted(undefined):
+        for name in sorted(undefined[path]):
+            definers = defined.get(name, set())  # several: programs that are never linked together
+            if definers and not any(may_use(path, definer) for definer in definers):
+                bad.append(f"{path}: {folder_of(path)} may use {MAY[folder_of(path)] or 'libc only'}, "
+                           f"not {name} of {min(definers)}")
+    return bad
+
+
+def check_includes():
+    bad = []
+    seen = 0
     for path, file in sources():
         shown = file.relative_to(ROOT)
         if folder_of(path) not in MAY:
-            print(f"{shown}: no layer has this name")
-            bad += 1
+            bad.append(f"{shown}: no layer has this name")
             continue
         seen += 1
         text = file.read_text()
         for match in INCLUDE.finditer(text):
             if why := complaint(path, *match.groups()):
-                print(f"{shown}:{text.count(chr(10), 0, match.start()) + 1}: {why}")
-                bad += 1
-    if not seen:
-        print("no sources found in src/")
-    return 1 if bad or not seen else 0
+                bad.append(f"{shown}:{text.count(chr(10), 0, match.start()) + 1}: {why}")
+    return bad if seen else ["no sources found in src/"]
+
+
+def main():
+    bad = check_includes() or check_symbols()
+    print("\n".join(bad), end="\n" if bad else "")
+    return 1 if bad else 0
 
 
 sys.exit(main())

@@ -8,6 +8,7 @@
 
 #include "api/context.h"
 #include "base/clock.h"
+#include "loop/deadline.h"
 
 struct heartbeat {
     struct call *call;

@@ -1,7 +1,6 @@
 #include "api/request.h"
 
 #include <stdio.h>
-#include <time.h>
 
 #include "api/context.h"
 #include "api/digest.h"
@@ -81,38 +80,13 @@ static bool is_same(const struct request *r, struct str method, const uint8_t *d
            memcmp(digest, r->key.digest, sizeof r->key.digest) == 0;
 }
 
-struct finding {
-    struct request *r;
-    struct call *call;
-    bool expired;
-    bool same;
-    bool no_memory;
-};
-
-static bool on_found(void *user, const struct db_request *row) {
-    struct finding *f = user;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    f->expired = row->expires_unix_ms <= (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-    f->same = is_same(f->r, row->method, row->digest);
-    const char *object_id = arena_copy(&f->call->arena, row->object_id.p, row->object_id.n);
-    const char *answer = arena_copy(&f->call->arena, row->answer.p, row->answer.n);
-    f->no_memory = !object_id || !answer;
-    f->r->object_id = (struct str){object_id, row->object_id.n};
-    f->r->answer = (struct str){answer, row->answer.n};
-    return false;
-}
-
 /* 1: it was accepted before, 0: it is new. */
 static int find_accepted(struct request *r, struct call *c, struct err *e) {
-    struct finding f = {.r = r, .call = c};
-    int found = db_find_request(registry_db(context_registry(c)), str_of(r->caller.identity),
-                                str_of(r->request_id), on_found, &f, e);
-    if (found <= 0 || f.expired)
-        return MIN(found, 0);
-    if (!f.same)
-        return refuse_reuse(e);
-    return f.no_memory ? err_set(e, ERR_OUT_OF_MEMORY, "out of memory") : 1;
+    struct accepted_request accepted = {0};
+    int found = registry_find_request(context_registry(c), &r->key, &c->arena, &accepted, e);
+    r->object_id = accepted.object_id;
+    r->answer = accepted.answer;
+    return found;
 }
 
 static void fill(struct request *r, struct call *c, const ProtobufCMessage *m) {

@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "core/caller.h"
 #include "core/registry/registry.h"
+#include "loop/deadline.h"
 
 #define REQUEST_ID_MAX 128
 

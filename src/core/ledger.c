@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "store/db.h"
 
 #define READ_AT_ONCE 512
 

@@ -18,10 +18,13 @@
 #include "base/list.h"
 #include "base/str.h"
 #include "berm/v1/berm.pb-c.h"
-#include "store/db.h"
 
 #define LEDGER_RECENT 4096
 
+struct db;
+struct db_facts;
+struct db_sandbox;
+struct db_txn;
 struct ledger;
 struct entry;
 

@@ -34,7 +34,7 @@ static bool is_running(uint32_t state) {
 }
 
 /* A running program is shown as it stands now, not as it was written down. */
-static const Berm__V1__Exec *as_it_stands(struct listing *l, const struct db_exec *row,
+static const Berm__V1__Exec *as_it_stands(struct listing *l, const struct registry_row *row,
                                           const Berm__V1__Exec *record) {
     struct exec *x;
     struct err ignored;
@@ -45,7 +45,7 @@ static const Berm__V1__Exec *as_it_stands(struct listing *l, const struct db_exe
 }
 
 /* A page also ends where its answer or the work for it would grow too large; the next one goes on. */
-static bool on_row(void *user, const struct db_exec *row) {
+static bool on_row(void *user, const struct registry_row *row) {
     struct listing *l = user;
     ProtobufCAllocator allocator = call_allocator(l->call);
     if (l->n_shown == l->page.size || l->n_looks == PAGE_LOOKS || l->n_bytes > PAGE_BYTES) {
@@ -76,8 +76,8 @@ static int read_page(struct listing *l, struct err *e) {
     l->shown = arena_alloc(&c->arena, l->page.size * sizeof *l->shown);
     if (!l->shown)
         return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
-    if (db_list_execs(registry_db(context_registry(c)), owner, str_of(l->request->sandbox_id),
-                      l->page.before, on_row, l, e) < 0)
+    if (registry_list_execs(context_registry(c), owner, str_of(l->request->sandbox_id),
+                            l->page.before, on_row, l, e) < 0)
         return -(int)e->code;
     return l->no_memory ? err_set(e, ERR_LIMIT_REACHED, "a page this large needs too much memory")
                         : 0;

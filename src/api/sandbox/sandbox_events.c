@@ -239,7 +239,7 @@ static bool on_snapshot_sandbox(void *user, struct sandbox *sb) {
 }
 
 /* A program is wanted with its sandbox, whose labels it goes by. */
-static bool is_wanted_exec(struct watch *w, const struct db_exec *row) {
+static bool is_wanted_exec(struct watch *w, const struct registry_row *row) {
     static const struct caller everyone = {.is_admin = true};
     struct sandbox *sb;
     struct err e;
@@ -251,7 +251,7 @@ static bool is_wanted_exec(struct watch *w, const struct db_exec *row) {
     return record && record->spec && is_wanted(w, record);
 }
 
-static bool on_snapshot_exec(void *user, const struct db_exec *row) {
+static bool on_snapshot_exec(void *user, const struct registry_row *row) {
     struct watch *w = user;
     watch_message message = BERM__V1__WATCH_EVENTS_RESPONSE__INIT;
     ProtobufCAllocator allocator = {scratch_alloc, scratch_free, &w->scratch};
@@ -279,7 +279,7 @@ static int send_snapshot(struct watch *w, struct err *e) {
         w->sandboxes_shown = true;
         w->snapshot_at = 0;
     }
-    int result = db_each_running(registry_db(r), on_snapshot_exec, w, e);
+    int result = registry_list_running_execs(r, on_snapshot_exec, w, e);
     if (result == 0 && !w->full && !w->over)
         w->in_snapshot = false;
     return result;

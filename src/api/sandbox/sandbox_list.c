@@ -49,7 +49,7 @@ static void put_live(const struct listing *l, Berm__V1__Sandbox *record) {
         sandbox_put_live(sb, record);
 }
 
-static bool on_row(void *user, const struct db_sandbox *row) {
+static bool on_row(void *user, const struct registry_row *row) {
     struct listing *l = user;
     if (l->n_found == l->page.size || l->bytes >= PAGE_BYTES || l->looks == PAGE_LOOKS) {
         l->more = true;
@@ -82,7 +82,7 @@ static int read_page(struct listing *l, Berm__V1__ListSandboxesResponse *respons
         return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     /* The store may be ahead of what the ledger has heard of, never behind. */
     l->sequence = ledger_head(registry_ledger(registry));
-    int r = db_list_sandboxes(registry_db(registry), str_of(owner), l->page.before, on_row, l, e);
+    int r = registry_list_sandboxes(registry, str_of(owner), l->page.before, on_row, l, e);
     if (r == 0 && l->is_damaged)
         r = err_set(e, ERR_INTERNAL, "a record in the store cannot be read");
     if (r == 0 && l->more) {

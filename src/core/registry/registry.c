@@ -24,9 +24,6 @@ void *registry_user(const struct registry *r) {
 struct ledger *registry_ledger(struct registry *r) {
     return r->env.ledger;
 }
-struct db *registry_db(struct registry *r) {
-    return r->env.db;
-}
 struct file_turns *registry_file_turns(struct registry *r) {
     return r->env.file_turns;
 }

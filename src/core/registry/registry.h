@@ -8,6 +8,7 @@
  *          store when asked for and goes when nobody looks. */
 #pragma once
 
+#include "base/arena.h"
 #include "core/change.h"
 #include "core/env.h"
 
@@ -26,7 +27,6 @@ void registry_close(struct registry *r, void (*on_closed)(void *user), void *use
 
 void *registry_user(const struct registry *r);
 struct ledger *registry_ledger(struct registry *r);
-struct db *registry_db(struct registry *r);
 struct file_turns *registry_file_turns(struct registry *r);
 struct deadlines *registry_deadlines(struct registry *r);
 const struct limits *registry_limits(const struct registry *r);
@@ -51,5 +51,34 @@ MUST_USE int registry_find_exec(struct registry *r, const struct caller *who, co
 /* Each living sandbox, newest first; answer false to stop. */
 void registry_each_sandbox(struct registry *r, bool (*on)(void *user, struct sandbox *sb),
                            void *user);
+
+/* A record as the store holds it, borrowed for the callback. */
+struct registry_row {
+    uint64_t number; /* order of creation */
+    uint32_t state;  /* SandboxState or ExecState */
+    struct str sandbox_id;
+    struct str record; /* berm.v1.Sandbox or berm.v1.Exec; empty: no longer kept */
+};
+typedef bool registry_on_row(void *user, const struct registry_row *row); /* false stops */
+/* Newest first, numbered below `before` (0 = from the newest). An empty owner means everyone's, an empty
+ * sandbox_id all sandboxes. STORE_FAILED, STORE_CORRUPT. */
+MUST_USE int registry_list_sandboxes(struct registry *r, struct str owner, uint64_t before,
+                                     registry_on_row *on, void *user, struct err *e);
+MUST_USE int registry_list_execs(struct registry *r, struct str owner, struct str sandbox_id,
+                                 uint64_t before, registry_on_row *on, void *user, struct err *e);
+/* Every exec that has not ended, oldest first. */
+MUST_USE int registry_list_running_execs(struct registry *r, registry_on_row *on, void *user,
+                                         struct err *e);
+
+/* What an accepted request id stands for, as entry_put_request stored it; in the caller's arena. */
+struct accepted_request {
+    struct str object_id; /* NUL-terminated */
+    struct str answer;
+};
+/* 1: this request was accepted before. 0: nobody used its id, or the id has expired. REQUEST_ID_REUSED: the
+ * id stands for another request. LIMIT_REACHED, STORE_FAILED, STORE_CORRUPT. */
+MUST_USE int registry_find_request(struct registry *r, const struct request_key *key,
+                                   struct arena *arena, struct accepted_request *ret,
+                                   struct err *e);
 
 #define SANDBOX_ID_PREFIX "sb-"

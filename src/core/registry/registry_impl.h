@@ -4,6 +4,7 @@
 #include "base/map.h"
 #include "core/files/file_work.h"
 #include "core/registry/registry.h"
+#include "store/db.h"
 
 struct registry {
     struct env env;
