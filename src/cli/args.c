@@ -5,15 +5,15 @@
 #include "cli/cli.h"
 
 const struct opt common_opts[] = {
-    {"socket", 0, "PATH", "the daemon's Unix socket (BERM_SOCKET)"},
-    {"address", 0, "HOST:PORT", "the daemon's TCP address (BERM_ADDRESS)"},
-    {"token-file", 0, "FILE", "holds the token for an address (BERM_TOKEN_FILE)"},
-    {"no-start", 0, NULL, "start no daemon when there is none (BERM_NO_START)"},
-    {"json", 0, NULL, "print answers as JSON, with the names of the contract"},
-    {"help", 'h', NULL, "print this and end"},
+    {"socket", 0, "PATH", "Unix socket of the daemon (BERM_SOCKET)"},
+    {"address", 0, "HOST:PORT", "TCP address of the daemon (BERM_ADDRESS)"},
+    {"token-file", 0, "FILE", "file with the token for --address (BERM_TOKEN_FILE)"},
+    {"no-start", 0, NULL, "do not start a daemon when none is running (BERM_NO_START)"},
+    {"json", 0, NULL, "print replies as JSON, with the field names of the contract"},
+    {"help", 'h', NULL, "print this help and exit"},
     {0},
 };
-const struct opt quiet_opt[] = {{"quiet", 'q', NULL, "print ids and nothing else"}, {0}};
+const struct opt quiet_opt[] = {{"quiet", 'q', NULL, "print only ids"}, {0}};
 
 int opt_usage(const struct cli *cli, const char *fmt, ...) {
     va_list args;

@@ -6,15 +6,18 @@
 #define SCREEN_BYTES ((uint64_t)16 * 1024)
 
 const struct opt exec_opts[] = {
-    {"interactive", 'i', NULL, "give the program our standard input"},
-    {"tty", 't', NULL, "give the program a terminal; with -i ours, which Ctrl-P Ctrl-Q leaves"},
-    {"timeout", 0, "TIME", "end the program after this; exit status 124"},
-    {"grace", 0, "TIME", "between SIGTERM and SIGKILL at its timeout; 0 = SIGKILL at once"},
-    {"cwd", 'w', "DIR", "where it starts; relative to the workspace"},
-    {"user", 'u', "NAME", "as whom it runs"},
-    {"merge", 0, NULL, "its standard error goes into its standard output, in its own order"},
-    {"output-limit", 0, "SIZE", "bytes of output that are kept"},
-    {"output-policy", 0, "WHAT", "at that limit: drop (oldest bytes), block (the program) or kill"},
+    {"interactive", 'i', NULL, "connect berm's standard input to the program"},
+    {"tty", 't', NULL,
+     "give the program a terminal; with -i, connect berm's terminal to it; Ctrl-P Ctrl-Q detaches"},
+    {"timeout", 0, "TIME", "end the program after this time, with exit status 124"},
+    {"grace", 0, "TIME",
+     "time between SIGTERM and SIGKILL at the timeout; 0 sends SIGKILL immediately"},
+    {"cwd", 'w', "DIR", "working directory; relative to the workspace"},
+    {"user", 'u', "NAME", "user inside the sandbox that runs the program"},
+    {"merge", 0, NULL, "merge standard error into standard output, in the order of the writes"},
+    {"output-limit", 0, "SIZE", "bytes of output to keep"},
+    {"output-policy", 0, "WHAT",
+     "action at that limit: drop the oldest bytes, block the program, or kill it"},
     {0},
 };
 
