@@ -124,7 +124,7 @@ int main(int argc, char **argv) {
                                   .only = o.req,
                                   .without = o.without};
     struct spawn *s = malloc(sizeof *s);
-    const char *what = "memory";
+    const char *what = "allocate memory";
     int signals = jail_watch_signals();
     r = s == NULL ? -ENOMEM : spawn_start(s, &start, &what);
     if (r < 0)

@@ -9,13 +9,13 @@
 #include "spawn/sys.h"
 
 #define CAP_BIT(cap) (UINT64_C(1) << (cap))
-/* Newer than the oldest header set we build with. */
+/* Not defined in the oldest kernel headers that we build with. */
 #define RULESET_VERSION 1u
 #define SCOPE_ABSTRACT_UNIX UINT64_C(1)
 #define SCOPE_SIGNAL UINT64_C(2)
 
 uint64_t caps_for_profile(uint32_t profile) {
-    /* SETPCAP lets PID 1 empty the bounding set of each program it starts. */
+    /* SETPCAP lets PID 1 empty the bounding set of each program that it starts. */
     uint64_t keep =
         CAP_BIT(CAP_KILL) | CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETGID) | CAP_BIT(CAP_SETPCAP);
     if (profile == SPAWN_PROFILE_ROOT)

@@ -1,20 +1,23 @@
-/* caps — what is left of root's powers inside: capabilities, no_new_privs, Landlock scopes.
+/* caps — the privileges that remain inside a sandbox: capabilities, no_new_privs, Landlock scopes.
  *
- * Raw system calls only: these run in the child between clone3 and exec. */
+ * Uses raw system calls only, because these functions run in the child between clone3 and exec. */
 #pragma once
 
 #include <stdint.h>
 
-/* PID 1 keeps what starting and killing programs takes; the root profile adds what package managers
- * need. Nothing here reaches beyond the sandbox's user namespace. */
+/* Returns the capabilities that PID 1 keeps to start and kill programs. The root profile adds those
+ * that package managers need. They apply only within the sandbox's user namespace. */
 uint64_t caps_for_profile(uint32_t profile);
 
-/* The ceiling becomes `keep`: no exec gains more. What the process holds is untouched. */
+/* Reduces the bounding set to `keep`, so that no exec can gain more. Does not change the current
+ * sets. */
 int caps_bound(uint64_t keep, int last_cap);
-/* Securebits and the process's own sets follow; no_new_privs is set. */
+/* Sets securebits, the process's own capability sets, and no_new_privs. */
 int caps_apply(uint64_t keep);
 
-/* Highest Landlock ABI, 0 if none. Signals and abstract sockets can be scoped from 6 on. */
+/* Returns the highest Landlock ABI, or 0. Scopes for signals and abstract sockets exist since ABI
+ * 6. */
 int landlock_abi(void);
-/* Signals and abstract sockets stay inside, as a second wall behind the namespaces. */
+/* Restricts signals and abstract sockets to the sandbox, as a second barrier behind the
+ * namespaces. */
 int landlock_apply_scopes(void);

@@ -17,9 +17,9 @@ static const char *const controller_names[CG_V1_COUNT] = {"memory", "pids", "cpu
 
 #define TRIES 5
 
-/* berm/<state> below a hierarchy's mount point. Another berm-spawn may be removing `berm` right now,
- * because it is the last; then it is made again. */
-static int open_state_dir(const char *mount_point, const char *state) {
+/* Opens berm/<state> below the mount point of a hierarchy. Retries because another berm-spawn, the
+ * last one, may remove `berm` at the same time. */
+static int cgroup_open_state_dir(const char *mount_point, const char *state) {
     AUTO_CLOSE int top = open(mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int r = top < 0 ? -errno : -EAGAIN;
     for (int i = 0; i < TRIES && top >= 0 && r < 0; i++) {
@@ -29,16 +29,16 @@ static int open_state_dir(const char *mount_point, const char *state) {
     return r;
 }
 
-static bool remove_state_dir(int dir, const char *state) {
+static bool cgroup_remove_state_dir(int dir, const char *state) {
     AUTO_CLOSE int berm = dir < 0 ? -1 : openat(dir, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     AUTO_CLOSE int top = berm < 0 ? -1 : openat(berm, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool is_gone = top >= 0 && unlinkat(berm, state, AT_REMOVEDIR) == 0;
     if (is_gone)
-        unlinkat(top, "berm", AT_REMOVEDIR); /* not while others have theirs in it */
+        unlinkat(top, "berm", AT_REMOVEDIR); /* fails while others have directories in it */
     return is_gone;
 }
 
-static bool has_word(const char *text, char between, const char *word) {
+static bool cgroup_has_word(const char *text, char between, const char *word) {
     size_t n = strlen(word);
     for (const char *p = text; p != NULL; p = strchr(p, between)) {
         p += *p == between;
@@ -49,8 +49,9 @@ static bool has_word(const char *text, char between, const char *word) {
     return false;
 }
 
-/* Hands the controllers of a v2 tree down to us; those that live in v1 are simply not offered. */
-static void enable_v2(struct cgroups *cg, const char *mount_point) {
+/* Enables the controllers of a v2 tree for our subtree. Controllers that v1 uses are not available
+ * here. */
+static void cgroup_enable_v2(struct cgroups *cg, const char *mount_point) {
     AUTO_CLOSE int top = open(mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     AUTO_CLOSE int berm = openat(cg->v2, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     char offered[512] = "";
@@ -59,8 +60,8 @@ static void enable_v2(struct cgroups *cg, const char *mount_point) {
     offered[strcspn(offered, "\n")] = '\0';
     for (int i = CG_MEMORY; i <= CG_CPU && top >= 0 && berm >= 0; i++) {
         char word[16];
-        if (!has_word(offered, ' ', controller_names[i]))
-            continue; /* asking all the same takes a while */
+        if (!cgroup_has_word(offered, ' ', controller_names[i]))
+            continue; /* writing it anyway would be slow */
         snprintf(word, sizeof word, "+%s", controller_names[i]);
         cg->v2_has[i] = fd_write_text(top, "cgroup.subtree_control", word) == 0 &&
                         fd_write_text(berm, "cgroup.subtree_control", word) == 0 &&
@@ -69,10 +70,10 @@ static void enable_v2(struct cgroups *cg, const char *mount_point) {
     cg->has_kill = faccessat(cg->v2, "cgroup.kill", W_OK, 0) == 0;
 }
 
-static void add_v2(struct cgroups *cg, const char *point) {
-    cg->v2 = open_state_dir(point, cg->state);
+static void cgroup_add_v2(struct cgroups *cg, const char *point) {
+    cg->v2 = cgroup_open_state_dir(point, cg->state);
     if (cg->v2 >= 0)
-        enable_v2(cg, point);
+        cgroup_enable_v2(cg, point);
 }
 
 #define POINT_BYTES 1024
@@ -81,8 +82,8 @@ struct points {
     char v1[CG_V1_COUNT][POINT_BYTES];
 };
 
-/* Of each hierarchy the first mount counts. */
-static int find_points(struct points *out) {
+/* Uses the first mount of each hierarchy. */
+static int cgroup_find_points(struct points *out) {
     FILE *mounts = fopen("/proc/self/mounts", "re");
     if (mounts == NULL)
         return -errno;
@@ -93,7 +94,7 @@ static int find_points(struct points *out) {
         if (strcmp(type, "cgroup2") == 0 && out->v2[0] == '\0')
             memcpy(out->v2, point, sizeof point);
         for (int i = 0; i < CG_V1_COUNT && strcmp(type, "cgroup") == 0; i++)
-            if (out->v1[i][0] == '\0' && has_word(options, ',', controller_names[i]))
+            if (out->v1[i][0] == '\0' && cgroup_has_word(options, ',', controller_names[i]))
                 memcpy(out->v1[i], point, sizeof point);
     }
     fclose(mounts);
@@ -111,25 +112,25 @@ int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2, unsigned v1_want
     snprintf(cg->state, sizeof cg->state, "s-%" PRIx64 "-%" PRIx64, (uint64_t)st.st_dev,
              (uint64_t)st.st_ino);
     struct points points = {0};
-    int r = find_points(&points);
+    int r = cgroup_find_points(&points);
     if (r < 0)
         return r;
     if (use_v2 && points.v2[0] != '\0')
-        add_v2(cg, points.v2);
+        cgroup_add_v2(cg, points.v2);
     if (cg->v2 < 0)
         v1_wanted |= 1u << CG_FREEZER | 1u << CG_CPUACCT;
     for (int i = 0; i < CG_V1_COUNT; i++)
         if ((v1_wanted & 1u << i) && points.v1[i][0] != '\0')
-            cg->v1[i] = open_state_dir(points.v1[i], cg->state);
+            cg->v1[i] = cgroup_open_state_dir(points.v1[i], cg->state);
     return cg->v2 >= 0 || cg->v1[CG_FREEZER] >= 0 ? 0 : -ENOTSUP;
 }
 
 void cgroup_finish(struct cgroups *cg) {
-    /* Where sandboxes live on, whoever serves them next has use for the spares. */
-    if (remove_state_dir(cgroup_seats(cg), cg->state))
+    /* If sandboxes keep running, the next berm-spawn can use the spares. */
+    if (cgroup_remove_state_dir(cgroup_seats(cg), cg->state))
         cgroup_spares_remove(cg);
     for (int i = 0; i < CG_V1_COUNT; i++)
-        remove_state_dir(cg->v1[i], cg->state);
+        cgroup_remove_state_dir(cg->v1[i], cg->state);
 }
 
 uint32_t cgroup_features(const struct cgroups *cg) {
@@ -153,7 +154,7 @@ int cgroup_open(int parent, const char *name) {
     return fd < 0 ? -errno : fd;
 }
 
-static int make_dir(int parent, const char *name) {
+static int cgroup_make_dir(int parent, const char *name) {
     if (mkdirat(parent, name, 0755) < 0)
         return -errno;
     return cgroup_open(parent, name);
@@ -182,14 +183,15 @@ unsigned cgroup_v1_for(const struct spawn_limits *limits) {
     return bits;
 }
 
-/* Root inside may start programs here (CLONE_INTO_CGROUP asks for write access to this file). */
-static int own_procs(int dir, uint32_t owner) {
+/* Lets root inside start programs here: CLONE_INTO_CGROUP requires write access to this file. */
+static int cgroup_own_procs(int dir, uint32_t owner) {
     return fchownat(dir, "cgroup.procs", owner, owner, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
 }
 
-static int make_v2(const struct cgroups *cg, const char *id, const struct spawn_limits *limits,
-                   uint32_t owner, struct cgroup_seat *seat) {
-    AUTO_CLOSE int dir = make_dir(cg->v2, id);
+static int cgroup_make_v2(const struct cgroups *cg, const char *id,
+                          const struct spawn_limits *limits, uint32_t owner,
+                          struct cgroup_seat *seat) {
+    AUTO_CLOSE int dir = cgroup_make_dir(cg->v2, id);
     if (dir < 0)
         return dir;
     int r = 0;
@@ -202,30 +204,32 @@ static int make_v2(const struct cgroups *cg, const char *id, const struct spawn_
             r = fd_write_text(dir, "cgroup.subtree_control", word);
     }
     if (r == 0)
-        r = own_procs(dir, owner);
+        r = cgroup_own_procs(dir, owner);
     if (r < 0)
         return r;
-    AUTO_CLOSE int cgroup = make_dir(dir, "guest");
+    AUTO_CLOSE int cgroup = cgroup_make_dir(dir, "guest");
     if (cgroup < 0)
         return cgroup;
-    r = own_procs(cgroup, owner);
+    r = cgroup_own_procs(cgroup, owner);
     if (r == 0)
         seat->v2_cgroup = TAKE_FD(cgroup);
     return r;
 }
 
-static int make_v1(struct cgroups *cg, enum cgroup_v1 which, const char *id,
-                   const struct spawn_limits *limits, uint32_t owner, struct cgroup_seat *seat) {
+static int cgroup_make_v1(struct cgroups *cg, enum cgroup_v1 which, const char *id,
+                          const struct spawn_limits *limits, uint32_t owner,
+                          struct cgroup_seat *seat) {
     int r = cgroup_spare_take(cg, which, id);
-    AUTO_CLOSE int dir = r == -ENOENT ? make_dir(cg->v1[which], id)
+    AUTO_CLOSE int dir = r == -ENOENT ? cgroup_make_dir(cg->v1[which], id)
                          : r < 0      ? r
                                       : cgroup_open(cg->v1[which], id);
-    r = dir < 0 ? dir : own_procs(dir, owner); /* opens nothing here, and tells whose it is */
+    r = dir < 0 ? dir
+                : cgroup_own_procs(dir, owner); /* grants nothing on v1, but records the owner */
     if (r < 0)
         return r;
     AUTO_CLOSE int cgroup = -1;
     if (which == CG_FREEZER)
-        cgroup = make_dir(dir, "guest");
+        cgroup = cgroup_make_dir(dir, "guest");
     else if (cgroup_limit(dir, false, which, limits) < 0)
         return -EINVAL;
     int tasks = openat(which == CG_FREEZER ? cgroup : dir, "tasks", O_WRONLY | O_CLOEXEC);
@@ -238,17 +242,17 @@ static int make_v1(struct cgroups *cg, enum cgroup_v1 which, const char *id,
 int cgroup_make(struct cgroups *cg, const char *id, const struct spawn_limits *limits,
                 uint32_t owner, struct cgroup_seat *ret_seat) {
     struct cgroup_seat seat = {.v2_cgroup = -1};
-    int r = cg->v2 >= 0 ? make_v2(cg, id, limits, owner, &seat)
-                        : make_v1(cg, CG_FREEZER, id, limits, owner, &seat);
+    int r = cg->v2 >= 0 ? cgroup_make_v2(cg, id, limits, owner, &seat)
+                        : cgroup_make_v1(cg, CG_FREEZER, id, limits, owner, &seat);
     if (r == 0 && cg->v2 < 0 && cg->v1[CG_CPUACCT] >= 0)
-        r = make_v1(cg, CG_CPUACCT, id, limits, owner, &seat);
+        r = cgroup_make_v1(cg, CG_CPUACCT, id, limits, owner, &seat);
     for (int i = CG_MEMORY; r == 0 && i <= CG_CPU; i++)
         if (cg->v1[i] >= 0 && !cg->v2_has[i] && cgroup_wants(limits, i))
-            r = make_v1(cg, i, id, limits, owner, &seat);
+            r = cgroup_make_v1(cg, i, id, limits, owner, &seat);
     if (r < 0) {
         cgroup_seat_close(&seat);
         if (r != -EEXIST && cgroup_remove(cg, id) < 0)
-            return r; /* SWEEP finds what is left */
+            return r; /* SWEEP removes the rest */
         return r;
     }
     *ret_seat = seat;

@@ -1,4 +1,4 @@
-/* The other half of cgroup.h: killing, exec cgroups, removal. */
+/* The second part of cgroup.h: killing, exec cgroups, removal. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,9 +14,9 @@
 #include "base/fd.h"
 #include "spawn/cgroup.h"
 
-/* For trees without cgroup.kill: a pid that dies meanwhile cannot be mistaken for another, because
- * what pidfd_open returned is checked against the list again. */
-static void kill_listed(int dir) {
+/* For trees without cgroup.kill. Checks the list again after pidfd_open, so that a reused pid
+ * cannot be killed by mistake. */
+static void cgroup_kill_listed(int dir) {
     char text[16384];
     ssize_t n = fd_read_text(dir, "cgroup.procs", text, sizeof text);
     if (n <= 0)
@@ -35,7 +35,7 @@ static void kill_listed(int dir) {
 }
 
 /* Calls each(name) for every subdirectory. */
-static void each_subdir(int dir, void (*each)(int dir, const char *name)) {
+static void cgroup_each_subdir(int dir, void (*each)(int dir, const char *name)) {
     int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = copy < 0 ? NULL : fdopendir(copy);
     if (list == NULL) {
@@ -49,54 +49,54 @@ static void each_subdir(int dir, void (*each)(int dir, const char *name)) {
     closedir(list);
 }
 
-static void kill_subdir(int dir, const char *name) {
+static void cgroup_kill_subdir(int dir, const char *name) {
     AUTO_CLOSE int cgroup = cgroup_open(dir, name);
     if (cgroup >= 0)
-        kill_listed(cgroup);
+        cgroup_kill_listed(cgroup);
 }
 
-static void kill_tree(int dir, bool has_kill) {
+static void cgroup_kill_tree(int dir, bool has_kill) {
     if (has_kill && fd_write_text(dir, "cgroup.kill", "1") == 0)
         return;
-    kill_listed(dir);
-    each_subdir(dir, kill_subdir);
+    cgroup_kill_listed(dir);
+    cgroup_each_subdir(dir, cgroup_kill_subdir);
 }
 
 void cgroup_kill(const struct cgroups *cg, const char *id) {
     AUTO_CLOSE int freezer = cg->v2 >= 0 ? -1 : cgroup_open(cg->v1[CG_FREEZER], id);
-    if (freezer >= 0) { /* a v1-frozen task takes no SIGKILL until thawed */
-        kill_tree(freezer, false);
+    if (freezer >= 0) { /* on v1, a frozen task handles SIGKILL only after it is thawed */
+        cgroup_kill_tree(freezer, false);
         if (fd_write_text(freezer, "freezer.state", "THAWED") < 0)
             return;
     }
     AUTO_CLOSE int dir = cgroup_open(cg->v2, id);
     if (dir >= 0)
-        kill_tree(dir, cg->has_kill);
+        cgroup_kill_tree(dir, cg->has_kill);
 }
 
-static void remove_subdir(int dir, const char *name) {
+static void cgroup_remove_subdir(int dir, const char *name) {
     unlinkat(dir, name,
-             AT_REMOVEDIR); /* what stays makes the parent's rmdir fail, which is reported */
+             AT_REMOVEDIR); /* a failure makes the parent's rmdir fail, which is reported */
 }
 
-static int remove_one(int parent, const char *id) {
+static int cgroup_remove_one(int parent, const char *id) {
     if (parent < 0)
         return 0;
     AUTO_CLOSE int dir = cgroup_open(parent, id);
     if (dir >= 0)
-        each_subdir(dir, remove_subdir);
+        cgroup_each_subdir(dir, cgroup_remove_subdir);
     if (unlinkat(parent, id, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return 0;
     return errno == ENOTEMPTY ? -EBUSY : -errno;
 }
 
 int cgroup_remove(struct cgroups *cg, const char *id) {
-    int worst = remove_one(cgroup_seats(cg), id);
-    bool is_empty = worst == 0; /* every process of the sandbox was in that one as well */
+    int worst = cgroup_remove_one(cgroup_seats(cg), id);
+    bool is_empty = worst == 0; /* that tree contained every process of the sandbox */
     for (int i = 0; i < CG_V1_COUNT; i++) {
         if (is_empty && cgroup_spare_put(cg, i, id))
             continue;
-        int r = remove_one(cg->v1[i], id);
+        int r = cgroup_remove_one(cg->v1[i], id);
         if (r < 0)
             worst = r;
     }
@@ -114,7 +114,7 @@ int cgroup_exec_make(const struct cgroups *cg, const char *id, uint32_t cgroup, 
     AUTO_CLOSE int dir = cgroup_open(cgroup_seats(cg), id);
     if (dir < 0)
         return dir;
-    if (mkdirat(dir, name, 0755) < 0 && errno != EEXIST) /* a new asker may need it again */
+    if (mkdirat(dir, name, 0755) < 0 && errno != EEXIST) /* a new client may ask for it again */
         return -errno;
     AUTO_CLOSE int fd = cgroup_open(dir, name);
     if (fd < 0)
@@ -130,7 +130,7 @@ int cgroup_exec_make(const struct cgroups *cg, const char *id, uint32_t cgroup, 
     return 0;
 }
 
-static bool is_populated(int dir) {
+static bool cgroup_is_populated(int dir) {
     char text[256];
     if (fd_read_text(dir, "cgroup.events", text, sizeof text) > 0)
         return strstr(text, "populated 1") != NULL;
@@ -146,12 +146,12 @@ int cgroup_exec_kill(const struct cgroups *cg, const char *id, uint32_t cgroup) 
     AUTO_CLOSE int fd = cgroup_open(dir, name);
     if (fd < 0)
         return fd;
-    for (int turn = 0; turn < 100 && is_populated(fd); turn++) {
-        kill_tree(fd, cg->has_kill);
+    for (int turn = 0; turn < 100 && cgroup_is_populated(fd); turn++) {
+        cgroup_kill_tree(fd, cg->has_kill);
         if (cg->v2 < 0 && fd_write_text(fd, "freezer.state", "THAWED") < 0)
             return -EIO;
         struct timespec pause = {.tv_nsec = 1000000};
-        if (is_populated(fd))
+        if (cgroup_is_populated(fd))
             nanosleep(&pause, NULL);
     }
     if (unlinkat(dir, name, AT_REMOVEDIR) < 0)
@@ -159,7 +159,7 @@ int cgroup_exec_kill(const struct cgroups *cg, const char *id, uint32_t cgroup) 
     return 0;
 }
 
-static void each_in(int dir, void (*each)(const char *id, void *arg), void *arg) {
+static void cgroup_each_in(int dir, void (*each)(const char *id, void *arg), void *arg) {
     int copy = dir < 0 ? -1 : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = copy < 0 ? NULL : fdopendir(copy);
     if (list == NULL)
@@ -171,12 +171,12 @@ static void each_in(int dir, void (*each)(const char *id, void *arg), void *arg)
 }
 
 void cgroup_each(const struct cgroups *cg, void (*each)(const char *id, void *arg), void *arg) {
-    each_in(cg->v2, each, arg);
+    cgroup_each_in(cg->v2, each, arg);
     for (int i = 0; i < CG_V1_COUNT; i++)
-        each_in(cg->v1[i], each, arg);
+        cgroup_each_in(cg->v1[i], each, arg);
 }
 
 void cgroup_each_seat(const struct cgroups *cg, void (*each)(const char *id, void *arg),
                       void *arg) {
-    each_in(cgroup_seats(cg), each, arg);
+    cgroup_each_in(cgroup_seats(cg), each, arg);
 }

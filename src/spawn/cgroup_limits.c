@@ -1,5 +1,5 @@
-/* Part of cgroup.h: limits, and the files of a sandbox's groups that they are written to: by name, or to such as
- * were left open when it was made ahead, because to find a file takes far longer than to write to it. */
+/* Part of cgroup.h: sets limits, either through file names or through descriptors that were opened
+ * when the instance was parked, because opening a file takes far longer than writing it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #define CPU_PERIOD_US 100000
 #define CPU_PERIOD_TEXT " 100000"
 
-/* Of each file: whose it is, and its name in v1 and in v2. */
+/* The controller of each file, and its names in v1 and v2. */
 static const struct {
     enum cgroup_v1 which;
     const char *names[2];
@@ -23,14 +23,15 @@ static const struct {
     [CG_KNOB_CPU] = {CG_CPU, {"cpu.cfs_quota_us", "cpu.max"}},
 };
 
-/* Where one controller's limits are written to. */
+/* Where to write the limits of one controller. */
 struct target {
     bool is_v2;
-    int dir;                         /* files by name, or */
-    const struct cgroup_knobs *open; /* these, if there are any */
+    int dir;                         /* to write by name */
+    const struct cgroup_knobs *open; /* to write through descriptors; NULL: by name */
 };
 
-static int put(const struct target *t, enum cgroup_knob knob, uint64_t value, const char *suffix) {
+static int cgroup_put(const struct target *t, enum cgroup_knob knob, uint64_t value,
+                      const char *suffix) {
     char text[48];
     int n = snprintf(text, sizeof text, "%" PRIu64 "%s", value, suffix);
     if (t->open == NULL)
@@ -40,41 +41,46 @@ static int put(const struct target *t, enum cgroup_knob knob, uint64_t value, co
     return pwrite(t->open->fds[knob], text, (size_t)n, 0) < 0 ? -errno : 0;
 }
 
-static int limit_memory_v2(const struct target *t, uint64_t bytes) {
-    int r = put(t, CG_KNOB_MEMORY, bytes, "");
-    if (r == 0 && put(t, CG_KNOB_SWAP, 0, "") < 0)
-        return 0; /* absent on a kernel without swap accounting */
+static int cgroup_limit_memory_v2(const struct target *t, uint64_t bytes) {
+    int r = cgroup_put(t, CG_KNOB_MEMORY, bytes, "");
+    if (r == 0 && cgroup_put(t, CG_KNOB_SWAP, 0, "") < 0)
+        return 0; /* absent on kernels without swap accounting */
     return r;
 }
 
-static int limit_memory_v1(const struct target *t, uint64_t bytes) {
-    /* memory + swap must never be below memory, so the order depends on the direction: down, mostly. */
-    int r = put(t, CG_KNOB_MEMORY, bytes, "");
-    int swap = put(t, CG_KNOB_SWAP, bytes, "");
+static int cgroup_limit_memory_v1(const struct target *t, uint64_t bytes) {
+    /* memory+swap must never be below memory, so the order depends on the direction; usually
+     * down. */
+    int r = cgroup_put(t, CG_KNOB_MEMORY, bytes, "");
+    int swap = cgroup_put(t, CG_KNOB_SWAP, bytes, "");
     if (r == -EINVAL && swap == 0)
-        r = put(t, CG_KNOB_MEMORY, bytes, "");
+        r = cgroup_put(t, CG_KNOB_MEMORY, bytes, "");
     if (r == 0 && swap != -ENOENT)
         r = swap;
-    if (r == 0) { /* what sockets hold is counted apart on v1 */
-        int tcp = put(t, CG_KNOB_SOCKETS, bytes, "");
+    if (r == 0) { /* v1 accounts socket memory separately */
+        int tcp = cgroup_put(t, CG_KNOB_SOCKETS, bytes, "");
         r = tcp == -ENOENT ? 0 : tcp;
     }
     return r;
 }
 
-/* The period is the one a new cgroup has. On v1 a write looks at every cgroup with a share of the CPUs. */
-static int limit_cpu(const struct target *t, uint64_t milli) {
+/* Skips an unchanged quota on v1, because a write there visits every cgroup with a CPU share. The
+ * period is the default of a new cgroup. */
+static int cgroup_limit_cpu(const struct target *t, uint64_t milli) {
     uint64_t quota_us = milli * CPU_PERIOD_US / 1000;
     if (!t->is_v2 && t->open == NULL &&
         cgroup_read(t->dir, files[CG_KNOB_CPU].names[0], "") == quota_us)
         return 0;
-    return put(t, CG_KNOB_CPU, quota_us, t->is_v2 ? CPU_PERIOD_TEXT : "");
+    return cgroup_put(t, CG_KNOB_CPU, quota_us, t->is_v2 ? CPU_PERIOD_TEXT : "");
 }
 
-static int limit(const struct target *t, enum cgroup_v1 which, const struct spawn_limits *l) {
+static int cgroup_write_limit(const struct target *t, enum cgroup_v1 which,
+                              const struct spawn_limits *l) {
     if (which == CG_MEMORY)
-        return t->is_v2 ? limit_memory_v2(t, l->memory_bytes) : limit_memory_v1(t, l->memory_bytes);
-    return which == CG_PIDS ? put(t, CG_KNOB_PIDS, l->pids, "") : limit_cpu(t, l->cpu_milli);
+        return t->is_v2 ? cgroup_limit_memory_v2(t, l->memory_bytes)
+                        : cgroup_limit_memory_v1(t, l->memory_bytes);
+    return which == CG_PIDS ? cgroup_put(t, CG_KNOB_PIDS, l->pids, "")
+                            : cgroup_limit_cpu(t, l->cpu_milli);
 }
 
 bool cgroup_wants(const struct spawn_limits *l, enum cgroup_v1 which) {
@@ -95,10 +101,10 @@ bool cgroup_wants(const struct spawn_limits *l, enum cgroup_v1 which) {
 
 int cgroup_limit(int dir, bool is_v2, enum cgroup_v1 which, const struct spawn_limits *limits) {
     struct target t = {.is_v2 = is_v2, .dir = dir};
-    return cgroup_wants(limits, which) ? limit(&t, which, limits) : 0;
+    return cgroup_wants(limits, which) ? cgroup_write_limit(&t, which, limits) : 0;
 }
 
-static int tree_of(const struct cgroups *cg, enum cgroup_v1 which) {
+static int cgroup_tree_of(const struct cgroups *cg, enum cgroup_v1 which) {
     return cg->v2_has[which] ? cg->v2 : cg->v1[which];
 }
 
@@ -108,7 +114,7 @@ int cgroup_set_limits(const struct cgroups *cg, const char *id, const struct spa
     for (int i = CG_MEMORY; r == 0 && i <= CG_CPU; i++) {
         if (!cgroup_wants(limits, i))
             continue;
-        AUTO_CLOSE int dir = cgroup_open(tree_of(cg, i), id);
+        AUTO_CLOSE int dir = cgroup_open(cgroup_tree_of(cg, i), id);
         r = dir < 0 ? dir : cgroup_limit(dir, cg->v2_has[i], i, limits);
     }
     return r;
@@ -125,8 +131,9 @@ void cgroup_knobs_close(struct cgroup_knobs *k) {
     fd_close_all(k->fds, CG_KNOBS);
 }
 
-/* One that this kernel does not have stays -1. */
-static int open_knob(const struct cgroups *cg, int dir, int knob, int first_fd, int *ret_fd) {
+/* Leaves -1 if the kernel does not have the file. */
+static int cgroup_open_knob(const struct cgroups *cg, int dir, int knob, int first_fd,
+                            int *ret_fd) {
     const char *name = files[knob].names[cg->v2_has[files[knob].which]];
     AUTO_CLOSE int fd = name ? openat(dir, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
     if (fd < 0)
@@ -142,12 +149,12 @@ void cgroup_knobs_open(const struct cgroups *cg, const char *id, int first_fd,
                        struct cgroup_knobs *k) {
     int r = 0;
     for (int i = 0; r == 0 && i < CG_KNOBS; i++) {
-        AUTO_CLOSE int dir = cgroup_open(tree_of(cg, files[i].which), id);
-        if (dir >= 0) /* else it has no limit of that kind */
-            r = open_knob(cg, dir, i, first_fd, &k->fds[i]);
+        AUTO_CLOSE int dir = cgroup_open(cgroup_tree_of(cg, files[i].which), id);
+        if (dir >= 0) /* otherwise it has no such limit */
+            r = cgroup_open_knob(cg, dir, i, first_fd, &k->fds[i]);
     }
     if (r < 0)
-        cgroup_knobs_close(k); /* by name, then */
+        cgroup_knobs_close(k); /* limits are then written by name */
 }
 
 bool cgroup_knobs_suffice(const struct cgroup_knobs *k, const struct spawn_limits *limits) {
@@ -164,7 +171,7 @@ int cgroup_knobs_turn(const struct cgroups *cg, const struct cgroup_knobs *k,
     for (int i = CG_MEMORY; r == 0 && i <= CG_CPU; i++) {
         struct target t = {.is_v2 = cg->v2_has[i], .dir = -1, .open = k};
         if (cgroup_wants(limits, i))
-            r = limit(&t, i, limits);
+            r = cgroup_write_limit(&t, i, limits);
     }
     return r;
 }

@@ -30,34 +30,35 @@ bool check_id(const char id[SPAWN_ID_MAX]) {
     return true;
 }
 
-static bool is_in(uint64_t value, uint64_t min, uint64_t max) {
+static bool check_is_in(uint64_t value, uint64_t min, uint64_t max) {
     return value == 0 || (value >= min && value <= max);
 }
 
 int check_limits(const struct spawn_limits *l, uint32_t features, uint32_t *ret_missing) {
-    if (!is_in(l->memory_bytes, MEMORY_MIN, MEMORY_MAX) ||
-        !is_in(l->cpu_milli, CPU_MILLI_MIN, CPU_MILLI_MAX) || !is_in(l->pids, PIDS_MIN, PIDS_MAX) ||
-        !is_in(l->disk_bytes, DISK_MIN_BYTES, DISK_MAX_BYTES) ||
-        !is_in(l->disk_inodes, INODES_MIN, INODES_MAX) ||
-        !is_in(l->file_bytes, FILE_MIN, DISK_MAX_BYTES) ||
+    if (!check_is_in(l->memory_bytes, MEMORY_MIN, MEMORY_MAX) ||
+        !check_is_in(l->cpu_milli, CPU_MILLI_MIN, CPU_MILLI_MAX) ||
+        !check_is_in(l->pids, PIDS_MIN, PIDS_MAX) ||
+        !check_is_in(l->disk_bytes, DISK_MIN_BYTES, DISK_MAX_BYTES) ||
+        !check_is_in(l->disk_inodes, INODES_MIN, INODES_MAX) ||
+        !check_is_in(l->file_bytes, FILE_MIN, DISK_MAX_BYTES) ||
         (l->disk_inodes != 0 && l->disk_bytes == 0))
         return -EINVAL;
     const struct {
-        uint64_t asked;
+        uint64_t requested;
         uint32_t feature;
     } needs[] = {{l->memory_bytes, SPAWN_HAS_LIMIT_MEMORY},
                  {l->cpu_milli, SPAWN_HAS_LIMIT_CPU},
                  {l->pids, SPAWN_HAS_LIMIT_PIDS}};
     for (size_t i = 0; i < COUNT_OF(needs); i++)
-        if (needs[i].asked != 0 && !(features & needs[i].feature)) {
+        if (needs[i].requested != 0 && !(features & needs[i].feature)) {
             *ret_missing = needs[i].feature;
             return -ENOTSUP;
         }
     return 0;
 }
 
-/* Absolute, without empty, "." or ".." components, and not the root itself. */
-static bool is_target(const char path[SPAWN_TARGET_MAX]) {
+/* Returns whether the path is absolute, not "/", and has no empty, "." or ".." components. */
+static bool check_is_target(const char path[SPAWN_TARGET_MAX]) {
     if (path[0] != '/' || path[1] == '\0' || !str_is_padded(path, SPAWN_TARGET_MAX))
         return false;
     for (const char *p = path; *p != '\0';) {
@@ -70,8 +71,8 @@ static bool is_target(const char path[SPAWN_TARGET_MAX]) {
     return true;
 }
 
-/* A mount over these would undo what the sandbox is made of. */
-static bool is_reserved_target(const char *path) {
+/* Returns whether a mount there would hide parts of the sandbox's own root. */
+static bool check_is_reserved_target(const char *path) {
     static const char *const reserved[] = {"/proc", "/dev", "/sys"};
     for (size_t i = 0; i < COUNT_OF(reserved); i++) {
         size_t n = strlen(reserved[i]);
@@ -81,7 +82,7 @@ static bool is_reserved_target(const char *path) {
     return false;
 }
 
-static bool has_text(const struct spawn_create *req) {
+static bool check_has_text(const struct spawn_create *req) {
     if (req->n_argv == 0 || req->n_argv > SPAWN_STRINGS_MAX || req->n_env > SPAWN_STRINGS_MAX)
         return false;
     size_t at = 0;
@@ -94,8 +95,8 @@ static bool has_text(const struct spawn_create *req) {
     return true;
 }
 
-/* Two overlays must not share a layer. */
-static bool has_layer_before(const struct spawn_mount *mounts, uint32_t i) {
+/* Returns whether an earlier mount uses the same layer. Two overlays must not share one. */
+static bool check_has_layer_before(const struct spawn_mount *mounts, uint32_t i) {
     char upper[LAYER_NAME_MAX], other[LAYER_NAME_MAX], work[LAYER_NAME_MAX];
     layer_names(mounts[i].target, upper, work);
     for (uint32_t k = 0; k < i; k++) {
@@ -106,32 +107,32 @@ static bool has_layer_before(const struct spawn_mount *mounts, uint32_t i) {
     return false;
 }
 
-static bool has_good_mounts(const struct spawn_mount *mounts, uint32_t n, uint32_t max,
-                            uint32_t flags) {
+static bool check_has_good_mounts(const struct spawn_mount *mounts, uint32_t n, uint32_t max,
+                                  uint32_t flags) {
     if (n > max)
         return false;
     uint32_t n_layered = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t kind = mounts[i].flags;
-        if (!is_target(mounts[i].target) || is_reserved_target(mounts[i].target) ||
+        if (!check_is_target(mounts[i].target) || check_is_reserved_target(mounts[i].target) ||
             mounts[i].reserved != 0 || (kind & ~flags) != 0 || (kind & (kind - 1)) != 0)
             return false;
         if (kind == SPAWN_MOUNT_LAYERED &&
-            (++n_layered > SPAWN_LAYERED_MAX || has_layer_before(mounts, i)))
+            (++n_layered > SPAWN_LAYERED_MAX || check_has_layer_before(mounts, i)))
             return false;
     }
     return true;
 }
 
-static bool has_good_fields(const struct spawn_create *req) {
+static bool check_has_good_fields(const struct spawn_create *req) {
     if (!check_id(req->id) || req->slot >= SPAWN_SLOTS ||
         (req->hostname[0] != '\0' && !check_id(req->hostname)) ||
         (req->profile != SPAWN_PROFILE_USER && req->profile != SPAWN_PROFILE_ROOT) ||
         (req->root != SPAWN_ROOT_HOST && req->root != SPAWN_ROOT_IMAGE) ||
         (req->layer != SPAWN_LAYER_DISK && req->layer != SPAWN_LAYER_MEMORY) ||
         req->network != SPAWN_NETWORK_NONE || (req->flags & ~(uint32_t)SPAWN_CREATE_ALL) != 0 ||
-        req->n_layers > SPAWN_LAYERS_MAX || !has_text(req) ||
-        !has_good_mounts(req->mounts, req->n_mounts, SPAWN_MOUNTS_MAX, SPAWN_MOUNT_ALL) ||
+        req->n_layers > SPAWN_LAYERS_MAX || !check_has_text(req) ||
+        !check_has_good_mounts(req->mounts, req->n_mounts, SPAWN_MOUNTS_MAX, SPAWN_MOUNT_ALL) ||
         ((req->flags & SPAWN_CREATE_PARKED) && req->n_mounts > 0))
         return false;
     for (uint32_t i = 0; i < req->n_layers; i++)
@@ -140,19 +141,20 @@ static bool has_good_fields(const struct spawn_create *req) {
     return true;
 }
 
-static bool is_directory(int fd) {
+static bool check_is_directory(int fd) {
     struct stat st;
     return fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* A directory as standard input would be a way out; everything else is the asker's own affair. */
-static bool is_stdio(int fd) {
+/* Refuses a directory, because as standard input it would allow an escape. Other types are the
+ * client's decision. */
+static bool check_is_stdio(int fd) {
     struct stat st;
     return fstat(fd, &st) == 0 && !S_ISDIR(st.st_mode) && !S_ISBLK(st.st_mode) &&
            !S_ISLNK(st.st_mode);
 }
 
-static bool is_control_socket(int fd) {
+static bool check_is_control_socket(int fd) {
     int domain = 0, listens = 1;
     socklen_t n = sizeof domain;
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &n) < 0 || domain != AF_UNIX)
@@ -174,29 +176,29 @@ struct check_fds check_split_fds(const struct spawn_create *req, const int *fds)
     return out;
 }
 
-static bool has_good_fds(const struct spawn_create *req, const int *fds, size_t n_fds) {
+static bool check_has_good_fds(const struct spawn_create *req, const int *fds, size_t n_fds) {
     size_t wanted = ((req->flags & SPAWN_CREATE_CONTROL) ? 1 : 0) +
                     ((req->flags & SPAWN_CREATE_STDIO) ? 3 : 0) +
                     (req->root == SPAWN_ROOT_IMAGE ? 1 : 0) + req->n_mounts;
     if (n_fds != wanted)
         return false;
     struct check_fds f = check_split_fds(req, fds);
-    if (f.control >= 0 && !is_control_socket(f.control))
+    if (f.control >= 0 && !check_is_control_socket(f.control))
         return false;
-    if (f.image >= 0 && !is_directory(f.image))
+    if (f.image >= 0 && !check_is_directory(f.image))
         return false;
     for (int i = 0; i < 3; i++)
-        if (f.stdio[i] >= 0 && !is_stdio(f.stdio[i]))
+        if (f.stdio[i] >= 0 && !check_is_stdio(f.stdio[i]))
             return false;
     for (uint32_t i = 0; i < req->n_mounts; i++)
-        if (!is_directory(f.binds[i]))
+        if (!check_is_directory(f.binds[i]))
             return false;
     return true;
 }
 
 int check_create(const struct spawn_create *req, const int *fds, size_t n_fds, uint32_t features,
                  uint32_t *ret_missing) {
-    if (!has_good_fields(req) || !has_good_fds(req, fds, n_fds))
+    if (!check_has_good_fields(req) || !check_has_good_fds(req, fds, n_fds))
         return -EINVAL;
     if (req->layer == SPAWN_LAYER_DISK && req->limits.disk_bytes != 0 &&
         !(features & SPAWN_HAS_LIMIT_DISK)) {
@@ -211,11 +213,12 @@ int check_claim(const struct spawn_claim *req, const int *fds, size_t n_fds, uin
     const struct spawn_limits *l = &req->limits;
     if ((req->hostname[0] != '\0' && !check_id(req->hostname)) || req->reserved != 0 ||
         l->disk_bytes != 0 || l->disk_inodes != 0 || l->file_bytes != 0 ||
-        !has_good_mounts(req->mounts, req->n_mounts, SPAWN_CLAIM_MOUNTS_MAX, SPAWN_MOUNT_PUBLIC) ||
+        !check_has_good_mounts(req->mounts, req->n_mounts, SPAWN_CLAIM_MOUNTS_MAX,
+                               SPAWN_MOUNT_PUBLIC) ||
         n_fds != req->n_mounts)
         return -EINVAL;
     for (size_t i = 0; i < n_fds; i++)
-        if (!is_directory(fds[i]))
+        if (!check_is_directory(fds[i]))
             return -EINVAL;
     return check_limits(l, features, ret_missing);
 }

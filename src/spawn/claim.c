@@ -1,8 +1,9 @@
-/* claim — a parked sandbox becomes somebody's.
+/* claim — gives a parked instance to a sandbox.
  *
- * What it is made of was made before anybody asked; what is left is what differs from one to the next, and
- * nothing else can be changed later. berm-spawn steps into its namespaces for that: no program of a tenant
- * has run there, and even if one had, all it could meet there is directories made for it. */
+ * The instance was created before any request. A CLAIM sets what differs between sandboxes: host
+ * name, limits and mounts; nothing else can change later. For that, berm-spawn enters its
+ * namespaces. No client's program has run there yet. Even if one had, berm-spawn would only use
+ * directories that were created for the claim. */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -16,35 +17,37 @@
 #include "spawn/sys.h"
 #include "spawn/userns.h"
 
-/* 0 is as it was made. */
-static int limit(const struct spawn *s, const struct instance *p, const struct spawn_limits *l) {
+/* Sets the limits; 0 keeps the old value. */
+static int claim_limit(const struct spawn *s, const struct instance *p,
+                       const struct spawn_limits *l) {
     return cgroup_knobs_suffice(&p->knobs, l) ? cgroup_knobs_turn(&s->cg, &p->knobs, l)
                                               : cgroup_set_limits(&s->cg, p->id, l);
 }
 
-/* Half out of a sandbox is no state to go on in. */
-static void leave(const struct spawn *s, int kinds) {
+/* Returns to our own namespaces. Aborts on failure, because the process must not continue half
+ * inside a sandbox. */
+static void claim_leave(const struct spawn *s, int kinds) {
     if (((kinds & CLONE_NEWUTS) && setns(s->own_uts, CLONE_NEWUTS) < 0) ||
         ((kinds & CLONE_NEWNS) && spawn_leave_host(s) < 0))
         abort();
 }
 
-static int attach(const struct spawn_claim *req, const int *binds) {
+static int claim_attach(const struct spawn_claim *req, const int *binds) {
     int r = 0;
     for (uint32_t i = 0; r == 0 && i < req->n_mounts; i++)
         r = enter_attach_late(binds[i], req->mounts[i].target + 1);
     return r;
 }
 
-static int enter(struct spawn *s, const struct spawn_claim *req, const struct instance *p,
-                 const int *binds, uint32_t *ret_step) {
+static int claim_enter(struct spawn *s, const struct spawn_claim *req, const struct instance *p,
+                       const int *binds, uint32_t *ret_step) {
     bool has_name = req->hostname[0] != '\0';
     int kinds = (has_name ? CLONE_NEWUTS : 0) | (req->n_mounts > 0 ? CLONE_NEWNS : 0);
     if (kinds == 0)
         return 0;
     *ret_step = STEP_CLONE;
     bool is_held = kinds == CLONE_NEWNS && p->mnt_ns >= 0;
-    /* Ours and not reaped, so the number cannot be another's. */
+    /* our child and not reaped, so the pid cannot be reused */
     AUTO_CLOSE int pidfd = is_held ? -1 : (int)sys2(SYS_pidfd_open, p->pid, 0);
     if (!is_held && pidfd < 0)
         return pidfd;
@@ -55,9 +58,9 @@ static int enter(struct spawn *s, const struct spawn_claim *req, const struct in
         has_name ? (int)sys2(SYS_sethostname, (long)req->hostname, (long)strlen(req->hostname)) : 0;
     if (r == 0) {
         *ret_step = STEP_MOUNT;
-        r = attach(req, binds);
+        r = claim_attach(req, binds);
     }
-    leave(s, kinds);
+    claim_leave(s, kinds);
     return r;
 }
 
@@ -77,9 +80,9 @@ static int claim(struct spawn *s, const struct spawn_claim *req, const int *fds,
     instance_unpark(s, p);
     if (r == 0) {
         reply->step = STEP_CGROUP;
-        r = limit(s, p, &req->limits);
+        r = claim_limit(s, p, &req->limits);
     }
-    return r < 0 ? r : enter(s, req, p, binds, &reply->step);
+    return r < 0 ? r : claim_enter(s, req, p, binds, &reply->step);
 }
 
 void instance_claim(struct spawn *s, const struct spawn_claim *req, const int *fds, size_t n_fds,

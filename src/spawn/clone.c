@@ -1,15 +1,15 @@
 #include "spawn/sys.h"
 
-/* The child comes back from clone3 on an empty stack, so no C code may stand between the system
- * call and the jump to fn: hence assembly. */
+/* clone3 returns in the child on an empty stack, so no C code may run between the system call and
+ * the call of fn. */
 #if defined(__x86_64__)
 __asm__(".text\n"
         ".globl sys_clone_on_stack\n"
         ".type sys_clone_on_stack, @function\n"
         "sys_clone_on_stack:\n"
-        "    movq %rdx, %r8\n" /* arg; rcx and r11 do not survive a system call */
+        "    movq %rdx, %r8\n" /* arg; a system call overwrites rcx and r11 */
         "    movq %rsi, %r9\n" /* fn */
-        "    movl $88, %esi\n" /* sizeof(struct clone_args) with the cgroup field */
+        "    movl $88, %esi\n" /* sizeof(struct clone_args), including cgroup */
         "    movl $435, %eax\n"
         "    syscall\n"
         "    testq %rax, %rax\n"

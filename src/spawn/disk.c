@@ -14,8 +14,8 @@
 #include "base/fd.h"
 #include "spawn/sys.h"
 
-/* mke2fs runs in the host's mount namespace, on an image that nobody has written to. */
-static int run_mke2fs(const struct spawn *s, int image, uint64_t inodes) {
+/* Runs mke2fs in the host's mount namespace, on a new, empty image. */
+static int disk_run_mke2fs(const struct spawn *s, int image, uint64_t inodes) {
     pid_t pid = fork();
     if (pid < 0)
         return -errno;
@@ -25,7 +25,7 @@ static int run_mke2fs(const struct spawn *s, int image, uint64_t inodes) {
         snprintf(count, sizeof count, "%" PRIu64, inodes);
         fcntl(image, F_SETFD, 0);
         if (setns(s->host_ns, CLONE_NEWNS) < 0 || setresuid(0, 0, 0) < 0)
-            _exit(1); /* else the program would be one that somebody else has called */
+            _exit(1); /* with a foreign real uid, mke2fs would run as if set-uid */
         char *argv[] = {"mke2fs",
                         "-q",
                         "-F",
@@ -42,7 +42,7 @@ static int run_mke2fs(const struct spawn *s, int image, uint64_t inodes) {
                         path,
                         NULL};
         char *env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
-        if (inodes == 0) { /* mke2fs chooses; the path moves up */
+        if (inodes == 0) { /* mke2fs chooses the number; move the path up */
             argv[11] = path;
             argv[12] = NULL;
         }
@@ -59,8 +59,8 @@ static int run_mke2fs(const struct spawn *s, int image, uint64_t inodes) {
     return WIFEXITED(status) && WEXITSTATUS(status) == 127 ? -ENOTSUP : -EIO;
 }
 
-/* An empty file system of this size from the pool, made now if it is the first. */
-static int open_template(const struct spawn *s, uint64_t bytes, uint64_t inodes) {
+/* Opens the template of an empty file system of this size. Creates it first if it is absent. */
+static int disk_open_template(const struct spawn *s, uint64_t bytes, uint64_t inodes) {
     char name[64], temp[80];
     snprintf(name, sizeof name, "ext4-%" PRIu64 "-%" PRIu64, bytes, inodes);
     int found = fd_open_beneath(s->images, name, O_RDONLY, 0);
@@ -70,7 +70,7 @@ static int open_template(const struct spawn *s, uint64_t bytes, uint64_t inodes)
     AUTO_CLOSE int fd = fd_open_beneath(s->images, temp, O_RDWR | O_CREAT | O_EXCL, 0600);
     if (fd < 0)
         return fd;
-    int r = ftruncate(fd, (off_t)bytes) < 0 ? -errno : run_mke2fs(s, fd, inodes);
+    int r = ftruncate(fd, (off_t)bytes) < 0 ? -errno : disk_run_mke2fs(s, fd, inodes);
     if (r == 0 && renameat(s->images, temp, s->images, name) < 0)
         r = -errno;
     if (r < 0) {
@@ -80,7 +80,7 @@ static int open_template(const struct spawn *s, uint64_t bytes, uint64_t inodes)
     return TAKE_FD(fd);
 }
 
-static int copy_sparse(int from, int to, off_t bytes) {
+static int disk_copy_sparse(int from, int to, off_t bytes) {
     if (ftruncate(to, bytes) < 0)
         return -errno;
     off_t at = 0;
@@ -97,22 +97,21 @@ static int copy_sparse(int from, int to, off_t bytes) {
     return errno == ENXIO ? 0 : -errno;
 }
 
-static int make_image(const struct spawn *s, int dir, uint64_t bytes, uint64_t inodes) {
-    AUTO_CLOSE int from = open_template(s, bytes, inodes);
+static int disk_make_image(const struct spawn *s, int dir, uint64_t bytes, uint64_t inodes) {
+    AUTO_CLOSE int from = disk_open_template(s, bytes, inodes);
     if (from < 0)
         return from;
     AUTO_CLOSE int to = fd_open_beneath(dir, DISK_IMAGE ".new", O_RDWR | O_CREAT | O_TRUNC, 0600);
     if (to < 0)
         return to;
-    int r = copy_sparse(from, to, (off_t)bytes);
+    int r = disk_copy_sparse(from, to, (off_t)bytes);
     if (r == 0 && renameat(dir, DISK_IMAGE ".new", dir, DISK_IMAGE) < 0)
         r = -errno;
     return r < 0 ? r : TAKE_FD(to);
 }
 
-/* A loop device on the image. Another process may take the number we were told: then the next
- * one. */
-static int open_loop(const struct spawn *s, int image) {
+/* Attaches the image to a loop device. Retries when another process took the free number first. */
+static int disk_open_loop(const struct spawn *s, int image) {
     AUTO_CLOSE int control = openat(s->dev, "loop-control", O_RDWR | O_CLOEXEC);
     if (control < 0)
         return -ENOTSUP;
@@ -139,10 +138,10 @@ int disk_mount(struct spawn *s, int dir, uint64_t bytes, uint64_t inodes) {
         return -ENOTSUP;
     AUTO_CLOSE int image = fd_open_beneath(dir, DISK_IMAGE, O_RDWR, 0);
     if (image == -ENOENT)
-        image = make_image(s, dir, bytes, inodes);
+        image = disk_make_image(s, dir, bytes, inodes);
     if (image < 0)
         return image;
-    AUTO_CLOSE int device = open_loop(s, image);
+    AUTO_CLOSE int device = disk_open_loop(s, image);
     if (device < 0)
         return device;
     char source[40];

@@ -18,9 +18,9 @@
 #include "spawn/spawn.h"
 #include "spawn/sys.h"
 
-/* v1 only; on v2 the clone itself placed us. It comes before the new cgroup namespace, whose
- * root is where we stand then: /proc/self/cgroup shows "/" and no host path. */
-static int join_cgroup(struct enter *e) {
+/* For v1 only; on v2 the clone itself set the cgroup. Must run before the new cgroup namespace,
+ * which makes the current cgroup its root: /proc/self/cgroup then shows "/" and no host path. */
+static int enter_join_cgroup(struct enter *e) {
     for (unsigned i = 0; i < e->seat.n_tasks; i++) {
         long n = sys_write(e->seat.tasks[i], "0", 1);
         if (n < 0)
@@ -29,26 +29,26 @@ static int join_cgroup(struct enter *e) {
     return (int)sys1(SYS_unshare, CLONE_NEWCGROUP);
 }
 
-/* Until it stands on its own it waits for its parent and shares its descriptors, and with them the
- * parent's lock on the state: without the parent it must not go on. The kernel forgets this when ids
- * change, so it is said again after that. */
-static int tie_to_parent(struct enter *e) {
+/* Makes the child die with its parent. Until its last steps the child shares the parent's
+ * descriptors and so the lock on the state, and must not continue alone. The kernel clears this
+ * setting when ids change, so it is set again after that. */
+static int enter_tie_to_parent(struct enter *e) {
     int r = (int)sys5(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (r < 0)
         return r;
-    /* A parent that went before the kernel was asked sends no signal, and its number cannot be asked
-     * for from a new PID namespace. */
+    /* If the parent died before the prctl, no signal comes, and getppid() is useless in a new PID
+     * namespace. So poll its pidfd. */
     struct pollfd parent = {.fd = e->parent, .events = POLLIN};
     struct timespec now = {0};
     long n = sys5(SYS_ppoll, (long)&parent, 1, (long)&now, 0, 0);
     return n == 0 ? 0 : n < 0 ? (int)n : -ESRCH;
 }
 
-static int untie(struct enter *e) {
+static int enter_untie(struct enter *e) {
     return e->is_tied ? 0 : (int)sys5(SYS_prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0);
 }
 
-static int wait_phase(struct enter *e, int wanted) {
+static int enter_wait_phase(struct enter *e, int wanted) {
     for (;;) {
         int now = __atomic_load_n(&e->phase, __ATOMIC_ACQUIRE);
         if (now == ENTER_ABORT)
@@ -59,9 +59,9 @@ static int wait_phase(struct enter *e, int wanted) {
     }
 }
 
-/* Even without the filter nothing inside can make a namespace; and one sandbox cannot use up the
+/* Forbids nested namespaces even without the filter, and keeps one sandbox from using up the
  * inotify instances that all sandboxes share. */
-static int limit_namespaces(struct enter *e) {
+static int enter_limit_namespaces(struct enter *e) {
     static const struct {
         const char *path, *value;
     } limits[] = {
@@ -83,7 +83,7 @@ static int limit_namespaces(struct enter *e) {
     return 0;
 }
 
-static int become_inner_root(struct enter *e) {
+static int enter_become_inner_root(struct enter *e) {
     (void)e;
     uint64_t no_signals = 0;
     long r = sys2(SYS_setgroups, 0, 0);
@@ -99,32 +99,32 @@ static int become_inner_root(struct enter *e) {
     return (int)r;
 }
 
-static int name_host(struct enter *e) {
+static int enter_name_host(struct enter *e) {
     size_t n = 0;
     while (e->hostname[n] != '\0')
         n++;
     return (int)sys2(SYS_sethostname, (long)e->hostname, (long)n);
 }
 
-static int limit_one(int resource, uint64_t soft, uint64_t hard) {
+static int enter_limit_one(int resource, uint64_t soft, uint64_t hard) {
     struct {
         uint64_t soft, hard;
     } now, next;
     long r = sys4(SYS_prlimit64, 0, resource, 0, (long)&now);
     if (r < 0)
         return (int)r;
-    next.hard = MIN(hard, now.hard); /* raising takes a right over the host */
+    next.hard = MIN(hard, now.hard); /* raising it would need a privilege on the host */
     next.soft = MIN(soft, next.hard);
     return (int)sys4(SYS_prlimit64, 0, resource, (long)&next, 0);
 }
 
-static int limit_resources(struct enter *e) {
+static int enter_limit_resources(struct enter *e) {
     static const struct {
         int resource;
         uint64_t soft, hard;
     } limits[] = {
         {RLIMIT_NOFILE, 4096, 65536},
-        {RLIMIT_CORE, 1, 1}, /* 0 does not stop a handler behind a pipe on the host; 1 does */
+        {RLIMIT_CORE, 1, 1}, /* 0 does not stop a core handler behind a pipe on the host; 1 does */
         {RLIMIT_MEMLOCK, 65536, 65536},
         {RLIMIT_MSGQUEUE, 65536, 65536},
         {RLIMIT_SIGPENDING, 4096, 4096},
@@ -132,40 +132,39 @@ static int limit_resources(struct enter *e) {
         {RLIMIT_RTPRIO, 0, 0},
         {RLIMIT_NICE, 0, 0},
         {RLIMIT_NPROC, 8192,
-         8192}, /* per id range, so per sandbox; the pids cgroup is the finer one */
+         8192}, /* per uid slot, so per sandbox; the pids cgroup is more precise */
     };
     int r = 0;
     for (size_t i = 0; r == 0 && i < COUNT_OF(limits); i++)
-        r = limit_one(limits[i].resource, limits[i].soft, limits[i].hard);
+        r = enter_limit_one(limits[i].resource, limits[i].soft, limits[i].hard);
     if (r == 0 && e->file_bytes != 0)
-        r = limit_one(RLIMIT_FSIZE, e->file_bytes, e->file_bytes);
+        r = enter_limit_one(RLIMIT_FSIZE, e->file_bytes, e->file_bytes);
     return r;
 }
 
-static int scope_landlock(struct enter *e) {
+static int enter_scope_landlock(struct enter *e) {
     return e->landlock ? landlock_apply_scopes() : 0;
 }
 
-static int bound_caps(struct enter *e) {
+static int enter_bound_caps(struct enter *e) {
     return caps_bound(e->caps, e->last_cap);
 }
 
-static int drop_caps(struct enter *e) {
+static int enter_drop_caps(struct enter *e) {
     long r = sys5(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
     return r < 0 ? (int)r : caps_apply(e->caps);
 }
 
-static int filter_calls(struct enter *e) {
+static int enter_filter_calls(struct enter *e) {
     return seccomp_apply((e->flags & SPAWN_CREATE_STRICT_PROC) != 0 ||
                              (e->flags & SPAWN_CREATE_NO_PTRACE) != 0,
                          e->no_marks);
 }
 
-/* 0, 1, 2 and the control socket at 3; the program at 4, gone with the exec; nothing else stays
- * open. */
-static int arrange_fds(struct enter *e) {
+/* Leaves open only 0, 1, 2, the control socket as 3, and the program as 4, which closes on exec. */
+static int enter_arrange_fds(struct enter *e) {
     enum { ABOVE = 16 };
-    /* A copy of the descriptors, without those that are held for other sandboxes. */
+    /* Copies the descriptor table without the descriptors that are held for other sandboxes. */
     long r = sys3(SYS_close_range, SPAWN_HELD_FD, ~0u, 2 /* CLOSE_RANGE_UNSHARE */);
     if (r < 0)
         return (int)r;
@@ -185,47 +184,48 @@ static int arrange_fds(struct enter *e) {
     return (int)sys3(SYS_close_range, 5, ~0u, 0);
 }
 
-static int run_guest(struct enter *e) {
+static int enter_run_guest(struct enter *e) {
     return (int)sys5(SYS_execveat, 4, (long)"", (long)e->argv, (long)e->env, AT_EMPTY_PATH);
 }
 
-static int wait_mapped(struct enter *e) {
-    return wait_phase(e, ENTER_MAPPED);
+static int enter_wait_mapped(struct enter *e) {
+    return enter_wait_phase(e, ENTER_MAPPED);
 }
-static int wait_mounts(struct enter *e) {
-    return wait_phase(e, ENTER_MOUNTS);
+static int enter_wait_mounts(struct enter *e) {
+    return enter_wait_phase(e, ENTER_MOUNTS);
 }
 
-/* The protections, in the order in which they go up. Each names itself in the reply when it fails,
- * and none is skipped: a sandbox that lacks one does not start. What can be done before the ids are mapped
- * or before the root is there stands before it, because the parent is at that meanwhile. */
+/* The protections, in the order in which they are applied. When one fails, the reply names it. None
+ * is skipped: a sandbox that lacks a protection does not start. Steps that do not need the mapped
+ * ids or the root come first, because the parent prepares those meanwhile. */
 static const struct {
     enum spawn_step step;
     int (*apply)(struct enter *e);
 } steps[] = {
-    {STEP_CLONE, tie_to_parent},
-    {STEP_ATTACH_CGROUP, join_cgroup},
-    {STEP_RLIMIT, limit_resources},
-    {STEP_CAPS, bound_caps},
-    {STEP_IDMAP, wait_mapped},
-    {STEP_IDENTITY, become_inner_root},
-    {STEP_IDENTITY, tie_to_parent},
-    {STEP_HOSTNAME, name_host},
+    {STEP_CLONE, enter_tie_to_parent},
+    {STEP_ATTACH_CGROUP, enter_join_cgroup},
+    {STEP_RLIMIT, enter_limit_resources},
+    {STEP_CAPS, enter_bound_caps},
+    {STEP_IDMAP, enter_wait_mapped},
+    {STEP_IDENTITY, enter_become_inner_root},
+    {STEP_IDENTITY, enter_tie_to_parent},
+    {STEP_HOSTNAME, enter_name_host},
     {STEP_PROC, enter_stage_proc},
     {STEP_DEV, enter_stage_dev},
-    {STEP_NAMESPACE_LIMITS, limit_namespaces}, /* not earlier: a detached mount counts as one */
-    {STEP_OVERLAY, wait_mounts},
+    /* not earlier, because a detached mount counts as a namespace */
+    {STEP_NAMESPACE_LIMITS, enter_limit_namespaces},
+    {STEP_OVERLAY, enter_wait_mounts},
     {STEP_MOUNT, enter_attach_mounts},
     {STEP_ROOT, enter_switch_root},
-    {STEP_FDS, arrange_fds},
-    {STEP_FDS, untie},
-    {STEP_LANDLOCK, scope_landlock},
-    {STEP_CAPS, drop_caps},
-    {STEP_SECCOMP, filter_calls},
-    {STEP_EXEC, run_guest},
+    {STEP_FDS, enter_arrange_fds},
+    {STEP_FDS, enter_untie},
+    {STEP_LANDLOCK, enter_scope_landlock},
+    {STEP_CAPS, enter_drop_caps},
+    {STEP_SECCOMP, enter_filter_calls},
+    {STEP_EXEC, enter_run_guest},
 };
 
-static int child(void *arg) {
+static int enter_child(void *arg) {
     struct enter *e = arg;
     for (size_t i = 0; i < COUNT_OF(steps); i++) {
         e->step = steps[i].step;
@@ -256,7 +256,7 @@ int enter_clone(struct enter *e, void *stack, size_t stack_bytes, int *ret_pidfd
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = (uint64_t)e->seat.v2_cgroup;
     }
-    long pid = sys_clone_on_stack(&args, child, e);
+    long pid = sys_clone_on_stack(&args, enter_child, e);
     if (pid < 0)
         return (int)pid;
     *ret_pidfd = pidfd;
@@ -277,5 +277,5 @@ int enter_wait(struct enter *e) {
     }
     if (e->error != 0)
         return -e->error;
-    return e->step == STEP_EXEC ? 0 : -ECHILD; /* killed on the way */
+    return e->step == STEP_EXEC ? 0 : -ECHILD; /* killed before exec */
 }

@@ -1,9 +1,10 @@
-/* enter — from a fresh clone to PID 1: the ordered list of protections, then exec.
+/* enter — turns a fresh clone into PID 1: applies the protections in order, then executes the
+ * program.
  *
- * The child shares the parent's memory and descriptors until its last steps, so the two talk
- * through this struct. Everything in it is written by one side before the other reads it
- * (`phase` and `tid` are futexes). The parent must not touch it or its descriptors until
- * enter_wait returns. */
+ * The child shares the parent's memory and descriptors until its last steps, and both communicate
+ * through this struct. Each field is written by one side before the other reads it; `phase` and
+ * `tid` are futexes. The parent must not touch the struct or its descriptors until enter_wait
+ * returns. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,29 +18,29 @@
 
 enum enter_phase { ENTER_WAIT, ENTER_MAPPED, ENTER_MOUNTS, ENTER_ABORT };
 
-/* A detached mount and where it goes, relative to the new root. */
+/* A detached mount and its target, relative to the new root. */
 struct enter_mount {
     int fd;
     const char *target;
-    bool make; /* the mount point may have to be made */
+    bool make; /* create the mount point if it is absent */
 };
 
 struct enter {
     /* Set before the clone. */
     struct cgroup_seat seat;
-    int parent;     /* pidfd of the process that makes the sandbox */
-    int proc;       /* a full procfs, for a sandbox whose own shows processes only */
-    uint32_t masks; /* of enter_masks_needed, or 0 */
-    int guest;      /* PID 1's program */
-    int control;    /* its descriptor 3, or -1 */
-    int stdio[3];   /* or -1: the sandbox's /dev/null */
+    int parent;     /* pidfd of the process that creates the sandbox */
+    int proc;       /* a full procfs, for sandboxes whose own shows only processes */
+    uint32_t masks; /* from enter_masks_needed, or 0 */
+    int guest;      /* program of PID 1 */
+    int control;    /* descriptor 3 of PID 1, or -1 */
+    int stdio[3];   /* -1: the sandbox's /dev/null */
     uint32_t flags; /* enum spawn_create_flags */
     uint64_t caps;
     int last_cap;
     bool landlock;
-    bool is_tied;        /* ends with the process that made it */
-    bool no_marks;       /* a directory of the host can be written: no setuid, no setgid */
-    uint64_t file_bytes; /* largest file, 0 = no limit */
+    bool is_tied;        /* the sandbox ends with the process that created it */
+    bool no_marks;       /* a host directory is writable, so forbid setuid and setgid bits */
+    uint64_t file_bytes; /* largest file; 0: no limit */
     const char *hostname;
     const char *const *argv;
     const char *const *env;
@@ -47,18 +48,18 @@ struct enter {
     int root;
     struct enter_mount mounts[ENTER_MOUNTS_MAX];
     unsigned n_mounts;
-    /* Both sides. */
+    /* Used by both sides. */
     int phase; /* enum enter_phase */
-    int tid;   /* the kernel clears it when the child has gone: into exec, or for good */
+    int tid;   /* the kernel clears it when the child has called exec or exited */
     /* Set by the child. */
-    int sys;       /* its detached /sys; like the next, left for the parent to close */
-    int sysctl;    /* where the limits on its namespaces are set */
-    uint32_t step; /* where it is, or stopped */
-    int error;     /* errno, 0 if it reached exec */
+    int sys;       /* detached /sys; the parent closes this and the next */
+    int sysctl;    /* directory of the namespace limits */
+    uint32_t step; /* current or last step */
+    int error;     /* errno; 0 if it reached exec */
 };
 
-/* Clones the child into new namespaces on `stack`. Returns its pid, and its pidfd. */
+/* Clones the child into new namespaces on `stack`. Returns its pid and pidfd. */
 MUST_USE int enter_clone(struct enter *e, void *stack, size_t stack_bytes, int *ret_pidfd);
 void enter_release(struct enter *e, enum enter_phase phase);
-/* Waits until the child runs PID 1's program or has failed: 0, or -errno with e->step. */
+/* Waits until the child executes PID 1's program or fails. Returns 0, or -errno with e->step. */
 MUST_USE int enter_wait(struct enter *e);

@@ -11,9 +11,8 @@
 #define STAGE_DEV "/stage/dev"
 #define SHM_BYTES "67108864"
 
-/* What tells about the host, or steers it, and others than the host's root may open: procfs
- * belongs to the host's root, so files without rights for others are closed to every id inside
- * already. */
+/* Files that reveal or control the host and that are not restricted to the host's root. The host's
+ * root owns procfs, so files without permissions for others are already inaccessible inside. */
 static const struct {
     const char *name;
     const char *with;
@@ -51,7 +50,7 @@ static const struct {
 };
 _Static_assert(COUNT_OF(masks) <= 32, "a bit for each");
 
-static bool is_open_to_others(int dir, const char *path) {
+static bool enter_is_open_to_others(int dir, const char *path) {
     struct statx st;
     long r = sys5(SYS_statx, dir, (long)path, AT_SYMLINK_NOFOLLOW, STATX_MODE, (long)&st);
     return r == 0 && (st.stx_mode & 0007) != 0;
@@ -60,15 +59,15 @@ static bool is_open_to_others(int dir, const char *path) {
 uint32_t enter_masks_needed(int proc) {
     uint32_t bits = 0;
     for (size_t i = 0; i < COUNT_OF(masks); i++)
-        bits |= is_open_to_others(proc, masks[i].name) ? UINT32_C(1) << i : 0;
+        bits |= enter_is_open_to_others(proc, masks[i].name) ? UINT32_C(1) << i : 0;
     return bits;
 }
 
-static int bind(const char *from, const char *to) {
+static int enter_bind(const char *from, const char *to) {
     return (int)sys5(SYS_mount, (long)from, (long)to, 0, MS_BIND, 0);
 }
 
-static void join(char *out, size_t cap, const char *head, const char *tail) {
+static void enter_join(char *out, size_t cap, const char *head, const char *tail) {
     size_t n = 0;
     while (*head != '\0' && n + 1 < cap)
         out[n++] = *head++;
@@ -77,24 +76,24 @@ static void join(char *out, size_t cap, const char *head, const char *tail) {
     out[n] = '\0';
 }
 
-static int mask_all(uint32_t needed) {
+static int enter_mask_all(uint32_t needed) {
     for (size_t i = 0; i < COUNT_OF(masks); i++) {
         char path[64];
         if (needed != 0 && !(needed & UINT32_C(1) << i))
             continue;
-        join(path, sizeof path, STAGE_PROC, masks[i].name);
-        if (needed == 0 && !is_open_to_others(AT_FDCWD, path))
+        enter_join(path, sizeof path, STAGE_PROC, masks[i].name);
+        if (needed == 0 && !enter_is_open_to_others(AT_FDCWD, path))
             continue;
-        int r = bind(masks[i].with, path);
+        int r = enter_bind(masks[i].with, path);
         if (r < 0)
             return r;
     }
     return 0;
 }
 
-/* Root inside owns some of these (the limits on namespaces among them) and must not write them. */
-static int freeze_sysctls(void) {
-    int r = bind(STAGE_PROC "sys", STAGE_PROC "sys");
+/* Root inside owns some of these, including the namespace limits, and must not write them. */
+static int enter_freeze_sysctls(void) {
+    int r = enter_bind(STAGE_PROC "sys", STAGE_PROC "sys");
     if (r < 0)
         return r;
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
@@ -102,7 +101,7 @@ static int freeze_sysctls(void) {
     return sys_mount_setattr(AT_FDCWD, STAGE_PROC "sys", &attr);
 }
 
-static int new_mount(const char *type, const char *const (*options)[2], unsigned attrs) {
+static int enter_new_mount(const char *type, const char *const (*options)[2], unsigned attrs) {
     int fs = sys_fsopen(type);
     int r = fs;
     for (size_t i = 0; r >= 0 && options[i][0] != NULL; i++)
@@ -116,9 +115,9 @@ static int new_mount(const char *type, const char *const (*options)[2], unsigned
     return r;
 }
 
-static int attach_new(const char *type, const char *const (*options)[2], unsigned attrs,
-                      const char *target) {
-    int fd = new_mount(type, options, attrs);
+static int enter_attach_new(const char *type, const char *const (*options)[2], unsigned attrs,
+                            const char *target) {
+    int fd = enter_new_mount(type, options, attrs);
     if (fd < 0)
         return fd;
     int r = sys_attach(fd, AT_FDCWD, target);
@@ -131,19 +130,20 @@ int enter_stage_proc(struct enter *e) {
     static const char *const strict[][2] = {
         {"hidepid", "invisible"}, {"subset", "pid"}, {NULL, NULL}};
     bool is_strict = (e->flags & SPAWN_CREATE_STRICT_PROC) != 0;
-    int r = attach_new("proc", is_strict ? strict : standard,
-                       MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, "/stage/proc");
+    int r =
+        enter_attach_new("proc", is_strict ? strict : standard,
+                         MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, "/stage/proc");
     if (r < 0)
         return r;
-    /* Through this new procfs where it has them: in one that all share, every user namespace adds
-     * an entry of the same name, and each lookup walks those of all sandboxes alive. */
+    /* Uses this new procfs if possible. In a shared procfs, every user namespace adds an entry of
+     * the same name, and each lookup walks the entries of all sandboxes. */
     e->sysctl = is_strict ? sys_openat(e->proc, "sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC, 0)
                           : sys_openat(AT_FDCWD, STAGE_PROC "sys/user",
                                        O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
     if (e->sysctl < 0 || is_strict)
         return MIN(e->sysctl, 0);
-    r = freeze_sysctls();
-    return r < 0 ? r : mask_all(e->masks);
+    r = enter_freeze_sysctls();
+    return r < 0 ? r : enter_mask_all(e->masks);
 }
 
 int enter_stage_dev(struct enter *e) {
@@ -152,17 +152,18 @@ int enter_stage_dev(struct enter *e) {
                                          {"max", "64"},       {NULL, NULL}};
     static const char *const shm[][2] = {
         {"mode", "1777"}, {"size", SHM_BYTES}, {"nr_inodes", "16384"}, {NULL, NULL}};
-    int r = bind("/dev", STAGE_DEV);
+    int r = enter_bind("/dev", STAGE_DEV);
     if (r == 0)
-        r = attach_new("devpts", pts + 1, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, STAGE_DEV "/pts");
+        r = enter_attach_new("devpts", pts + 1, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+                             STAGE_DEV "/pts");
     if (r == 0)
-        r = attach_new("tmpfs", shm, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
-                       STAGE_DEV "/shm");
+        r = enter_attach_new("tmpfs", shm, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+                             STAGE_DEV "/shm");
     e->sys = r < 0 ? r : sys_clone_tree(AT_FDCWD, "/sys");
     return MIN(e->sys, 0);
 }
 
-static int open_inside(int root, const char *path, int flags) {
+static int enter_open_inside(int root, const char *path, int flags) {
     struct open_how how = {
         .flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
@@ -170,8 +171,9 @@ static int open_inside(int root, const char *path, int flags) {
     return (int)sys4(SYS_openat2, root, (long)path, (long)&how, sizeof how);
 }
 
-/* What is made belongs to whom its parent belongs to: a directory made in the user's home must not be root's. */
-static int make_dir(int root, int parent, const char *path) {
+/* Gives the new directory the owner of its parent, so that one in the user's home does not belong
+ * to root. */
+static int enter_make_dir(int root, int parent, const char *path) {
     struct statx st;
     long r = sys3(SYS_mkdirat, root, (long)path, 0755);
     if (r == 0)
@@ -181,18 +183,18 @@ static int make_dir(int root, int parent, const char *path) {
     return (int)r;
 }
 
-/* Makes the directories of `path` that are missing. */
-static int make_path(int root, const char *path) {
+/* Creates the missing directories of `path`. */
+static int enter_make_path(int root, const char *path) {
     char part[SPAWN_TARGET_MAX];
     int parent = root;
     int r = 0;
     for (size_t n = 0; r == 0 && n < sizeof part; n++) {
         part[n] = '\0';
         if (path[n] == '/' || path[n] == '\0') {
-            int dir = open_inside(root, part, O_PATH | O_DIRECTORY);
+            int dir = enter_open_inside(root, part, O_PATH | O_DIRECTORY);
             if (dir == -ENOENT) {
-                r = make_dir(root, parent, part);
-                dir = r < 0 ? r : open_inside(root, part, O_PATH | O_DIRECTORY);
+                r = enter_make_dir(root, parent, part);
+                dir = r < 0 ? r : enter_open_inside(root, part, O_PATH | O_DIRECTORY);
             }
             if (parent != root)
                 sys_close(parent);
@@ -209,11 +211,11 @@ static int make_path(int root, const char *path) {
     return r;
 }
 
-static int attach_inside(int root, int mount, const char *target, bool make) {
-    int at = open_inside(root, target, O_PATH | O_DIRECTORY);
+static int enter_attach_inside(int root, int mount, const char *target, bool make) {
+    int at = enter_open_inside(root, target, O_PATH | O_DIRECTORY);
     if (at == -ENOENT && make) {
-        int r = make_path(root, target);
-        at = r < 0 ? r : open_inside(root, target, O_PATH | O_DIRECTORY);
+        int r = enter_make_path(root, target);
+        at = r < 0 ? r : enter_open_inside(root, target, O_PATH | O_DIRECTORY);
     }
     if (at < 0)
         return at;
@@ -222,9 +224,9 @@ static int attach_inside(int root, int mount, const char *target, bool make) {
     return r;
 }
 
-/* Moves a tree that was completed in the stage. */
-static int move_inside(int root, const char *from, const char *target) {
-    int at = open_inside(root, target, O_PATH | O_DIRECTORY);
+/* Moves a tree that was completed in /stage. */
+static int enter_move_inside(int root, const char *from, const char *target) {
+    int at = enter_open_inside(root, target, O_PATH | O_DIRECTORY);
     if (at < 0)
         return at;
     long r = sys5(SYS_move_mount, AT_FDCWD, (long)from, at, (long)"", MOVE_MOUNT_T_EMPTY_PATH);
@@ -233,25 +235,27 @@ static int move_inside(int root, const char *from, const char *target) {
 }
 
 int enter_attach_late(int mount, const char *target) {
-    return attach_inside(AT_FDCWD, mount, target, true); /* setns has left us in the root */
+    /* setns changed our root to the sandbox's */
+    return enter_attach_inside(AT_FDCWD, mount, target, true);
 }
 
 int enter_attach_mounts(struct enter *e) {
-    /* Over our own root: lookups from "/" still start at the mount beneath until the chroot. */
+    /* Attach over our own root. Until the chroot, lookups from "/" still start at the mount
+     * below. */
     int r = sys_attach(e->root, AT_FDCWD, "/");
     for (unsigned i = 0; r == 0 && i < e->n_mounts; i++)
-        r = attach_inside(e->root, e->mounts[i].fd, e->mounts[i].target, e->mounts[i].make);
+        r = enter_attach_inside(e->root, e->mounts[i].fd, e->mounts[i].target, e->mounts[i].make);
     if (r == 0)
-        r = move_inside(e->root, "/stage/proc", "proc");
+        r = enter_move_inside(e->root, "/stage/proc", "proc");
     if (r == 0)
-        r = move_inside(e->root, STAGE_DEV, "dev");
+        r = enter_move_inside(e->root, STAGE_DEV, "dev");
     if (r == 0)
-        r = attach_inside(e->root, e->sys, "sys", false);
+        r = enter_attach_inside(e->root, e->sys, "sys", false);
     return r;
 }
 
-/* As switch_root does in an initramfs. pivot_root would walk every task of the host; what it would
- * unmount is our empty read-only tmpfs, which no path leads to from here on. */
+/* Works like switch_root in an initramfs. pivot_root would walk every task of the host, only to
+ * unmount our empty read-only tmpfs, which is unreachable from now on. */
 int enter_switch_root(struct enter *e) {
     long r = sys1(SYS_fchdir, e->root);
     if (r == 0)

@@ -20,16 +20,18 @@
 
 #define DESTROY_MAX_MS 10000
 #define DESTROY_MIN_LOOKS 2000
-#define REAP_ALL_EVERY 64             /* signals, where there is never time for it */
-#define PIDFD_GET_MNT_NS _IO(0xff, 3) /* newer than the oldest header set we build with */
+/* signals after which all children are reaped even without idle time */
+#define REAP_ALL_EVERY 64
+/* not defined in the oldest kernel headers that we build with */
+#define PIDFD_GET_MNT_NS _IO(0xff, 3)
 
-/* argv and env of PID 1 as exec wants them, pointing into the request. */
+/* argv and env of PID 1 for exec, pointing into the request. */
 struct strings {
     const char *argv[SPAWN_STRINGS_MAX + 1];
     const char *env[SPAWN_STRINGS_MAX + 1];
 };
 
-static void split_text(const struct spawn_create *req, struct strings *out) {
+static void instance_split_text(const struct spawn_create *req, struct strings *out) {
     const char *at = req->text;
     for (uint32_t i = 0; i < req->n_argv; i++, at += strlen(at) + 1)
         out->argv[i] = at;
@@ -44,7 +46,7 @@ struct instance *instance_find(const struct spawn *s, const char *id) {
     return node ? container_of(node, struct instance, by_id) : NULL;
 }
 
-/* NULL: no memory. */
+/* Returns NULL when out of memory. */
 static struct instance *instance_new(const char *id, uint32_t slot) {
     struct instance *p = calloc(1, sizeof *p);
     if (p == NULL)
@@ -57,9 +59,9 @@ static struct instance *instance_new(const char *id, uint32_t slot) {
     return p;
 }
 
-/* --- what is held for the claim of a parked one --- */
+/* --- descriptors held for the claim of a parked instance --- */
 
-static void release(struct spawn *s, struct instance *p) {
+static void instance_release(struct spawn *s, struct instance *p) {
     if (list_is_empty(&p->in_held))
         return;
     list_remove(&p->in_held);
@@ -68,10 +70,10 @@ static void release(struct spawn *s, struct instance *p) {
     fd_close_all(&p->owner.map, 1);
 }
 
-/* The oldest of too many have most likely been given away. */
-static void hold(struct spawn *s, struct instance *p) {
+/* Releases the oldest when too many are held: most likely it was claimed without a CLAIM. */
+static void instance_hold(struct spawn *s, struct instance *p) {
     if (s->n_held == SPAWN_HELD_MAX)
-        release(s, container_of(s->held.next, struct instance, in_held));
+        instance_release(s, container_of(s->held.next, struct instance, in_held));
     list_push_back(&s->held, &p->in_held);
     s->n_held++;
     cgroup_knobs_open(&s->cg, p->id, SPAWN_HELD_FD, &p->knobs);
@@ -86,18 +88,18 @@ void instance_unpark(struct spawn *s, struct instance *p) {
 
 void instance_let_go(struct spawn *s) {
     if (s->given != NULL)
-        release(s, TAKE(s->given));
+        instance_release(s, TAKE(s->given));
 }
 
-/* --- life --- */
+/* --- lifetime --- */
 
-static void add(struct spawn *s, struct instance *p) {
+static void instance_add(struct spawn *s, struct instance *p) {
     list_push_back(&s->instances, &p->node);
     map_add(&s->by_id, &p->by_id, p->id);
     s->slots[p->slot / 8] |= (uint8_t)(1u << p->slot % 8);
 }
 
-static bool is_taken(const struct spawn *s, const char *id, uint32_t slot) {
+static bool instance_is_taken(const struct spawn *s, const char *id, uint32_t slot) {
     if (instance_find(s, id) != NULL || (s->slots[slot / 8] & 1u << slot % 8))
         return true;
     LIST_FOR_EACH(it, &s->dying) {
@@ -113,7 +115,7 @@ struct restore {
     int error;
 };
 
-static void restore_one(const char *id, void *arg) {
+static void instance_restore_one(const char *id, void *arg) {
     struct restore *all = arg;
     char name[SPAWN_ID_MAX] = "";
     size_t n = strlen(id);
@@ -122,32 +124,33 @@ static void restore_one(const char *id, void *arg) {
         return;
     memcpy(name, id, n);
     if (!check_id(name) || cgroup_owner(&all->s->cg, id, &owner) < 0 || !userns_slot(owner, &slot))
-        return; /* none of ours, or not finished: SWEEP removes it */
+        return; /* foreign or incomplete; SWEEP removes it */
     struct instance *kept = instance_new(name, slot);
     if (kept == NULL)
         all->error = -ENOMEM;
     else
-        add(all->s, kept);
+        instance_add(all->s, kept);
 }
 
 int instances_restore(struct spawn *s) {
     struct restore all = {.s = s, .error = map_init(&s->by_id)};
     if (all.error == 0)
-        cgroup_each_seat(&s->cg, restore_one, &all);
+        cgroup_each_seat(&s->cg, instance_restore_one, &all);
     return all.error;
 }
 
-static int map_ids(struct spawn *s, pid_t pid, uint32_t slot) {
+static int instance_map_ids(struct spawn *s, pid_t pid, uint32_t slot) {
     char line[48];
     snprintf(line, sizeof line, "0 %u %u\n", userns_base(slot), SPAWN_UID_SPAN);
     return userns_map(s->proc, pid, line, line);
 }
 
-/* The part that runs beside the child: it maps ids and builds mounts while the child prepares. */
-static int serve_child(struct spawn *s, const struct spawn_create *req, const struct check_fds *fds,
-                       struct enter *e, struct mounts *m, pid_t pid, uint32_t *ret_step) {
+/* Runs in the parent: maps ids and builds the mounts while the child prepares itself. */
+static int instance_serve_child(struct spawn *s, const struct spawn_create *req,
+                                const struct check_fds *fds, struct enter *e, struct mounts *m,
+                                pid_t pid, uint32_t *ret_step) {
     *ret_step = STEP_IDMAP;
-    int r = map_ids(s, pid, req->slot);
+    int r = instance_map_ids(s, pid, req->slot);
     AUTO_CLOSE int userns = r < 0 ? r : userns_open(s->proc, pid);
     if (userns < 0)
         return userns;
@@ -162,21 +165,22 @@ static int serve_child(struct spawn *s, const struct spawn_create *req, const st
     return r;
 }
 
-static void wait_gone(pid_t pid) {
+static void instance_wait_gone(pid_t pid) {
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
 }
 
-/* What a failed start made. What cannot be removed now is found by SWEEP. */
-static void remove_half(struct spawn *s, const char *id) {
+/* Removes what a failed start created. SWEEP removes what cannot be removed now. */
+static void instance_remove_half(struct spawn *s, const char *id) {
     bool made_layer = s->spent.made_layer;
     mounts_done(&s->spent);
     if (cgroup_remove(&s->cg, id) == 0 && made_layer && layer_remove(s, id) == 0)
         layer_empty_trash(s);
 }
 
-static int start(struct spawn *s, const struct spawn_create *req, const struct check_fds *fds,
-                 struct enter *e, int *ret_pidfd, uint32_t *ret_step) {
+static int instance_start(struct spawn *s, const struct spawn_create *req,
+                          const struct check_fds *fds, struct enter *e, int *ret_pidfd,
+                          uint32_t *ret_step) {
     *ret_step = STEP_CGROUP;
     int r = cgroup_make(&s->cg, req->id, &req->limits, userns_base(req->slot), &e->seat);
     if (r < 0)
@@ -192,45 +196,46 @@ static int start(struct spawn *s, const struct spawn_create *req, const struct c
         r = enter_clone(e, s->stack, SPAWN_STACK_BYTES, &pidfd);
         int back = userns_creator(0);
         if (back < 0)
-            abort(); /* half a root is no state to go on in */
+            abort(); /* do not continue with half of root's privileges */
     }
     pid_t pid = r;
     if (r > 0) {
-        r = serve_child(s, req, fds, e, &s->spent, pid, ret_step);
-        if (r < 0) { /* the child uses our memory until it is gone */
+        r = instance_serve_child(s, req, fds, e, &s->spent, pid, ret_step);
+        if (r < 0) { /* the child uses our memory until it ends */
             enter_release(e, ENTER_ABORT);
             if (enter_wait(e) < 0)
                 kill(pid, SIGKILL);
-            wait_gone(pid);
+            instance_wait_gone(pid);
         }
     }
     cgroup_seat_close(&e->seat);
-    fd_close_all(&e->sys, 1); /* the child made these while it shared our descriptors */
+    fd_close_all(&e->sys, 1); /* the child opened these while it shared our descriptors */
     fd_close_all(&e->sysctl, 1);
     if (r < 0) {
-        remove_half(s, req->id);
+        instance_remove_half(s, req->id);
         return r;
     }
     *ret_pidfd = TAKE_FD(pidfd);
     return pid;
 }
 
-/* Unmounting takes the kernel several waits for every CPU. The last to hold the namespace does it: PID 1 at
- * its end, whose exit everybody waits for, or else we. Older kernels lack the call (6.11). */
-static int hold_mounts(int pidfd) {
+/* Holds the mount namespace. Unmounting waits several times for every CPU, and the last holder of
+ * the namespace does it. That would be PID 1 at its exit, which everybody waits for, so we hold it
+ * instead. Kernels before 6.11 lack the ioctl. */
+static int instance_hold_mounts(int pidfd) {
     AUTO_CLOSE int ns = ioctl(pidfd, PIDFD_GET_MNT_NS);
     return ns < 0 ? -1 : fcntl(ns, F_DUPFD_CLOEXEC, SPAWN_HELD_FD);
 }
 
-static bool has_writable_mount(const struct spawn_create *req) {
+static bool instance_has_writable_mount(const struct spawn_create *req) {
     for (uint32_t i = 0; i < req->n_mounts; i++)
         if (req->mounts[i].flags & SPAWN_MOUNT_WRITABLE)
             return true;
     return false;
 }
 
-static int create(struct spawn *s, const struct spawn_create *req, const int *fds, size_t n_fds,
-                  struct spawn_reply *reply, int *ret_pidfd) {
+static int instance_create_checked(struct spawn *s, const struct spawn_create *req, const int *fds,
+                                   size_t n_fds, struct spawn_reply *reply, int *ret_pidfd) {
     reply->step = STEP_REQUEST;
     int r = check_create(req, fds, n_fds, s->features, &reply->missing);
     if (r == -ENOTSUP)
@@ -238,7 +243,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
     if (r < 0)
         return r;
     reply->step = STEP_EXISTS;
-    if (is_taken(s, req->id, req->slot))
+    if (instance_is_taken(s, req->id, req->slot))
         return -EEXIST;
     struct instance *p = instance_new(req->id, req->slot);
     AUTO_FREE struct strings *text = malloc(sizeof *text);
@@ -246,7 +251,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
         free(p);
         return -ENOMEM;
     }
-    split_text(req, text);
+    instance_split_text(req, text);
     struct check_fds parts = check_split_fds(req, fds);
     struct enter e = {
         .seat.v2_cgroup = -1,
@@ -261,7 +266,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
         .caps = caps_for_profile(req->profile),
         .last_cap = s->last_cap,
         .landlock = (s->features & SPAWN_HAS_LANDLOCK_SCOPE) != 0,
-        .no_marks = has_writable_mount(req),
+        .no_marks = instance_has_writable_mount(req),
         .parent = s->self,
         .is_tied = s->is_tied,
         .file_bytes = req->limits.file_bytes,
@@ -269,7 +274,7 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
         .argv = text->argv,
         .env = text->env,
     };
-    r = start(s, req, &parts, &e, ret_pidfd, &reply->step);
+    r = instance_start(s, req, &parts, &e, ret_pidfd, &reply->step);
     if (r < 0) {
         free(p);
         return r;
@@ -278,10 +283,10 @@ static int create(struct spawn *s, const struct spawn_create *req, const int *fd
     p->is_parked = (req->flags & SPAWN_CREATE_PARKED) != 0;
     p->owner = (struct mounts_owner){req->profile, userns_base(req->slot), .map = -1};
     if (p->is_parked)
-        hold(s, p);
-    if (!s->is_tied) /* else nobody but us waits for its end */
-        p->mnt_ns = hold_mounts(*ret_pidfd);
-    add(s, p);
+        instance_hold(s, p);
+    if (!s->is_tied) /* otherwise only we wait for its exit */
+        p->mnt_ns = instance_hold_mounts(*ret_pidfd);
+    instance_add(s, p);
     reply->pid = r;
     return 0;
 }
@@ -291,13 +296,13 @@ void instance_create(struct spawn *s, const struct spawn_create *req, const int 
     if (s->spent.n_fds > MOUNTS_SPENT_MAX)
         mounts_done(&s->spent);
     s->spent.made_layer = false;
-    int r = create(s, req, fds, n_fds, reply, ret_pidfd);
+    int r = instance_create_checked(s, req, fds, n_fds, reply, ret_pidfd);
     reply->error = -MIN(r, 0);
     if (r >= 0)
         reply->step = STEP_NONE;
 }
 
-static int64_t now_ms(void) {
+static int64_t instance_now_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
@@ -315,31 +320,33 @@ struct instance *instance_destroy(struct spawn *s, const struct spawn_destroy *r
     }
     p->seq = req->head.seq;
     p->flags = req->flags;
-    p->since_ms = now_ms();
+    p->since_ms = instance_now_ms();
     list_push_back(&s->dying, &p->node);
-    fd_close_all(&p->mnt_ns, 1); /* then it is the dying that unmount, many at a time */
+    fd_close_all(&p->mnt_ns, 1); /* so that dying instances unmount in parallel */
     cgroup_kill(&s->cg, p->id);
     if (p->pid > 0 && p->wait_status == -1)
-        kill(p->pid, SIGKILL); /* ours and not reaped, so the number cannot be another's */
-    release(s, p);
-    mounts_done(&s->spent); /* while it dies: what it was built with must not outlast it */
+        kill(p->pid, SIGKILL); /* our child and not reaped, so the pid cannot be reused */
+    instance_release(s, p);
+    /* meanwhile free the descriptors it was built with, which must not outlive it */
+    mounts_done(&s->spent);
     return p;
 }
 
-/* Its end may have shared a signal with another's. */
-static bool has_ended(struct instance *p) {
+/* Its exit may have shared a SIGCHLD with another. */
+static bool instance_has_ended(struct instance *p) {
     return p->pid <= 0 || p->wait_status != -1 || waitpid(p->pid, &p->wait_status, WNOHANG) > 0;
 }
 
 bool instance_finish(struct spawn *s, struct instance *p, int *ret_error, uint32_t *ret_step) {
     *ret_error = 0;
     *ret_step = STEP_NONE;
-    int r = has_ended(p) ? cgroup_remove(&s->cg, p->id) : -EBUSY;
-    /* Time alone is no measure: a machine that stands still for a while passes it without a look. */
-    bool is_late = now_ms() - p->since_ms >= DESTROY_MAX_MS && p->looks >= DESTROY_MIN_LOOKS;
+    int r = instance_has_ended(p) ? cgroup_remove(&s->cg, p->id) : -EBUSY;
+    /* Also count attempts, because a suspended machine passes the deadline without any. */
+    bool is_late =
+        instance_now_ms() - p->since_ms >= DESTROY_MAX_MS && p->looks >= DESTROY_MIN_LOOKS;
     if (r == -EBUSY && !is_late) {
         p->looks++;
-        cgroup_kill(&s->cg, p->id); /* something may have been on its way in */
+        cgroup_kill(&s->cg, p->id); /* a process may have been entering */
         return false;
     }
     if (r < 0) {
@@ -365,10 +372,11 @@ void instance_free(struct spawn *s, struct instance *p) {
     free(p);
 }
 
-static bool note_exit(struct list *instances, pid_t pid, int status) {
+static bool instance_note_exit(struct list *instances, pid_t pid, int status) {
     LIST_FOR_EACH(it, instances) {
         struct instance *p = container_of(it, struct instance, node);
-        if (p->pid != pid || p->wait_status != -1) /* one that was read may have had this number */
+        /* an already reaped instance may have had the same pid */
+        if (p->pid != pid || p->wait_status != -1)
             continue;
         p->wait_status = status;
         fd_close_all(&p->mnt_ns, 1);
@@ -377,27 +385,28 @@ static bool note_exit(struct list *instances, pid_t pid, int status) {
     return false;
 }
 
-/* One child that ended: `which`, or any with -1. */
-static bool reap_one(struct spawn *s, pid_t which) {
+/* Reaps one ended child: `which`, or any for -1. */
+static bool instance_reap_one(struct spawn *s, pid_t which) {
     int status;
     pid_t pid = waitpid(which, &status, WNOHANG);
     if (pid <= 0)
         return false;
     if (pid == s->trash_pid)
         layer_trash_ended(s);
-    if (!note_exit(&s->dying, pid, status)) /* the fewer, and the more likely */
-        note_exit(&s->instances, pid, status);
+    if (!instance_note_exit(&s->dying, pid,
+                            status)) /* search the shorter and likelier list first */
+        instance_note_exit(&s->instances, pid, status);
     return true;
 }
 
 void instance_reap(struct spawn *s, pid_t pid) {
-    reap_one(s, pid);
+    instance_reap_one(s, pid);
     if (++s->unseen_ends >= REAP_ALL_EVERY)
         instance_reap_all(s);
 }
 
 void instance_reap_all(struct spawn *s) {
-    while (s->unseen_ends > 0 && reap_one(s, -1))
+    while (s->unseen_ends > 0 && instance_reap_one(s, -1))
         ;
     s->unseen_ends = 0;
 }

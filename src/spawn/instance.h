@@ -1,8 +1,9 @@
-/* instance — one sandbox as berm-spawn knows it: made, found by id, destroyed.
+/* instance — one sandbox in berm-spawn: created, found by id, destroyed.
  *
- * Owner:   struct spawn (instances while alive, dying while a DESTROY waits).
- * Restart: read back from the cgroups, whose names are the ids and whose owners tell the ranges. A
- *          new berm-spawn only lacks the wait status, since the sandboxes are not its children. */
+ * Owner:   struct spawn: in `instances` while alive, in `dying` while a DESTROY is pending.
+ * States:  parked → claimed → dying → freed; an unparked one starts as claimed.
+ * Restart: restored from the cgroups: their names are the ids, their owners give the uid slots. The
+ *          wait status is unknown then, because the sandboxes are not children of the new berm-spawn. */
 #pragma once
 
 #include <sys/types.h>
@@ -15,54 +16,54 @@
 
 struct instance {
     struct list node;
-    struct map_node by_id; /* while it lives */
+    struct map_node by_id; /* while it is alive */
     char id[SPAWN_ID_MAX];
-    uint32_t slot;             /* SPAWN_SLOTS: not known, nothing of it was there */
-    bool is_parked;            /* may be given one CLAIM: */
-    struct list in_held;       /* of struct spawn, while these hold descriptors */
-    struct cgroup_knobs knobs; /* of its limits */
-    struct mounts_owner owner; /* of the directories that come with it */
-    pid_t pid;                 /* -1: another berm-spawn's child */
+    uint32_t slot;             /* SPAWN_SLOTS: unknown, because nothing of it existed */
+    bool is_parked;            /* accepts one CLAIM; the next three are for it */
+    struct list in_held;       /* in spawn.held while descriptors are held */
+    struct cgroup_knobs knobs; /* files of its limits */
+    struct mounts_owner owner; /* id mapping for mounted directories */
+    pid_t pid;                 /* -1: child of another berm-spawn */
     int wait_status;           /* -1 until reaped */
-    uint32_t seq;              /* of the DESTROY that waits */
-    uint32_t flags;            /* of that DESTROY */
-    bool is_swept;             /* nobody waits for an answer */
-    int64_t since_ms;          /* when the DESTROY came */
-    int mnt_ns;     /* held so that PID 1's end need not wait until its mounts are gone; or -1 */
-    unsigned looks; /* how often it was still not over */
+    uint32_t seq;              /* of the pending DESTROY */
+    uint32_t flags;            /* of the pending DESTROY */
+    bool is_swept;             /* by SWEEP: no reply is sent */
+    int64_t since_ms;          /* when the DESTROY arrived */
+    int mnt_ns;                /* held so that PID 1's exit does not wait for unmounting; or -1 */
+    unsigned looks;            /* how often instance_finish found it alive */
 };
 
-/* At the start: what lives already keeps its id and its range. */
+/* Restores running instances at the start, with their ids and uid slots. */
 MUST_USE int instances_restore(struct spawn *s);
 
-/* Checks, builds, waits until PID 1's program runs. On success *ret_pidfd is the caller's. On
- * failure the reply's error, step and missing are set, and nothing is left. Does not close
- * `fds`. Call spawn_chores when the asker has been answered and there is time. */
+/* Checks the request, builds the instance, and waits until PID 1's program runs. On success the
+ * caller owns *ret_pidfd. On failure sets error, step and missing in the reply, and leaves nothing
+ * behind. Does not close `fds`. Call spawn_chores when idle after the reply. */
 void instance_create(struct spawn *s, const struct spawn_create *req, const int *fds, size_t n_fds,
                      struct spawn_reply *reply, int *ret_pidfd);
 
-/* One that lives, or NULL. */
+/* Returns a live instance, or NULL. */
 struct instance *instance_find(const struct spawn *s, const char *id);
 
-/* It is somebody's from now on, and no CLAIM comes any more. What was held for that is closed by instance_let_go,
- * when the asker has been answered. */
+/* Marks the instance as used, so that no CLAIM is accepted. instance_let_go closes the descriptors
+ * held for the claim, after the reply. */
 void instance_unpark(struct spawn *s, struct instance *p);
 void instance_let_go(struct spawn *s);
 
-/* claim.c: name, limits and mounts for a parked one. The reply's error, step and missing are set. Does
- * not close `fds`, and leaves to mounts_done(&s->spent) what CREATE leaves to it. */
+/* In claim.c. Sets name, limits and mounts of a parked instance, and error, step and missing in the
+ * reply. Does not close `fds`; mounts_done(&s->spent) frees what it used, as after a CREATE. */
 void instance_claim(struct spawn *s, const struct spawn_claim *req, const int *fds, size_t n_fds,
                     struct spawn_reply *reply);
 
-/* Kills and begins to wait; instance_finish tells when it is over. NULL when memory is short. */
+/* Kills the instance; instance_finish reports when it is gone. Returns NULL when out of memory. */
 struct instance *instance_destroy(struct spawn *s, const struct spawn_destroy *req);
-/* True when the instance is gone, with everything the request asked for; the caller frees it after
- * reading wait_status. *ret_error and *ret_step are set when it ended in failure. */
+/* Returns true when the instance is gone and the request is complete. The caller reads wait_status,
+ * then frees it. Sets *ret_error and *ret_step on failure. */
 bool instance_finish(struct spawn *s, struct instance *p, int *ret_error, uint32_t *ret_step);
 void instance_free(struct spawn *s, struct instance *p);
 
-/* Waits for children that ended: PID 1s, helpers. Never blocks. Asked who ended, the kernel looks at every child,
- * so the first waits for the one that a signal named. Several ends may share a signal: what is left of those is
- * for the second, a chore. */
+/* Reap ended children: PID 1s and helpers. Never block. To find any ended child, the kernel visits
+ * all children, so instance_reap waits only for the pid that a signal named. Several exits may
+ * share a signal; instance_reap_all, which runs when idle, finds the others. */
 void instance_reap(struct spawn *s, pid_t pid);
 void instance_reap_all(struct spawn *s);

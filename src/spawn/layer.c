@@ -17,8 +17,9 @@
 #define MEMORY_LAYER_BYTES (UINT64_C(256) << 20)
 #define MEMORY_LAYER_INODES 65536
 
-/* The host keeps a reserve: a sandbox that begins on a nearly full disk would only push it over. */
-static int check_reserve(const struct spawn *s) {
+/* Fails when the disk reserve is not free, because a new sandbox would only fill the disk
+ * further. */
+static int layer_check_reserve(const struct spawn *s) {
     struct disk_space space;
     int r = disk_space_read(s->state, s->reserve_bytes, &space);
     return r < 0 ? r : disk_space_is_short(&space) ? -ENOSPC : 0;
@@ -46,24 +47,24 @@ static int memory_layer(const struct spawn_create *req) {
     return r < 0 ? r : sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 }
 
-/* A project where it answers ENOSPC as a full disk does, or where there are no images. */
-static bool prefers_quota(const struct spawn *s) {
+/* Prefers a project quota if it reports ENOSPC like a full disk, or if images are not available. */
+static bool layer_prefers_quota(const struct spawn *s) {
     return (s->features & SPAWN_HAS_DISK_QUOTA) != 0 &&
            (s->quota == QUOTA_ENOSPC || !(s->features & SPAWN_HAS_DISK_IMAGE));
 }
 
-/* A limit is set once, while the layer is empty, and stays. */
-static int limit_dir(int dir, const struct spawn_limits *l) {
+/* Sets the limit once, while the layer is empty. */
+static int layer_limit_dir(int dir, const struct spawn_limits *l) {
     if (quota_is_set(dir))
         return 0;
     if (fd_has_entry(dir, "upper"))
-        return -EBUSY; /* what it holds would not count */
+        return -EBUSY; /* existing files would not count */
     return quota_set(dir, l->disk_bytes, l->disk_inodes);
 }
 
 static int disk_layer(struct spawn *s, const struct spawn_create *req, bool *made) {
-    /* Passable: as a lower of another range its owner is nobody there. The parent is closed to
-     * others. */
+    /* 0711 because as a lower layer of another slot its owner is nobody there. Others cannot enter
+     * the parent. */
     *made = mkdirat(s->layers, req->id, 0711) == 0;
     if (!*made && errno != EEXIST)
         return -errno;
@@ -72,8 +73,8 @@ static int disk_layer(struct spawn *s, const struct spawn_create *req, bool *mad
         return dir;
     bool has_image = fd_has_entry(dir, DISK_IMAGE);
     int r = 0;
-    if (!has_image && req->limits.disk_bytes != 0 && (prefers_quota(s) || quota_is_set(dir)))
-        r = limit_dir(dir, &req->limits);
+    if (!has_image && req->limits.disk_bytes != 0 && (layer_prefers_quota(s) || quota_is_set(dir)))
+        r = layer_limit_dir(dir, &req->limits);
     else if (has_image || req->limits.disk_bytes != 0)
         return disk_mount(s, dir, req->limits.disk_bytes, req->limits.disk_inodes);
     return r < 0 ? r : sys_clone_tree(dir, "");
@@ -84,7 +85,7 @@ int layer_open(struct spawn *s, const struct spawn_create *req, bool *made, uint
     if (req->layer == SPAWN_LAYER_MEMORY)
         return memory_layer(req);
     *ret_step = STEP_DISK_RESERVE;
-    int r = check_reserve(s);
+    int r = layer_check_reserve(s);
     if (r < 0)
         return r;
     *ret_step = STEP_LAYER;
@@ -108,8 +109,9 @@ int layer_open_kept(struct spawn *s, const char *id, uint32_t *ret_base) {
     return TAKE_FD(mount);
 }
 
-/* Whose it is inside may have changed since: root there can give it away. One of another range is refused. */
-static int owned_dir(int layer, const char *name, uint32_t owner) {
+/* Refuses a directory of another slot. Its owner inside the slot may have changed, because root
+ * inside can change it. */
+static int layer_owned_dir(int layer, const char *name, uint32_t owner) {
     bool fresh = mkdirat(layer, name, 0755) == 0;
     if (!fresh && errno != EEXIST)
         return -errno;
@@ -126,10 +128,10 @@ static int owned_dir(int layer, const char *name, uint32_t owner) {
 
 int layer_pair(int layer, const char *upper, const char *work, uint32_t owner, int *ret_upper,
                int *ret_work) {
-    AUTO_CLOSE int up = owned_dir(layer, upper, owner);
+    AUTO_CLOSE int up = layer_owned_dir(layer, upper, owner);
     if (up < 0)
         return up;
-    AUTO_CLOSE int wk = owned_dir(layer, work, owner);
+    AUTO_CLOSE int wk = layer_owned_dir(layer, work, owner);
     if (wk < 0)
         return wk;
     *ret_upper = TAKE_FD(up);
@@ -137,7 +139,7 @@ int layer_pair(int layer, const char *upper, const char *work, uint32_t owner, i
     return 0;
 }
 
-/* FNV-1a: a path as a name of one length. */
+/* Hashes the path with FNV-1a into names of fixed length. */
 void layer_names(const char *target, char ret_upper[LAYER_NAME_MAX],
                  char ret_work[LAYER_NAME_MAX]) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);

@@ -1,5 +1,5 @@
-/* berm-spawn: the only privileged program. It reads no file of configuration, speaks to no
- * network and parses nothing but fixed structs from the one socket it was given. */
+/* berm-spawn: the only program with full privilege. It reads no configuration file, uses no
+ * network, and parses only fixed structs from one socket. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -22,19 +22,19 @@
 #include "spawn/spawn.h"
 
 #define DYING_POLL_MS 1
-#define CHORES_MS 10     /* without a request, before chores begin */
-#define LOCK_TURNS 10000 /* of 2 ms */
+#define CHORES_MS 10     /* idle time before chores run */
+#define LOCK_TURNS 10000 /* of 2 ms each */
 #define RESERVE_DEFAULT_BYTES (UINT64_C(1) << 30)
 
 static const char usage[] =
     "usage: berm-spawn --state DIR --guest FILE [--socket-fd N] [--mount-root DIR]...\n"
     "                  [--net-ahead N] [--reserve BYTES] [--without FEATURE]...\n"
     "  --state DIR       layers, generated roots and disk templates (or --state-fd N)\n"
-    "  --guest FILE      the program that becomes PID 1 of every sandbox\n"
-    "  --socket-fd N     a SEQPACKET socket, connected or listening; else socket activation\n"
-    "  --mount-root DIR  directories passed for mounting must lie beneath one of these\n"
+    "  --guest FILE      program that runs as PID 1 of every sandbox\n"
+    "  --socket-fd N     SEQPACKET socket, connected or listening; default: socket activation\n"
+    "  --mount-root DIR  directory that mounted directories must be beneath; may be repeated\n"
     "  --net-ahead N     network namespaces kept ready (default 8, at most 64)\n"
-    "  --reserve BYTES   free space of the state file system below which none begins (1 GiB)\n"
+    "  --reserve BYTES   free space of the state file system below which no sandbox starts (1 GiB)\n"
     "  --without NAME    pretend the kernel lacks overlay-fd, cgroup-v2, landlock-scope,\n"
     "                    limit-disk, disk-image or disk-quota\n";
 
@@ -44,27 +44,27 @@ struct settings {
     int allowed[SPAWN_ROOTS_MAX];
 };
 
-static int number(const char *text, uint64_t max, uint64_t *ret) {
+static int main_number(const char *text, uint64_t max, uint64_t *ret) {
     return str_to_u64(str_of(text), 0, max, ret);
 }
 
-static int feature(const char *name, uint32_t *bits) {
+static int main_feature(const char *name, uint32_t *bits) {
     *bits |= spawn_feature_named(name);
     return spawn_feature_named(name) != 0 ? 0 : -EINVAL;
 }
 
-static int open_dir(const char *path) {
+static int main_open_dir(const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
 }
 
-static int apply_option(struct settings *x, int option) {
+static int main_apply_option(struct settings *x, int option) {
     uint64_t value = 0;
     switch (option) {
     case 's':
-        return x->o.state_fd = open_dir(optarg);
+        return x->o.state_fd = main_open_dir(optarg);
     case 'S':
-        if (number(optarg, 1 << 20, &value) < 0)
+        if (main_number(optarg, 1 << 20, &value) < 0)
             return -EINVAL;
         x->o.state_fd = (int)value;
         return fcntl(x->o.state_fd, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
@@ -72,29 +72,29 @@ static int apply_option(struct settings *x, int option) {
         x->o.guest_fd = open(optarg, O_RDONLY | O_CLOEXEC);
         return x->o.guest_fd < 0 ? -errno : 0;
     case 'f':
-        if (number(optarg, 1 << 20, &value) < 0)
+        if (main_number(optarg, 1 << 20, &value) < 0)
             return -EINVAL;
         x->socket = (int)value;
         return 0;
     case 'm':
         if (x->o.n_allowed == SPAWN_ROOTS_MAX)
             return -E2BIG;
-        return x->allowed[x->o.n_allowed++] = open_dir(optarg);
+        return x->allowed[x->o.n_allowed++] = main_open_dir(optarg);
     case 'n':
-        if (number(optarg, NET_POOL_MAX, &value) < 0)
+        if (main_number(optarg, NET_POOL_MAX, &value) < 0)
             return -EINVAL;
         x->o.net_ahead = (unsigned)value;
         return 0;
     case 'r':
-        return number(optarg, UINT64_MAX, &x->o.reserve_bytes);
+        return main_number(optarg, UINT64_MAX, &x->o.reserve_bytes);
     case 'w':
-        return feature(optarg, &x->o.without);
+        return main_feature(optarg, &x->o.without);
     default:
         return -EINVAL;
     }
 }
 
-static int read_options(int argc, char **argv, struct settings *x) {
+static int spawn_read_options(int argc, char **argv, struct settings *x) {
     static const struct option options[] = {{"state", required_argument, NULL, 's'},
                                             {"state-fd", required_argument, NULL, 'S'},
                                             {"guest", required_argument, NULL, 'g'},
@@ -105,7 +105,7 @@ static int read_options(int argc, char **argv, struct settings *x) {
                                             {"without", required_argument, NULL, 'w'},
                                             {NULL, 0, NULL, 0}};
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        int r = apply_option(x, option);
+        int r = main_apply_option(x, option);
         if (r < 0) {
             fprintf(stderr, "berm-spawn: %s: %s\n", argv[optind - 1], strerror(-r));
             return r;
@@ -121,16 +121,17 @@ static int read_options(int argc, char **argv, struct settings *x) {
     return fcntl(x->socket, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
 }
 
-static bool is_listening(int sock) {
+static bool main_is_listening(int sock) {
     int listens = 0;
     socklen_t n = sizeof listens;
     return getsockopt(sock, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n) == 0 && listens;
 }
 
-/* One asker at a time. With a listening socket the next one may come when it has left; with a
- * connected one its end is ours. The sandboxes live on in both cases. */
-static int loop(struct serve *v, int sock, int signals) {
-    bool listening = is_listening(sock);
+/* Serves one client at a time. With a listening socket, the next client may connect when the first
+ * has left. With a connected socket, berm-spawn ends with its client. Sandboxes keep running in
+ * both cases. */
+static int spawn_loop(struct serve *v, int sock, int signals) {
+    bool listening = main_is_listening(sock);
     v->sock = listening ? -1 : sock;
     for (;;) {
         struct pollfd fds[] = {{.fd = v->sock >= 0 ? v->sock : sock, .events = POLLIN},
@@ -166,9 +167,9 @@ static int loop(struct serve *v, int sock, int signals) {
     }
 }
 
-/* One berm-spawn per state at a time: what the last one was asked before its asker was killed has ended
- * when the next begins. A record lock, because a fork does not inherit it. */
-static int hold_state(int state_fd) {
+/* Ensures one berm-spawn per state directory, so that requests of a killed client have ended when
+ * the next one starts. Uses a record lock, because a fork does not inherit it. */
+static int main_hold_state(int state_fd) {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int fd = openat(state_fd, "spawn.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
@@ -182,8 +183,8 @@ static int hold_state(int state_fd) {
     return 0; /* held until the process ends */
 }
 
-/* A descriptor is held for each sandbox. */
-static void raise_fd_limit(void) {
+/* Raises the descriptor limit, because each sandbox holds a descriptor. */
+static void main_raise_fd_limit(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
@@ -200,15 +201,15 @@ int main(int argc, char **argv) {
     x.o.allowed_fds = x.allowed;
     if (usage_answered(argc, argv, usage))
         return 0;
-    if (read_options(argc, argv, &x) < 0)
+    if (spawn_read_options(argc, argv, &x) < 0)
         return 2;
-    raise_fd_limit();
-    signal(SIGCHLD, SIG_DFL); /* what ended must stay until it is waited for */
+    main_raise_fd_limit();
+    signal(SIGCHLD, SIG_DFL); /* so that ended children can be waited for */
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set,
-              SIGPIPE); /* a helper or an asker that is gone shows as an error; not ignored, because
-                                 sandboxes would inherit that */
+              /* report a closed peer as an error; not SIG_IGN, which sandboxes would inherit */
+              SIGPIPE);
     sigprocmask(SIG_BLOCK, &set, NULL);
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
@@ -216,14 +217,14 @@ int main(int argc, char **argv) {
     prctl(PR_SET_DUMPABLE, 0);
     struct spawn *s = malloc(sizeof *s);
     struct serve *v = malloc(sizeof *v);
-    const char *what = "another berm-spawn holds the state";
-    int r = hold_state(x.o.state_fd);
+    const char *what = "lock the state directory (is another berm-spawn running?)";
+    int r = main_hold_state(x.o.state_fd);
     if (r == 0) {
-        what = "memory";
+        what = "allocate memory";
         r = s == NULL || v == NULL ? -ENOMEM : spawn_start(s, &x.o, &what);
     }
     if (r == 0) {
-        what = "deletion in the background";
+        what = "start background deletion";
         r = layer_start_trash(s);
     }
     if (r < 0) {
@@ -232,7 +233,7 @@ int main(int argc, char **argv) {
     }
     int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     serve_init(v, s);
-    r = signals < 0 ? -errno : loop(v, x.socket, signals);
+    r = signals < 0 ? -errno : spawn_loop(v, x.socket, signals);
     spawn_finish(s);
-    _exit(r < 0 ? 1 : 0); /* the sandboxes live on; what we knew of them goes with us */
+    _exit(r < 0 ? 1 : 0); /* sandboxes keep running */
 }

@@ -14,7 +14,7 @@
 
 #define PARENTS_MAX 256
 
-/* One root in the making. */
+/* A root under construction. */
 struct build {
     struct spawn *s;
     const struct spawn_create *req;
@@ -22,10 +22,11 @@ struct build {
     struct enter *e;
     struct mounts *m;
     int userns;
-    int tree_map; /* of the host's trees */
+    int tree_map; /* id mapping of the host's trees */
     uint32_t base;
     int layer;
-    int base_lowers[2]; /* what the root stands on: generated root, or image and mount points */
+    /* lower layers of the root: the generated root, or image and mount points */
+    int base_lowers[2];
     unsigned n_base;
     int kept[SPAWN_LAYERS_MAX];
     uint32_t kept_base[SPAWN_LAYERS_MAX];
@@ -33,8 +34,8 @@ struct build {
     int binds[SPAWN_MOUNTS_MAX];
 };
 
-/* Remembers a descriptor so that it is closed at the end; passes errors through. */
-static int keep(struct mounts *m, int fd) {
+/* Stores a descriptor to close at the end. Returns errors unchanged. */
+static int mounts_keep(struct mounts *m, int fd) {
     if (fd < 0)
         return fd;
     if (m->n_fds == MOUNTS_FDS_MAX) {
@@ -44,10 +45,11 @@ static int keep(struct mounts *m, int fd) {
     return m->fds[m->n_fds++] = fd;
 }
 
-/* For each detached mount that is closed the kernel waits for every CPU, so they become one tree before: the
- * layer, which was opened first, and the lowers. What is no mount, or is part of a sandbox by now, refuses to
- * be moved; kernels before 6.15 refuse all of it. Each comes to lie on the one before, and a clone is a peer of
- * what it was cloned from: unless it leaves its peers first, the next one shows on the host. */
+/* For each detached mount that is closed, the kernel waits for every CPU. So all of them are first
+ * attached to the layer, which was opened first, and closed as one tree. Descriptors that are not
+ * mounts or are already part of a sandbox refuse to move; kernels before 6.15 refuse all. Each must
+ * become private first: a clone is a peer of its source, so the next mount would appear on the
+ * host. */
 void mounts_done(struct mounts *m) {
     struct mount_attr alone = {.propagation = MS_PRIVATE};
     for (unsigned i = 0; i < m->n_fds; i++) {
@@ -72,7 +74,7 @@ bool mounts_allowed(const struct spawn *s, int dir) {
                 return true;
         }
         if (here.st_dev == last.st_dev && here.st_ino == last.st_ino)
-            return false; /* the top */
+            return false; /* reached the root */
         last = here;
         int up = openat(dir, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
         fd_close_all(&above, 1);
@@ -81,7 +83,7 @@ bool mounts_allowed(const struct spawn *s, int dir) {
     return false;
 }
 
-static int map_mount(int mount, int userns, bool writable) {
+static int mounts_map_mount(int mount, int userns, bool writable) {
     struct mount_attr attr = {
         .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (writable ? 0 : MOUNT_ATTR_RDONLY) |
                     (userns >= 0 ? MOUNT_ATTR_IDMAP : 0),
@@ -91,29 +93,29 @@ static int map_mount(int mount, int userns, bool writable) {
     return sys_mount_setattr(mount, "", &attr);
 }
 
-static bool wants_tree(const struct build *b, const struct spawn_tree *t) {
+static bool mounts_wants_tree(const struct build *b, const struct spawn_tree *t) {
     return !t->packages || b->req->profile == SPAWN_PROFILE_ROOT;
 }
 
-static int clone_binds(struct spawn *s, const int *dirs, unsigned n, struct mounts *m,
-                       int *ret_binds) {
+static int mounts_clone_binds(struct spawn *s, const int *dirs, unsigned n, struct mounts *m,
+                              int *ret_binds) {
     for (unsigned i = 0; i < n; i++) {
         if (!mounts_allowed(s, dirs[i]))
             return -EACCES;
-        ret_binds[i] = keep(m, sys_clone_tree(dirs[i], ""));
+        ret_binds[i] = mounts_keep(m, sys_clone_tree(dirs[i], ""));
         if (ret_binds[i] < 0)
             return ret_binds[i];
     }
     return 0;
 }
 
-/* Everything that has to be done among the host's mounts: open and clone, nothing else. */
-static int clone_from_host(struct build *b, uint32_t *ret_step) {
-    b->layer = keep(b->m, layer_open(b->s, b->req, &b->m->made_layer, ret_step));
+/* Does everything that needs the host's mount namespace: opens and clones, nothing else. */
+static int mounts_clone_from_host(struct build *b, uint32_t *ret_step) {
+    b->layer = mounts_keep(b->m, layer_open(b->s, b->req, &b->m->made_layer, ret_step));
     if (b->layer < 0)
         return b->layer;
     for (unsigned i = 0; i < b->req->n_layers; i++) {
-        b->kept[i] = keep(b->m, layer_open_kept(b->s, b->req->layers[i], &b->kept_base[i]));
+        b->kept[i] = mounts_keep(b->m, layer_open_kept(b->s, b->req->layers[i], &b->kept_base[i]));
         if (b->kept[i] < 0)
             return b->kept[i];
     }
@@ -121,13 +123,13 @@ static int clone_from_host(struct build *b, uint32_t *ret_step) {
     if (b->req->root == SPAWN_ROOT_IMAGE) {
         if (!mounts_allowed(b->s, b->in->image))
             return -EACCES;
-        b->base_lowers[b->n_base++] = keep(b->m, sys_clone_tree(b->in->image, ""));
-        b->base_lowers[b->n_base++] = keep(b->m, sys_clone_tree(b->s->points, ""));
+        b->base_lowers[b->n_base++] = mounts_keep(b->m, sys_clone_tree(b->in->image, ""));
+        b->base_lowers[b->n_base++] = mounts_keep(b->m, sys_clone_tree(b->s->points, ""));
     } else {
-        b->base_lowers[b->n_base++] = keep(b->m, sys_clone_tree(b->s->host_root, ""));
+        b->base_lowers[b->n_base++] = mounts_keep(b->m, sys_clone_tree(b->s->host_root, ""));
         for (unsigned i = 0; i < b->s->n_trees; i++)
-            if (wants_tree(b, &b->s->trees[i])) {
-                b->trees[i] = keep(b->m, sys_clone_tree(b->s->trees[i].fd, ""));
+            if (mounts_wants_tree(b, &b->s->trees[i])) {
+                b->trees[i] = mounts_keep(b->m, sys_clone_tree(b->s->trees[i].fd, ""));
                 if (b->trees[i] < 0)
                     return b->trees[i];
             }
@@ -136,39 +138,40 @@ static int clone_from_host(struct build *b, uint32_t *ret_step) {
         if (b->base_lowers[i] < 0)
             return b->base_lowers[i];
     *ret_step = STEP_BIND;
-    return clone_binds(b->s, b->in->binds, b->req->n_mounts, b->m, b->binds);
+    return mounts_clone_binds(b->s, b->in->binds, b->req->n_mounts, b->m, b->binds);
 }
 
-/* Lowers are ours to map: ids on disk from 0 show as the sandbox's range. Kept layers were
- * written with a range of their own. */
-static int map_lowers(struct build *b) {
+/* Maps the lower layers: ids from 0 on disk appear as ids of the sandbox's slot. Kept layers have
+ * ids of the slot that wrote them. */
+static int mounts_map_lowers(struct build *b) {
     int r = 0;
     for (unsigned i = 0; r == 0 && i < b->n_base; i++)
-        r = map_mount(b->base_lowers[i], b->userns, false);
+        r = mounts_map_mount(b->base_lowers[i], b->userns, false);
     for (unsigned i = 0; r == 0 && i < b->req->n_layers; i++) {
         int map = -1;
         if (b->kept_base[i] != b->base) {
             struct userns_part part = {b->kept_base[i], b->kept_base[i], b->base, SPAWN_UID_SPAN};
-            map = keep(b->m, userns_for_mount(b->s->proc, &part, 1));
+            map = mounts_keep(b->m, userns_for_mount(b->s->proc, &part, 1));
             if (map < 0)
                 return map;
         }
-        r = map_mount(b->kept[i], map, false);
+        r = mounts_map_mount(b->kept[i], map, false);
     }
     return r;
 }
 
-/* One lower of an overlay. Layers inside kept ones have a path too, for kernels that want paths. */
+/* A lower layer of an overlay. One inside a kept layer also has a path, for kernels that need
+ * paths. */
 struct lower {
     int fd;
     char path[80];
 };
 
-/* Adds the parts of kept layers that lie over this lower: their `name` directories, if they have
- * any. */
-static int kept_lowers(struct build *b, const char *name, struct lower *lowers, unsigned *n) {
+/* Adds the `name` directories of kept layers above this lower layer, if they exist. */
+static int mounts_kept_lowers(struct build *b, const char *name, struct lower *lowers,
+                              unsigned *n) {
     for (unsigned i = 0; i < b->req->n_layers; i++) {
-        int dir = keep(b->m, fd_open_beneath(b->kept[i], name, O_PATH | O_DIRECTORY, 0));
+        int dir = mounts_keep(b->m, fd_open_beneath(b->kept[i], name, O_PATH | O_DIRECTORY, 0));
         if (dir == -ENOENT)
             continue;
         if (dir < 0)
@@ -180,12 +183,12 @@ static int kept_lowers(struct build *b, const char *name, struct lower *lowers, 
     return 0;
 }
 
-/* Kernels before 6.13 take layers by path only: they are attached for the time of the building
- * in our own namespace, of which the child's copy was taken before. /layer/0 is the writable
- * layer, 1 to 8 the kept ones, and those after them serve the lowers of one overlay at a time. */
+/* Kernels before 6.13 accept layers only as paths. So layers are attached temporarily in our own
+ * namespace, after the child's copy of it was made. /layer/0 is the writable layer, 1 to 8 the kept
+ * ones, and the others hold the lower layers of one overlay at a time. */
 #define FIRST_LOWER (SPAWN_LAYERS_MAX + 1)
 
-static int attach_layers(struct build *b) {
+static int mounts_attach_layers(struct build *b) {
     int r = sys_attach(b->layer, AT_FDCWD, "/layer/0");
     for (unsigned i = 0; r == 0 && i < b->req->n_layers; i++) {
         char path[24];
@@ -195,7 +198,7 @@ static int attach_layers(struct build *b) {
     return r;
 }
 
-static void detach_layers(unsigned first) {
+static void mounts_detach_layers(unsigned first) {
     for (unsigned i = first; i < SPAWN_LAYERS_MAX + 4; i++) {
         char path[24];
         snprintf(path, sizeof path, "/layer/%u", i);
@@ -203,7 +206,7 @@ static void detach_layers(unsigned first) {
     }
 }
 
-static int set_lowers_by_path(int fs, const struct lower *lowers, unsigned n) {
+static int mounts_set_lowers_by_path(int fs, const struct lower *lowers, unsigned n) {
     char all[(SPAWN_LAYERS_MAX + 2) * 80] = "";
     char path[80];
     int r = 0;
@@ -219,10 +222,10 @@ static int set_lowers_by_path(int fs, const struct lower *lowers, unsigned n) {
     return r < 0 ? r : sys_fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", all, 0);
 }
 
-static int set_layers_by_path(int fs, const char *upper, const char *work,
-                              const struct lower *lowers, unsigned n) {
+static int mounts_set_layers_by_path(int fs, const char *upper, const char *work,
+                                     const struct lower *lowers, unsigned n) {
     char path[80];
-    int r = set_lowers_by_path(fs, lowers, n);
+    int r = mounts_set_lowers_by_path(fs, lowers, n);
     snprintf(path, sizeof path, "/layer/0/%s", upper);
     if (r == 0)
         r = sys_fsconfig(fs, FSCONFIG_SET_STRING, "upperdir", path, 0);
@@ -230,22 +233,24 @@ static int set_layers_by_path(int fs, const char *upper, const char *work,
     return r < 0 ? r : sys_fsconfig(fs, FSCONFIG_SET_STRING, "workdir", path, 0);
 }
 
-static int set_lowers_by_fd(int fs, const struct lower *lowers, unsigned n) {
+static int mounts_set_lowers_by_fd(int fs, const struct lower *lowers, unsigned n) {
     int r = 0;
     for (unsigned i = 0; r == 0 && i < n; i++)
         r = sys_fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, lowers[i].fd);
     return r;
 }
 
-static int set_layers_by_fd(int fs, int upper, int work, const struct lower *lowers, unsigned n) {
-    int r = set_lowers_by_fd(fs, lowers, n);
+static int mounts_set_layers_by_fd(int fs, int upper, int work, const struct lower *lowers,
+                                   unsigned n) {
+    int r = mounts_set_lowers_by_fd(fs, lowers, n);
     if (r == 0)
         r = sys_fsconfig(fs, FSCONFIG_SET_FD, "upperdir", NULL, upper);
     return r < 0 ? r : sys_fsconfig(fs, FSCONFIG_SET_FD, "workdir", NULL, work);
 }
 
-/* The kernel must follow nothing that the layer's owner may have written into it. */
-static int finish_overlay(int fs) {
+/* Sets options so that the kernel follows nothing that the owner of the layer may have stored in
+ * it. */
+static int mounts_finish_overlay(int fs) {
     static const char *const options[][2] = {{"source", "berm"},
                                              {"redirect_dir", "nofollow"},
                                              {"metacopy", "off"},
@@ -259,9 +264,9 @@ static int finish_overlay(int fs) {
     return r < 0 ? r : sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 }
 
-/* `owner` is whose its top directory is inside, as an id of the host. */
-static int make_overlay(struct build *b, const char *upper_name, const char *work_name,
-                        uint32_t owner, const struct lower *lowers, unsigned n) {
+/* `owner` is the host id that owns the top directory. */
+static int mounts_make_overlay(struct build *b, const char *upper_name, const char *work_name,
+                               uint32_t owner, const struct lower *lowers, unsigned n) {
     int upper = -1, work = -1;
     int r = layer_pair(b->layer, upper_name, work_name, owner, &upper, &work);
     AUTO_CLOSE int upper_fd = upper;
@@ -270,63 +275,63 @@ static int make_overlay(struct build *b, const char *upper_name, const char *wor
     if (fs < 0)
         return fs;
     if (b->s->features & SPAWN_HAS_OVERLAY_FD) {
-        r = set_layers_by_fd(fs, upper_fd, work_fd, lowers, n);
-        return r < 0 ? r : keep(b->m, finish_overlay(fs));
+        r = mounts_set_layers_by_fd(fs, upper_fd, work_fd, lowers, n);
+        return r < 0 ? r : mounts_keep(b->m, mounts_finish_overlay(fs));
     }
-    r = set_layers_by_path(fs, upper_name, work_name, lowers, n);
-    r = r < 0 ? r : keep(b->m, finish_overlay(fs));
-    detach_layers(FIRST_LOWER);
+    r = mounts_set_layers_by_path(fs, upper_name, work_name, lowers, n);
+    r = r < 0 ? r : mounts_keep(b->m, mounts_finish_overlay(fs));
+    mounts_detach_layers(FIRST_LOWER);
     return r;
 }
 
-/* One that nobody can write: it stands between the sandbox and the host's own inodes, whose watches and
- * locks the host would share. An overlay of lowers alone has at least two. */
-static int make_screen(struct build *b, int tree) {
+/* Makes a read-only overlay between the sandbox and the host's inodes, because watches and locks on
+ * those inodes would affect the host. An overlay without an upper layer needs two lower layers. */
+static int mounts_make_screen(struct build *b, int tree) {
     AUTO_CLOSE int empty = open("/empty", O_PATH | O_DIRECTORY | O_CLOEXEC);
     AUTO_CLOSE int fs = empty < 0 ? -errno : sys_fsopen("overlay");
     if (fs < 0)
         return fs;
     struct lower lowers[] = {{.fd = tree}, {.fd = empty, .path = "/empty"}};
     int r = b->s->features & SPAWN_HAS_OVERLAY_FD
-                ? set_lowers_by_fd(fs, lowers, COUNT_OF(lowers))
-                : set_lowers_by_path(fs, lowers, COUNT_OF(lowers));
-    r = r < 0 ? r : keep(b->m, finish_overlay(fs));
+                ? mounts_set_lowers_by_fd(fs, lowers, COUNT_OF(lowers))
+                : mounts_set_lowers_by_path(fs, lowers, COUNT_OF(lowers));
+    r = r < 0 ? r : mounts_keep(b->m, mounts_finish_overlay(fs));
     if (!(b->s->features & SPAWN_HAS_OVERLAY_FD))
-        detach_layers(FIRST_LOWER);
+        mounts_detach_layers(FIRST_LOWER);
     return r;
 }
 
-static void add_mount(struct build *b, int fd, const char *target, bool make) {
+static void mounts_add_mount(struct build *b, int fd, const char *target, bool make) {
     b->e->mounts[b->e->n_mounts++] = (struct enter_mount){.fd = fd, .target = target, .make = make};
 }
 
-static int build_root(struct build *b) {
+static int mounts_build_root(struct build *b) {
     struct lower lowers[SPAWN_LAYERS_MAX + 2] = {0};
     unsigned n = 0;
-    int r = kept_lowers(b, "upper", lowers, &n);
+    int r = mounts_kept_lowers(b, "upper", lowers, &n);
     for (unsigned i = 0; i < b->n_base; i++)
         lowers[n++].fd = b->base_lowers[i];
     if (r == 0)
-        r = make_overlay(b, "upper", "work", b->base, lowers, n);
+        r = mounts_make_overlay(b, "upper", "work", b->base, lowers, n);
     if (r < 0)
         return r;
     b->e->root = r;
     return 0;
 }
 
-/* Programs belong to root and to system accounts. A person's file in the host's trees is nobody's inside:
- * uid 1000 there is not the sandbox's user. */
-static int map_trees(struct build *b) {
+/* Maps root and system accounts. Files of people in the host's trees belong to nobody inside,
+ * because uid 1000 there is not the sandbox's user. */
+static int mounts_map_trees(struct build *b) {
     const struct userns_part parts[] = {
         {0, 0, b->base, ROOTFS_PEOPLE},
         {ROOTFS_NOBODY, ROOTFS_NOBODY, b->base + ROOTFS_NOBODY, 1},
     };
-    b->tree_map = keep(b->m, userns_for_mount(b->s->proc, parts, COUNT_OF(parts)));
+    b->tree_map = mounts_keep(b->m, userns_for_mount(b->s->proc, parts, COUNT_OF(parts)));
     return MIN(b->tree_map, 0);
 }
 
-/* A tree is an overlay with a writable layer where it may be written, or was in the past. */
-static int build_tree(struct build *b, unsigned index) {
+/* Makes a tree an overlay with a writable layer if it is writable or was written before. */
+static int mounts_build_tree(struct build *b, unsigned index) {
     const struct spawn_tree *t = &b->s->trees[index];
     char upper[48], work[48];
     snprintf(upper, sizeof upper, "t-%s-upper", t->target);
@@ -335,108 +340,112 @@ static int build_tree(struct build *b, unsigned index) {
         *p = *p == '/' ? '_' : *p;
     for (char *p = work; *p; p++)
         *p = *p == '/' ? '_' : *p;
-    int r = map_mount(b->trees[index], b->tree_map, false);
+    int r = mounts_map_mount(b->trees[index], b->tree_map, false);
     struct lower lowers[SPAWN_LAYERS_MAX + 1] = {0};
     unsigned n = 0;
     if (r == 0)
-        r = kept_lowers(b, upper, lowers, &n);
+        r = mounts_kept_lowers(b, upper, lowers, &n);
     if (r < 0)
         return r;
     bool written = n > 0 || fd_has_entry(b->layer, upper);
     lowers[n++].fd = b->trees[index];
     if (b->req->profile == SPAWN_PROFILE_ROOT || written)
-        r = make_overlay(b, upper, work, b->base, lowers, n);
+        r = mounts_make_overlay(b, upper, work, b->base, lowers, n);
     else
-        r = make_screen(b, b->trees[index]);
+        r = mounts_make_screen(b, b->trees[index]);
     if (r >= 0)
-        add_mount(b, r, t->target, false);
+        mounts_add_mount(b, r, t->target, false);
     return MIN(r, 0);
 }
 
-static uint32_t user_of(const struct mounts_owner *owner) {
+static uint32_t mounts_user_of(const struct mounts_owner *owner) {
     return owner->base + (owner->profile == SPAWN_PROFILE_ROOT ? 0 : SPAWN_USER_UID);
 }
 
-static int make_map(const struct spawn *s, const struct mounts_owner *owner, uint32_t uid,
-                    uint32_t gid) {
-    struct userns_part part = {uid, gid, user_of(owner), 1};
+static int mounts_make_map(const struct spawn *s, const struct mounts_owner *owner, uint32_t uid,
+                           uint32_t gid) {
+    struct userns_part part = {uid, gid, mounts_user_of(owner), 1};
     return userns_for_mount(s->proc, &part, 1);
 }
 
 void mounts_map_ahead(const struct spawn *s, struct mounts_owner *owner) {
     owner->uid = s->dir_uid;
     owner->gid = s->dir_gid;
-    AUTO_CLOSE int made = s->has_dir ? make_map(s, owner, s->dir_uid, s->dir_gid) : -1;
+    AUTO_CLOSE int made = s->has_dir ? mounts_make_map(s, owner, s->dir_uid, s->dir_gid) : -1;
     owner->map = made < 0 ? -1 : fcntl(made, F_DUPFD_CLOEXEC, SPAWN_HELD_FD);
 }
 
-/* The directory's owner outside is the sandbox's user inside; nobody else's files change hands. */
-static int map_owner(struct spawn *s, const struct mounts_owner *owner, int bind, uint32_t flags) {
+/* Maps the owner of the directory to the sandbox's user; other owners become nobody. */
+static int mounts_map_owner(struct spawn *s, const struct mounts_owner *owner, int bind,
+                            uint32_t flags) {
     struct stat st;
     bool writable = (flags & SPAWN_MOUNT_WRITABLE) != 0;
     if (fstat(bind, &st) < 0)
         return -errno;
     if (writable && st.st_uid == 0)
-        return -EPERM; /* what is made there belongs to the owner: a setuid file would be root's */
+        return -EPERM; /* new files belong to the owner: a setuid file would be root's */
     bool is_ahead = owner->map >= 0 && owner->uid == st.st_uid && owner->gid == st.st_gid;
-    AUTO_CLOSE int made = is_ahead ? -1 : make_map(s, owner, st.st_uid, st.st_gid);
+    AUTO_CLOSE int made = is_ahead ? -1 : mounts_make_map(s, owner, st.st_uid, st.st_gid);
     if (!is_ahead && made < 0)
         return made;
     s->dir_uid = st.st_uid;
     s->dir_gid = st.st_gid;
     s->has_dir = true;
-    int r = map_mount(bind, is_ahead ? owner->map : made, writable);
-    /* The file system cannot map ids: what all may read can be read. Not beneath a layer: what is copied up
-     * there would keep the host's owner. */
+    int r = mounts_map_mount(bind, is_ahead ? owner->map : made, writable);
+    /* The file system does not support id mapping, so mount it unmapped: files that everybody can
+     * read are readable. Not for a layered mount, where copied-up files would keep the host's
+     * owner. */
     if (r == -EINVAL && flags == 0)
-        r = map_mount(bind, -1, false);
+        r = mounts_map_mount(bind, -1, false);
     return r;
 }
 
-static int map_bind(struct spawn *s, const struct mounts_owner *owner, int bind, uint32_t flags) {
-    return flags & SPAWN_MOUNT_PUBLIC ? map_mount(bind, -1, false)
-                                      : map_owner(s, owner, bind, flags);
+static int mounts_map_bind(struct spawn *s, const struct mounts_owner *owner, int bind,
+                           uint32_t flags) {
+    return flags & SPAWN_MOUNT_PUBLIC ? mounts_map_mount(bind, -1, false)
+                                      : mounts_map_owner(s, owner, bind, flags);
 }
 
-/* The directory stays as it is: an overlay over it, like a screen, with an upper half of the sandbox's own. */
-static int build_layered(struct build *b, const struct mounts_owner *owner, unsigned index) {
+/* Mounts an overlay over the directory, with an upper layer of the sandbox, so the directory never
+ * changes. */
+static int mounts_build_layered(struct build *b, const struct mounts_owner *owner, unsigned index) {
     const struct spawn_mount *mount = &b->req->mounts[index];
     char upper[LAYER_NAME_MAX], work[LAYER_NAME_MAX];
     struct lower lowers[SPAWN_LAYERS_MAX + 1] = {0};
     unsigned n = 0;
     layer_names(mount->target, upper, work);
-    int r = kept_lowers(b, upper, lowers, &n);
+    int r = mounts_kept_lowers(b, upper, lowers, &n);
     lowers[n++].fd = b->binds[index];
     if (r == 0)
-        r = make_overlay(b, upper, work, user_of(owner), lowers, n);
+        r = mounts_make_overlay(b, upper, work, mounts_user_of(owner), lowers, n);
     if (r >= 0)
-        add_mount(b, r, mount->target + 1, true);
+        mounts_add_mount(b, r, mount->target + 1, true);
     return MIN(r, 0);
 }
 
-static int build_bind(struct build *b, unsigned index) {
+static int mounts_build_bind(struct build *b, unsigned index) {
     const struct spawn_mount *mount = &b->req->mounts[index];
     struct mounts_owner owner = {.profile = b->req->profile, .base = b->base, .map = -1};
-    int r = map_bind(b->s, &owner, b->binds[index], mount->flags);
+    int r = mounts_map_bind(b->s, &owner, b->binds[index], mount->flags);
     if (r == 0 && mount->flags == SPAWN_MOUNT_LAYERED)
-        r = build_layered(b, &owner, index);
+        r = mounts_build_layered(b, &owner, index);
     else if (r == 0)
-        add_mount(b, b->binds[index], mount->target + 1, true);
+        mounts_add_mount(b, b->binds[index], mount->target + 1, true);
     return r;
 }
 
-static int build_all(struct build *b, uint32_t *ret_step) {
+static int mounts_build_all(struct build *b, uint32_t *ret_step) {
     *ret_step = STEP_OVERLAY;
-    int r = build_root(b);
+    int r = mounts_build_root(b);
     *ret_step = r == 0 ? STEP_TREE : *ret_step;
     if (r == 0 && b->req->root == SPAWN_ROOT_HOST)
-        r = map_trees(b);
+        r = mounts_map_trees(b);
     for (unsigned i = 0; r == 0 && b->req->root == SPAWN_ROOT_HOST && i < b->s->n_trees; i++)
-        if (wants_tree(b, &b->s->trees[i]))
-            r = build_tree(b, i);
+        if (mounts_wants_tree(b, &b->s->trees[i]))
+            r = mounts_build_tree(b, i);
     *ret_step = r == 0 ? STEP_BIND : *ret_step;
     for (unsigned i = 0; r == 0 && i < b->req->n_mounts; i++)
-        r = build_bind(b, i);
+        r = mounts_build_bind(b, i);
     return r;
 }
 
@@ -453,20 +462,20 @@ int mounts_build(struct spawn *s, const struct spawn_create *req, const struct m
     int r = spawn_enter_host(s);
     if (r < 0)
         return r;
-    r = clone_from_host(&b, ret_step);
+    r = mounts_clone_from_host(&b, ret_step);
     int back = spawn_leave_host(s);
     if (r < 0 || back < 0)
         return r < 0 ? r : back;
     *ret_step = STEP_IDMAP;
-    r = map_lowers(&b);
+    r = mounts_map_lowers(&b);
     if (r < 0)
         return r;
     bool by_path = !(s->features & SPAWN_HAS_OVERLAY_FD);
     if (by_path)
-        r = attach_layers(&b);
-    r = r < 0 ? r : build_all(&b, ret_step);
+        r = mounts_attach_layers(&b);
+    r = r < 0 ? r : mounts_build_all(&b, ret_step);
     if (by_path)
-        detach_layers(0);
+        mounts_detach_layers(0);
     return r;
 }
 
@@ -477,11 +486,11 @@ int mounts_binds(struct spawn *s, const struct spawn_mount *mounts, unsigned n, 
     int r = n > 0 ? spawn_enter_host(s) : 0;
     if (r < 0 || n == 0)
         return r;
-    r = clone_binds(s, dirs, n, m, ret_binds);
+    r = mounts_clone_binds(s, dirs, n, m, ret_binds);
     int back = spawn_leave_host(s);
     if (back < 0)
         return back;
     for (unsigned i = 0; r == 0 && i < n; i++)
-        r = map_bind(s, owner, ret_binds[i], mounts[i].flags);
+        r = mounts_map_bind(s, owner, ret_binds[i], mounts[i].flags);
     return r;
 }

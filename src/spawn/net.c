@@ -16,8 +16,8 @@
 #include "base/fd.h"
 #include "spawn/sys.h"
 
-/* Raw system calls only: net_prepare_one runs this in a child that shares our memory. */
-static int make_fresh(void) {
+/* Raw system calls only, because net_prepare_one runs this in a child that shares our memory. */
+static int net_make_fresh(void) {
     long r = sys1(SYS_unshare, CLONE_NEWNET);
     if (r < 0)
         return (int)r;
@@ -30,16 +30,16 @@ static int make_fresh(void) {
     return (int)r;
 }
 
-static int open_current(void) {
+static int net_open_current(void) {
     return sys_openat(AT_FDCWD, "/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC, 0);
 }
 
-/* One namespace per credit byte; ends when the other side is gone. */
-static void pool_process(int sock) {
+/* Creates one namespace per credit byte. Ends when the other side is closed. */
+static void net_pool_process(int sock) {
     char credit;
     while (read(sock, &credit, 1) == 1) {
-        int r = make_fresh();
-        AUTO_CLOSE int ns = r < 0 ? r : open_current();
+        int r = net_make_fresh();
+        AUTO_CLOSE int ns = r < 0 ? r : net_open_current();
         if (ns < 0)
             return;
         if (fd_send(sock, "n", 1, &ns, 1) < 0)
@@ -61,11 +61,11 @@ int net_pool_start(struct net_pool *p, unsigned ahead) {
     }
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        /* Holds the socket and nothing else of ours, so that it keeps no mount or sandbox alive. */
+        /* Keep only the socket, so that this process keeps no mount or sandbox alive. */
         if (dup3(pair[1], 3, O_CLOEXEC) < 0 && pair[1] != 3)
             _exit(1);
         sys3(SYS_close_range, 4, ~0u, 0);
-        pool_process(3);
+        net_pool_process(3);
         _exit(0);
     }
     close(pair[1]);
@@ -79,11 +79,11 @@ int net_pool_start(struct net_pool *p, unsigned ahead) {
 void net_pool_refill(struct net_pool *p) {
     static const char credits[NET_POOL_MAX];
     if (p->owed > 0 && p->sock >= 0 && send(p->sock, credits, p->owed, MSG_NOSIGNAL) == p->owed)
-        p->owed = 0; /* a failure shows at the next take */
+        p->owed = 0; /* the next take notices a failure */
 }
 
-/* A namespace that is ready now, or -EAGAIN. */
-static int take(struct net_pool *p) {
+/* Returns a namespace that is ready, or -EAGAIN. */
+static int net_take(struct net_pool *p) {
     struct pollfd ready = {.fd = p->sock, .events = POLLIN};
     if (p->sock < 0 || poll(&ready, 1, 0) != 1)
         return -EAGAIN;
@@ -91,7 +91,7 @@ static int take(struct net_pool *p) {
     char byte;
     size_t n_fds = 0;
     ssize_t n = fd_recv(p->sock, &byte, 1, &ns, 1, &n_fds);
-    if (n != 1 || n_fds != 1) { /* the maker ended: go on without it */
+    if (n != 1 || n_fds != 1) { /* the pool process ended: continue without it */
         close(p->sock);
         p->sock = -1;
         p->owed = 0;
@@ -102,27 +102,27 @@ static int take(struct net_pool *p) {
     return ns;
 }
 
-static int once(void *arg) {
+static int net_make_once(void *arg) {
     struct net_pool *p = arg;
-    int r = make_fresh();
-    p->once_ns = r < 0 ? r : open_current();
+    int r = net_make_fresh();
+    p->once_ns = r < 0 ? r : net_open_current();
     return 0;
 }
 
 void net_prepare_one(struct net_pool *p) {
     const size_t stack_bytes = 16384;
     void *stack = mmap(NULL, stack_bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0); /* for the process's life */
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0); /* never unmapped */
     if (stack == MAP_FAILED)
-        return; /* then it is made on demand */
+        return; /* net_enter_fresh creates one then */
     struct clone_args args = {.flags = CLONE_VM | CLONE_FILES,
                               .exit_signal = SIGCHLD,
                               .stack = (uint64_t)(uintptr_t)stack,
                               .stack_size = stack_bytes};
-    p->once = (pid_t)sys_clone_on_stack(&args, once, p);
+    p->once = (pid_t)sys_clone_on_stack(&args, net_make_once, p);
 }
 
-static int take_once(struct net_pool *p) {
+static int net_take_once(struct net_pool *p) {
     while (waitpid(p->once, NULL, 0) < 0)
         if (errno != EINTR)
             return -errno;
@@ -131,10 +131,10 @@ static int take_once(struct net_pool *p) {
 }
 
 int net_enter_fresh(struct net_pool *p) {
-    AUTO_CLOSE int ns = p->once > 0 ? take_once(p) : take(p);
+    AUTO_CLOSE int ns = p->once > 0 ? net_take_once(p) : net_take(p);
     if (ns < 0 && ns != -EAGAIN)
         return ns;
     if (ns == -EAGAIN)
-        return make_fresh();
+        return net_make_fresh();
     return setns(ns, CLONE_NEWNET) < 0 ? -errno : 0;
 }

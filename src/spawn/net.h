@@ -1,9 +1,9 @@
-/* net — network namespaces with nothing but loopback, made ahead of need.
+/* net — network namespaces with only a loopback device, created ahead of need.
  *
- * Making one costs more than the rest of a sandbox, so a process of its own makes them and
- * passes them here; the socket's buffer and the credits it is given bound how many wait. They
- * belong to the initial user namespace: root in a sandbox has no rights over the network it sits
- * in. Each is used once. */
+ * Creating one takes longer than the rest of a sandbox, so a separate process creates them and
+ * sends them over a socket. The socket buffer and the credits bound how many are ready. They belong
+ * to the initial user namespace, so root in a sandbox has no rights over its network. Each is used
+ * once. */
 #pragma once
 
 #include <sys/types.h>
@@ -13,21 +13,20 @@
 #define NET_POOL_MAX 64
 
 struct net_pool {
-    int sock; /* -1: no pool, every namespace is made on demand */
+    int sock; /* -1: no pool; namespaces are created on demand */
     pid_t pid;
-    unsigned ahead; /* how many are kept ready */
-    unsigned owed;  /* taken and not yet asked for again */
-    pid_t once;     /* makes a single one beside us, or -1 */
+    unsigned ahead; /* how many to keep ready */
+    unsigned owed;  /* taken and not requested again yet */
+    pid_t once;     /* child that creates a single namespace, or -1 */
     int once_ns;
 };
 
-/* `ahead` namespaces are kept ready; 0 for none. */
+/* Keeps `ahead` namespaces ready; 0: none. */
 MUST_USE int net_pool_start(struct net_pool *p, unsigned ahead);
-/* Begins to make one, on the other CPU if there is one: for a program that needs exactly one
- * soon. */
+/* Starts creating one namespace in parallel, for a program that needs exactly one soon. */
 void net_prepare_one(struct net_pool *p);
-/* Has made again what was taken. It keeps a CPU busy for as long as a sandbox takes to begin, so this is
- * for when nothing else is to be done; a pool half empty is refilled at once. */
+/* Requests replacements for those taken. Creating them uses a CPU as long as starting a sandbox, so
+ * call this when idle. A pool that is half empty is refilled immediately. */
 void net_pool_refill(struct net_pool *p);
-/* Moves the calling process into a fresh namespace (the child it clones next inherits it). */
+/* Moves the calling process into a fresh namespace, which the next cloned child inherits. */
 MUST_USE int net_enter_fresh(struct net_pool *p);

@@ -11,10 +11,10 @@
 #include "spawn/sys.h"
 
 #define XFS_MAGIC 0x58465342
-#define QUOTACTL_FD 443 /* on every machine; not every libc knows its name */
+#define QUOTACTL_FD 443 /* same number on every architecture; some libcs lack a name for it */
 #define BYTES_PER_INODE 4096
 #define INODES_MIN 1024
-#define OURS (UINT32_C(1) << 31) /* keeps clear of the small numbers that people give */
+#define OURS (UINT32_C(1) << 31) /* avoids the small numbers that administrators use */
 #define DRAWS 16
 
 static int quota_call(int fd, unsigned cmd, uint32_t project, void *arg) {
@@ -28,7 +28,8 @@ enum quota_answer quota_probe(int state) {
     if (quota_call(state, Q_XGETQSTATV, 0, &quota) < 0 || !(quota.qs_flags & FS_QUOTA_PDQ_ENFD) ||
         fstatfs(state, &fs) < 0 || ioctl(state, FS_IOC_FSGETXATTR, &attr) < 0)
         return QUOTA_NONE;
-    if (attr.fsx_projid != 0) /* somebody limits the state as a whole: a layer stays a part of it */
+    /* someone limits the state directory as a whole: layers must stay in that project */
+    if (attr.fsx_projid != 0)
         return QUOTA_NONE;
     if (fs.f_type == XFS_MAGIC)
         return QUOTA_ENOSPC;
@@ -44,7 +45,8 @@ static int set_limits(int dir, uint32_t project, uint64_t bytes, uint64_t inodes
     return quota_call(dir, Q_SETQUOTA, project, &limits);
 }
 
-/* A number that nothing counts for: drawn, since other states may share the file system. */
+/* Chooses an unused project number at random, because other state directories may share the file
+ * system. */
 static int draw_project(int dir, uint32_t *ret_project) {
     for (int turn = 0; turn < DRAWS; turn++) {
         uint32_t project;
@@ -53,7 +55,7 @@ static int draw_project(int dir, uint32_t *ret_project) {
         project |= OURS;
         struct if_dqblk used = {0};
         int r = quota_call(dir, Q_GETQUOTA, project, &used);
-        if (r < 0 && r != -ENOENT) /* XFS knows a project from its first file on */
+        if (r < 0 && r != -ENOENT) /* XFS reports ENOENT until a project has a file */
             return r;
         if (used.dqb_curspace == 0 && used.dqb_curinodes == 0 && used.dqb_bhardlimit == 0) {
             *ret_project = project;
@@ -69,7 +71,7 @@ int quota_set(int dir, uint64_t bytes, uint64_t inodes) {
     int r = ioctl(dir, FS_IOC_FSGETXATTR, &attr) < 0 ? -errno : draw_project(dir, &project);
     if (r < 0)
         return r;
-    /* The limits first: a directory that has the project has them as well. */
+    /* Set the limits first, so that a directory with a project always has limits. */
     r = set_limits(dir, project, bytes, inodes ? inodes : MAX(bytes / BYTES_PER_INODE, INODES_MIN));
     attr.fsx_projid = project;
     attr.fsx_xflags |= FS_XFLAG_PROJINHERIT;
@@ -93,5 +95,5 @@ bool quota_is_set(int dir) {
 void quota_clear(int dir) {
     uint32_t project = project_of(dir);
     if (project != 0 && set_limits(dir, project, 0, 0) < 0)
-        return; /* the limits of nothing: they harm nobody, and no layer takes the number again */
+        return; /* harmless: the limits of an unused project */
 }

@@ -1,8 +1,8 @@
-/* quota — a writable layer with a real end: a project of the state's file system.
+/* quota — limits a writable layer through a project quota of the state file system.
  *
- * Every file beneath the layer's directory counts for its project, whoever makes it, and the kernel
- * refuses what goes beyond. Nobody inside can leave it: outside the first user
- * namespace the kernel changes neither a file's project nor its inheritance. */
+ * Every file beneath the layer's directory counts for its project, whoever creates it, and the
+ * kernel enforces the limit. A sandbox cannot leave its project: outside the initial user
+ * namespace, the kernel allows no change of a file's project or of its inheritance. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,18 +10,18 @@
 
 #include "base/macros.h"
 
-/* What a write beyond the limit answers. */
+/* The error of a write beyond the limit. */
 enum quota_answer {
-    QUOTA_NONE,   /* no project quota, or it only counts */
+    QUOTA_NONE,   /* no project quota, or only accounting */
     QUOTA_ENOSPC, /* XFS */
     QUOTA_EDQUOT, /* ext4 */
 };
 enum quota_answer quota_probe(int state);
 
-/* Gives the empty directory `dir` a project and limits it; `inodes` 0 = as many as a file system of this
- * size would have. -EBUSY when there is no free number. */
+/* Gives the empty directory `dir` a project with limits. `inodes` 0 chooses the number that a file
+ * system of this size would have. Fails with -EBUSY when no free project is found. */
 MUST_USE int quota_set(int dir, uint64_t bytes, uint64_t inodes);
-/* The directory is on its way out: its limits go, so that nothing of them stays in the file system. */
+/* Removes the limits before the directory is deleted, so that no record of them stays. */
 void quota_clear(int dir);
-/* Its files count for a project of ours. */
+/* Returns whether the directory has a project of ours. */
 bool quota_is_set(int dir);

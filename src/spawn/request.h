@@ -1,31 +1,31 @@
-/* request — what may be asked of berm-spawn: one fixed-layout message per request, one per
- * reply.
+/* request — the protocol of berm-spawn: one fixed-layout message per request and per reply.
  *
- * The socket is SEQPACKET, so a message is whole or absent. Every field has a fixed width; text
- * is a bounded array that must hold a NUL; unused bytes are zero. A message whose size differs
- * from its struct's is refused, so a version change is a new struct. No pointer, no
- * length-prefixed nesting and no path on the host: directories come as open descriptors. Both
- * ends run on one machine, so integers are in its byte order.
+ * The socket is SEQPACKET, so a message arrives whole or not at all. Every field has a fixed width.
+ * Text is a bounded array that contains a NUL; unused bytes are zero. A message whose size differs
+ * from its struct is refused, so a new version is a new struct. There are no pointers, no nested
+ * lengths and no host paths: directories are passed as open descriptors. Both ends run on one
+ * machine and use its byte order.
  *
- * Replies carry the request's `seq`; a DESTROY that has to wait answers after later requests. */
+ * Replies carry the request's `seq`. The reply to a DESTROY may come after those to later
+ * requests. */
 #pragma once
 
 #include <stdint.h>
 
 #define SPAWN_VERSION 1
-#define SPAWN_ID_MAX 64 /* with the NUL: [a-z0-9-], starts with a letter or digit */
+#define SPAWN_ID_MAX 64 /* including the NUL; [a-z0-9-], starts with a letter or digit */
 #define SPAWN_MOUNTS_MAX 64
-#define SPAWN_LAYERED_MAX 8      /* of them with a layer: each is a file system */
-#define SPAWN_CLAIM_MOUNTS_MAX 8 /* a message of two pages is sent in no time, one of five is not */
+#define SPAWN_LAYERED_MAX 8      /* LAYERED mounts; each is a file system */
+#define SPAWN_CLAIM_MOUNTS_MAX 8 /* a message of two pages is sent faster than one of five */
 #define SPAWN_LAYERS_MAX 8
 #define SPAWN_TARGET_MAX 256
-#define SPAWN_TEXT_MAX 16384 /* argv and environment of PID 1, each string ended by NUL */
+#define SPAWN_TEXT_MAX 16384 /* argv and environment of PID 1, NUL-terminated strings */
 #define SPAWN_STRINGS_MAX 512
 #define SPAWN_EXEC_CGROUPS_MAX 16 /* exec cgroups per request */
 #define SPAWN_SWEEP_MAX 256       /* ids per SWEEP message */
-#define SPAWN_SLOTS 65000         /* uid ranges: 65536 * (slot + 3) stays below 2^32 */
+#define SPAWN_SLOTS 65000         /* uid slots: 65536 * (slot + 3) stays below 2^32 */
 #define SPAWN_UID_SPAN 65536u
-#define SPAWN_USER_UID 1000u /* `user` inside */
+#define SPAWN_USER_UID 1000u /* uid of `user` inside */
 
 enum spawn_kind {
     SPAWN_HELLO = 1,
@@ -41,19 +41,19 @@ enum spawn_kind {
     SPAWN_CLAIM = 11,
 };
 
-/* Where a request failed; the reply's `step`. The names are in steps.c. */
+/* The step at which a request failed: `step` in the reply. steps.c has the names. */
 enum spawn_step {
     STEP_NONE = 0,
-    STEP_REQUEST, /* the message itself: version, size, kind, a field, a descriptor */
+    STEP_REQUEST, /* the message: version, size, kind, a field, a descriptor */
     STEP_EXISTS,  /* the id or the slot is in use */
-    STEP_FEATURE, /* the kernel lacks what was asked for */
+    STEP_FEATURE, /* the kernel lacks a requested feature */
     STEP_STATE_DIR,
     STEP_CGROUP,
     STEP_NETNS,
     STEP_CLONE,
     STEP_IDMAP,
     STEP_LAYER,        /* the writable layer: directory, tmpfs or disk image */
-    STEP_DISK_RESERVE, /* the host's disk is too full to begin */
+    STEP_DISK_RESERVE, /* the host's disk is too full to start */
     STEP_OVERLAY,
     STEP_TREE, /* a read-only tree of the root */
     STEP_BIND, /* a passed directory */
@@ -80,20 +80,20 @@ const char *spawn_step_name(uint32_t step);
 enum spawn_profile { SPAWN_PROFILE_USER = 1, SPAWN_PROFILE_ROOT = 2 };
 enum spawn_root { SPAWN_ROOT_HOST = 1, SPAWN_ROOT_IMAGE = 2 };
 enum spawn_layer { SPAWN_LAYER_DISK = 1, SPAWN_LAYER_MEMORY = 2 };
-enum spawn_network { SPAWN_NETWORK_NONE = 1 }; /* egress and open: later numbers */
+enum spawn_network { SPAWN_NETWORK_NONE = 1 }; /* more values may be added */
 
 enum spawn_create_flags {
-    SPAWN_CREATE_STDIO = 1 << 0,       /* three descriptors for PID 1's 0, 1, 2; else /dev/null */
-    SPAWN_CREATE_CONTROL = 1 << 1,     /* a bound Unix socket, PID 1's descriptor 3 */
-    SPAWN_CREATE_STRICT_PROC = 1 << 2, /* /proc shows processes only */
-    SPAWN_CREATE_NO_PTRACE = 1 << 3,   /* ptrace and process_vm_* refused */
-    SPAWN_CREATE_PARKED = 1 << 4,      /* made ahead, for one CLAIM or none; without mounts */
+    SPAWN_CREATE_STDIO = 1 << 0,       /* three descriptors for 0, 1, 2 of PID 1; else /dev/null */
+    SPAWN_CREATE_CONTROL = 1 << 1,     /* a bound Unix socket, descriptor 3 of PID 1 */
+    SPAWN_CREATE_STRICT_PROC = 1 << 2, /* /proc shows only processes */
+    SPAWN_CREATE_NO_PTRACE = 1 << 3,   /* refuse ptrace and process_vm_* */
+    SPAWN_CREATE_PARKED = 1 << 4,      /* created ahead, for at most one CLAIM; no mounts */
     SPAWN_CREATE_ALL = 31,
 };
 enum spawn_mount_flags {
     SPAWN_MOUNT_WRITABLE = 1 << 0,
-    SPAWN_MOUNT_PUBLIC = 1 << 1,  /* nobody inside has its owner's rights */
-    SPAWN_MOUNT_LAYERED = 1 << 2, /* what is written goes to the sandbox's own layer */
+    SPAWN_MOUNT_PUBLIC = 1 << 1,  /* all owners appear as nobody */
+    SPAWN_MOUNT_LAYERED = 1 << 2, /* writes go to the sandbox's layer */
     SPAWN_MOUNT_ALL = 7,          /* at most one of them */
 };
 enum spawn_destroy_flags { SPAWN_DESTROY_FILES = 1 << 0, SPAWN_DESTROY_ALL = 1 };
@@ -105,22 +105,22 @@ struct spawn_head {
     uint32_t seq;
 };
 
-/* 0 = no limit. */
+/* 0: no limit. */
 struct spawn_limits {
     uint64_t memory_bytes;
     uint64_t cpu_milli; /* thousandths of a CPU */
     uint64_t pids;
     uint64_t disk_bytes;
     uint64_t disk_inodes;
-    uint64_t file_bytes; /* largest file anything inside may write, its output logs included */
+    uint64_t file_bytes; /* largest file that a program may write, including its output logs */
 };
 
-/* A directory from outside, mounted at `target`. Its owner outside is PID 1's user inside: 1000 in
- * profile user, 0 in profile root; every other owner shows as nobody. With PUBLIC all
- * owners do: what can be read is what everybody may read. With LAYERED it is the lower half of an
- * overlay whose upper half is part of the sandbox's layer, by the target's name. */
+/* A host directory, mounted at `target`. Its owner appears as PID 1's user: 1000 in profile user, 0
+ * in profile root. All other owners appear as nobody. With PUBLIC all owners appear as nobody, so
+ * that only world-readable files can be read. With LAYERED the directory is the lower layer of an
+ * overlay whose upper layer is part of the sandbox's layer, named after the target. */
 struct spawn_mount {
-    char target[SPAWN_TARGET_MAX]; /* absolute, no empty, `.` or `..` component */
+    char target[SPAWN_TARGET_MAX]; /* absolute, without empty, `.` or `..` components */
     uint32_t flags;
     uint32_t reserved;
 };
@@ -145,9 +145,8 @@ struct spawn_create {
     uint32_t n_argv;
     uint32_t n_env;
     struct spawn_limits limits;
-    char hostname[SPAWN_ID_MAX]; /* empty: the id */
-    char layers[SPAWN_LAYERS_MAX]
-               [SPAWN_ID_MAX]; /* kept layers beneath the writable one, top first */
+    char hostname[SPAWN_ID_MAX];                 /* empty: the id */
+    char layers[SPAWN_LAYERS_MAX][SPAWN_ID_MAX]; /* kept layers below the writable one, top first */
     struct spawn_mount mounts[SPAWN_MOUNTS_MAX];
     char text[SPAWN_TEXT_MAX];
 };
@@ -159,18 +158,18 @@ struct spawn_destroy {
     uint32_t reserved;
 };
 
-/* Gives a PARKED sandbox what it could not have when it was made, once: a name, limits, directories.
- * Whatever comes of it, it is parked no more; nor is one in which a program was to run, with EXEC_CGROUP. One that
- * is as wanted needs no CLAIM. Descriptors: one directory per mount. */
+/* Sets what a PARKED instance lacks: a name, limits, directories. It is allowed once: the instance
+ * is no longer parked afterwards, even on failure, nor after an EXEC_CGROUP. An instance that needs
+ * no change needs no CLAIM. Descriptors: one directory per mount. */
 struct spawn_claim {
     struct spawn_head head;
     char id[SPAWN_ID_MAX];
-    char hostname[SPAWN_ID_MAX]; /* empty: as it was made */
-    struct spawn_limits limits;  /* 0 = as it was made; disk and file fields must be 0 */
+    char hostname[SPAWN_ID_MAX]; /* empty: unchanged */
+    struct spawn_limits limits;  /* 0: unchanged; disk and file fields must be 0 */
     uint32_t n_mounts;
     uint32_t reserved;
     struct spawn_mount
-        mounts[SPAWN_CLAIM_MOUNTS_MAX]; /* none WRITABLE: that takes a filter from the start */
+        mounts[SPAWN_CLAIM_MOUNTS_MAX]; /* not WRITABLE, which needs a filter from the start */
 };
 
 /* FREEZE, THAW, USAGE */
@@ -182,13 +181,12 @@ struct spawn_by_id {
 struct spawn_set_limits {
     struct spawn_head head;
     char id[SPAWN_ID_MAX];
-    struct spawn_limits limits; /* disk and file fields must be 0: they stay as they were made */
+    struct spawn_limits limits; /* disk and file fields must be 0: they cannot change */
 };
 
-/* Makes exec cgroups numbered first .. first + count - 1. The reply carries `fds_per_cgroup` descriptors
- * for each: on v2 (and hybrid hosts) first the exec cgroup as a detached mount for CLONE_INTO_CGROUP;
- * then, for each v1 controller in use per exec, its `tasks` file, into which the child writes
- * "0". */
+/* Creates exec cgroups numbered first .. first + count - 1. The reply carries `fds_per_cgroup`
+ * descriptors for each: with a v2 tree, the exec cgroup as a detached mount for CLONE_INTO_CGROUP;
+ * with v1, the `tasks` file into which the child writes "0". */
 struct spawn_exec_cgroup {
     struct spawn_head head;
     char id[SPAWN_ID_MAX];
@@ -196,7 +194,7 @@ struct spawn_exec_cgroup {
     uint32_t count;
 };
 
-/* Kills everything in the exec cgroup and removes it. */
+/* Kills all processes in the exec cgroup and removes it. */
 struct spawn_kill_cgroup {
     struct spawn_head head;
     char id[SPAWN_ID_MAX];
@@ -204,8 +202,8 @@ struct spawn_kill_cgroup {
     uint32_t reserved;
 };
 
-/* Everything of ours that names no id of these messages is killed and removed. A list longer
- * than one message comes in parts; the work is done at the part with last = 1. */
+/* Kills and removes every sandbox whose id is not in these messages. A list longer than one message
+ * comes in parts; the sweep runs at the part with last = 1. */
 struct spawn_sweep {
     struct spawn_head head;
     uint32_t last;
@@ -214,14 +212,15 @@ struct spawn_sweep {
 };
 
 enum spawn_feature {
-    SPAWN_HAS_OVERLAY_FD = 1 << 0, /* layers by descriptor; else attached for a moment */
+    /* overlay layers by descriptor; otherwise attached temporarily */
+    SPAWN_HAS_OVERLAY_FD = 1 << 0,
     SPAWN_HAS_LANDLOCK_SCOPE = 1 << 1,
     SPAWN_HAS_CGROUP_KILL = 1 << 2,
     SPAWN_HAS_CGROUP_V2 = 1 << 3, /* a v2 tree, with or without controllers */
     SPAWN_HAS_LIMIT_MEMORY = 1 << 4,
     SPAWN_HAS_LIMIT_CPU = 1 << 5,
     SPAWN_HAS_LIMIT_PIDS = 1 << 6,
-    SPAWN_HAS_LIMIT_DISK = 1 << 7, /* by one of the two below */
+    SPAWN_HAS_LIMIT_DISK = 1 << 7, /* by image or quota, see below */
     SPAWN_HAS_TMPFS_IDMAP = 1 << 8,
     SPAWN_HAS_DISK_IMAGE = 1 << 9,  /* disk images on loop devices */
     SPAWN_HAS_DISK_QUOTA = 1 << 10, /* project quota of the state's file system */
@@ -236,17 +235,18 @@ struct spawn_usage {
 };
 
 struct spawn_reply {
-    struct spawn_head head;   /* kind and seq of the request */
-    int32_t error;            /* 0 or an errno */
-    uint32_t step;            /* enum spawn_step when error != 0 */
-    uint32_t n_fds;           /* descriptors with this message */
-    uint32_t fds_per_cgroup;  /* EXEC_CGROUP */
-    uint32_t features;        /* HELLO: enum spawn_feature */
-    uint32_t landlock_abi;    /* HELLO */
-    uint32_t missing;         /* error ENOTSUP at STEP_FEATURE: the feature asked for */
-    int32_t pid;              /* CREATE: PID 1 as seen outside; its pidfd is descriptor 0 */
-    int32_t wait_status;      /* DESTROY: PID 1's wait status, -1 when another berm-spawn made it */
-    uint32_t swept;           /* SWEEP: how many were removed */
+    struct spawn_head head;  /* kind and seq of the request */
+    int32_t error;           /* 0 or an errno */
+    uint32_t step;           /* enum spawn_step when error != 0 */
+    uint32_t n_fds;          /* descriptors sent with this message */
+    uint32_t fds_per_cgroup; /* EXEC_CGROUP */
+    uint32_t features;       /* HELLO: enum spawn_feature */
+    uint32_t landlock_abi;   /* HELLO */
+    uint32_t missing;        /* for ENOTSUP at STEP_FEATURE: the missing feature */
+    int32_t pid;             /* CREATE: host pid of PID 1; its pidfd is descriptor 0 */
+    /* DESTROY: wait status of PID 1; -1 if another berm-spawn created it */
+    int32_t wait_status;
+    uint32_t swept;           /* SWEEP: number of removed ids */
     struct spawn_usage usage; /* USAGE, KILL_CGROUP: of the whole sandbox */
 };
 

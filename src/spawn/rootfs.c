@@ -16,11 +16,11 @@
 #include "spawn/sys.h"
 
 #define ROOTFS_FORMAT \
-    1 /* counts up when what is generated changes, so that old copies are not used */
+    1 /* increase it when the generated files change, so that old copies are not used */
 #define COPY_DEPTH_MAX 8
 #define COPY_FILE_MAX (4 << 20)
 
-/* What programs read in /etc. A name absent on the host is skipped. */
+/* Entries of /etc that programs read. Entries that the host lacks are skipped. */
 static const char *const etc_patterns[] = {
     "adduser.conf",
     "alternatives",
@@ -81,7 +81,7 @@ static const char *const etc_patterns[] = {
     "xattr.conf",
 };
 
-/* Directories of an empty root: name, mode, owner. Parents stand before children. */
+/* Directories of an empty root: path, mode, owner. Parents come before children. */
 struct point {
     const char *path;
     mode_t mode;
@@ -99,7 +99,7 @@ static const struct point base_points[] = {
     {"workspace", 0755, SPAWN_USER_UID},
 };
 static const struct point host_points[] = {
-    {"root", 0711, 0}, /* tools of a caller whose home it is are mounted in it */
+    {"root", 0711, 0}, /* tools of a caller with this home directory are mounted in it */
     {"opt", 0755, 0},
     {"srv", 0755, 0},
     {"mnt", 0755, 0},
@@ -121,7 +121,7 @@ static const struct point host_points[] = {
     {"var/lib/apt", 0755, 0},
 };
 
-static int make_points(int root, const struct point *points, size_t n) {
+static int rootfs_make_points(int root, const struct point *points, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const struct point *p = &points[i];
         if (mkdirat(root, p->path, 0755) < 0 && errno != EEXIST)
@@ -133,21 +133,22 @@ static int make_points(int root, const struct point *points, size_t n) {
     return 0;
 }
 
-/* Secrets have no place here even where they are world-readable by mistake. */
-static bool is_secret(const char *name) {
+/* Returns whether the name is a secret, which is not copied even if it is world-readable by
+ * mistake. */
+static bool rootfs_is_secret(const char *name) {
     return strcmp(name, "private") == 0 || strncmp(name, "auth.conf", 9) == 0 ||
            fnmatch("*.key", name, 0) == 0;
 }
 
-/* A package source may carry a password in its address: user:password@host. */
-static bool has_credentials(int file, const char *name) {
+/* A package source may contain a password in its URL: user:password@host. */
+static bool rootfs_has_credentials(int file, const char *name) {
     char text[65536];
     ssize_t n = pread(file, text, sizeof text - 1, 0);
     if (fnmatch("*.list", name, 0) == 0 || fnmatch("*.sources", name, 0) == 0)
         return n < 0 || n == sizeof text - 1 || memchr(text, '@', (size_t)n) != NULL;
     for (const char *p = text, *end = text + MAX(n, 0);
          (p = memmem(p, (size_t)(end - p), "://", 3)) != NULL;) {
-        bool colon = false; /* scheme://user:password@host anywhere in a file */
+        bool colon = false; /* scheme://user:password@host */
         for (p += 3; p < end && *p != '/' && *p != '\n' && *p != ' ' && *p != '"'; p++) {
             colon = colon || *p == ':';
             if (colon && *p == '@')
@@ -157,13 +158,13 @@ static bool has_credentials(int file, const char *name) {
     return n < 0;
 }
 
-static int copy_file(int from, const char *name, int to) {
+static int rootfs_copy_file(int from, const char *name, int to) {
     AUTO_CLOSE int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat st;
     if (in < 0 || fstat(in, &st) < 0)
         return -errno;
     if (!S_ISREG(st.st_mode) || !(st.st_mode & S_IROTH) || st.st_size > COPY_FILE_MAX ||
-        has_credentials(in, name))
+        rootfs_has_credentials(in, name))
         return 0;
     AUTO_CLOSE int out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (out < 0)
@@ -178,7 +179,7 @@ static int copy_file(int from, const char *name, int to) {
     return fchmod(out, st.st_mode & 0755) < 0 ? -errno : 0;
 }
 
-static int copy_link(int from, const char *name, int to) {
+static int rootfs_copy_link(int from, const char *name, int to) {
     char target[4096];
     ssize_t n = readlinkat(from, name, target, sizeof target - 1);
     if (n < 0)
@@ -187,9 +188,9 @@ static int copy_link(int from, const char *name, int to) {
     return symlinkat(target, to, name) < 0 ? -errno : 0;
 }
 
-static int copy_any(int from, const char *name, int to, int depth);
+static int rootfs_copy_any(int from, const char *name, int to, int depth);
 
-static int copy_dir(int from, const char *name, int to, int depth) {
+static int rootfs_copy_dir(int from, const char *name, int to, int depth) {
     int in = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (in < 0)
         return -errno;
@@ -198,28 +199,28 @@ static int copy_dir(int from, const char *name, int to, int depth) {
     int r = list == NULL ? -ENOMEM : MIN(out, 0);
     for (struct dirent *e; r == 0 && (e = readdir(list)) != NULL;)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            r = copy_any(in, e->d_name, out, depth + 1);
+            r = rootfs_copy_any(in, e->d_name, out, depth + 1);
     if (list != NULL)
         closedir(list);
     return r;
 }
 
-static int copy_any(int from, const char *name, int to, int depth) {
+static int rootfs_copy_any(int from, const char *name, int to, int depth) {
     struct stat st;
-    if (is_secret(name) || depth > COPY_DEPTH_MAX)
+    if (rootfs_is_secret(name) || depth > COPY_DEPTH_MAX)
         return 0;
     if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : -errno;
     if (S_ISLNK(st.st_mode))
-        return copy_link(from, name, to);
+        return rootfs_copy_link(from, name, to);
     if (S_ISDIR(st.st_mode) && (st.st_mode & 0005) == 0005)
-        return copy_dir(from, name, to, depth);
+        return rootfs_copy_dir(from, name, to, depth);
     if (S_ISREG(st.st_mode))
-        return copy_file(from, name, to);
+        return rootfs_copy_file(from, name, to);
     return 0;
 }
 
-static int put_file(int dir, const char *name, mode_t mode, const char *text, size_t n) {
+static int rootfs_put_file(int dir, const char *name, mode_t mode, const char *text, size_t n) {
     AUTO_CLOSE int out = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (out < 0)
         return -errno;
@@ -228,13 +229,14 @@ static int put_file(int dir, const char *name, mode_t mode, const char *text, si
     return fchmod(out, mode) < 0 ? -errno : 0;
 }
 
-static int put_text(int dir, const char *name, const char *text) {
-    return put_file(dir, name, 0644, text, strlen(text));
+static int rootfs_put_text(int dir, const char *name, const char *text) {
+    return rootfs_put_file(dir, name, 0644, text, strlen(text));
 }
 
-/* The host's system accounts by name and number, so that files show and packages find their owners;
- * no password, member, comment or home of the host's. People's accounts (1000 and up) stay out. */
-static int put_accounts(int etc, const char *file, const char *first, const char *format) {
+/* Writes the host's system accounts by name and number, so that file owners have names and packages
+ * find their users. Omits passwords, members, comments and homes, and people's accounts (1000 and
+ * up). */
+static int rootfs_put_accounts(int etc, const char *file, const char *first, const char *format) {
     char out[32768];
     size_t len = (size_t)snprintf(out, sizeof out, "%s", first);
     char path[32], line[1024];
@@ -250,17 +252,18 @@ static int put_accounts(int etc, const char *file, const char *first, const char
     }
     if (in != NULL)
         fclose(in);
-    return put_file(etc, file, 0644, out, len);
+    return rootfs_put_file(etc, file, 0644, out, len);
 }
 
-static int put_generated(int etc) {
-    int r = put_accounts(etc, "passwd",
-                         "root:x:0:0:root:/root:/bin/bash\n"
-                         "user:x:1000:1000::/home/user:/bin/bash\n"
-                         "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-                         "%s:x:%u:%u::/nonexistent:/usr/sbin/nologin\n");
+static int rootfs_put_generated(int etc) {
+    int r = rootfs_put_accounts(etc, "passwd",
+                                "root:x:0:0:root:/root:/bin/bash\n"
+                                "user:x:1000:1000::/home/user:/bin/bash\n"
+                                "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+                                "%s:x:%u:%u::/nonexistent:/usr/sbin/nologin\n");
     if (r == 0)
-        r = put_accounts(etc, "group", "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n", "%s:x:%u:\n");
+        r = rootfs_put_accounts(etc, "group", "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n",
+                                "%s:x:%u:\n");
     static const char *const files[][2] = {
         {"hosts", "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"},
         {"resolv.conf", "# This sandbox has no network.\n"},
@@ -271,16 +274,16 @@ static int put_generated(int etc) {
         {"subgid", ""},
     };
     for (size_t i = 0; r == 0 && i < COUNT_OF(files); i++)
-        r = put_text(etc, files[i][0], files[i][1]);
+        r = rootfs_put_text(etc, files[i][0], files[i][1]);
     if (r == 0)
-        r = put_file(etc, "shadow", 0600, "root:*:::::::\nuser:*:::::::\n", 28);
+        r = rootfs_put_file(etc, "shadow", 0600, "root:*:::::::\nuser:*:::::::\n", 28);
     if (r == 0 && symlinkat("/proc/self/mounts", etc, "mtab") < 0)
         r = -errno;
     return r;
 }
 
-/* A `*` stands at the end only; this runs at every start, over all of /etc. */
-static bool is_listed(const char *name) {
+/* A `*` may only be at the end. Runs at every start, over all of /etc. */
+static bool rootfs_is_listed(const char *name) {
     for (size_t i = 0; i < COUNT_OF(etc_patterns); i++) {
         const char *p = etc_patterns[i], *n = name;
         while (*p != '\0' && *p == *n)
@@ -291,9 +294,9 @@ static bool is_listed(const char *name) {
     return false;
 }
 
-/* Walks the host's /etc: folds what is listed into a stamp, or copies it when `to` is a
- * directory. */
-static int walk_etc(int to, uint64_t *stamp) {
+/* Walks the host's /etc. Copies the listed entries to the directory `to`, or, if `to` is negative,
+ * adds them to a stamp. */
+static int rootfs_walk_etc(int to, uint64_t *stamp) {
     int etc = open("/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = etc < 0 ? NULL : fdopendir(etc);
     if (list == NULL)
@@ -301,11 +304,11 @@ static int walk_etc(int to, uint64_t *stamp) {
     int r = 0;
     for (struct dirent *e; r == 0 && (e = readdir(list)) != NULL;) {
         struct stat st;
-        if (!is_listed(e->d_name) || fstatat(etc, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if (!rootfs_is_listed(e->d_name) || fstatat(etc, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
         if (to >= 0)
-            r = copy_any(etc, e->d_name, to, 0);
-        else /* order of entries does not matter: a sum */
+            r = rootfs_copy_any(etc, e->d_name, to, 0);
+        else /* a sum, because the order of entries varies */
             *stamp += ((uint64_t)st.st_ino << 20) ^ (uint64_t)st.st_mtim.tv_sec * 1000003u ^
                       (uint64_t)st.st_mtim.tv_nsec;
     }
@@ -313,21 +316,22 @@ static int walk_etc(int to, uint64_t *stamp) {
     return r;
 }
 
-static int fill_host(int root, const char *const *trees) {
-    int r = make_points(root, base_points, COUNT_OF(base_points));
+static int rootfs_fill_host(int root, const char *const *trees) {
+    int r = rootfs_make_points(root, base_points, COUNT_OF(base_points));
     if (r == 0)
-        r = make_points(root, host_points, COUNT_OF(host_points));
+        r = rootfs_make_points(root, host_points, COUNT_OF(host_points));
     AUTO_CLOSE int etc = r < 0 ? r : fd_open_beneath(root, "etc", O_RDONLY | O_DIRECTORY, 0);
     if (etc < 0)
         return etc;
-    r = walk_etc(etc, NULL);
+    r = rootfs_walk_etc(etc, NULL);
     if (r == 0)
-        r = put_generated(etc);
+        r = rootfs_put_generated(etc);
     static const char *const tops[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
     AUTO_CLOSE int host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     for (size_t i = 0; r == 0 && i < COUNT_OF(tops); i++) {
-        r = copy_link(host, tops[i], root);
-        r = r == -EINVAL || r == -ENOENT ? 0 : r; /* a real directory is a tree; absent is absent */
+        r = rootfs_copy_link(host, tops[i], root);
+        /* a real directory is mounted as a tree; an absent one is skipped */
+        r = r == -EINVAL || r == -ENOENT ? 0 : r;
     }
     for (size_t i = 0; r == 0 && trees[i] != NULL; i++)
         if (mkdirat(root, trees[i], 0755) < 0 && errno != EEXIST)
@@ -338,38 +342,38 @@ static int fill_host(int root, const char *const *trees) {
     return r;
 }
 
-/* Opens roots/<name>; -ENOENT when it has to be made: then *ret_roots and a fresh ".new" are
- * there. */
-static int open_or_begin(int roots, const char *name, const char *temp) {
+/* Opens roots/<name>. Fails with -ENOENT, after creating `temp`, when the root must be
+ * generated. */
+static int rootfs_open_or_begin(int roots, const char *name, const char *temp) {
     int dir = fd_open_beneath(roots, name, O_RDONLY | O_DIRECTORY, 0);
     if (dir != -ENOENT)
         return dir;
     return mkdirat(roots, temp, 0755) < 0 ? -errno : -ENOENT;
 }
 
-static int finish(int roots, const char *temp, const char *name) {
-    /* Another berm-spawn may have been faster; its copy is as good as ours. */
+static int rootfs_finish(int roots, const char *temp, const char *name) {
+    /* Another berm-spawn may have created it first; its copy is equivalent. */
     int r = sys_rename_new(roots, temp, roots, name);
     if (r < 0 && r != -EEXIST)
         return r;
     return fd_open_beneath(roots, name, O_RDONLY | O_DIRECTORY, 0);
 }
 
-static int make_root(int state, const char *name, const char *const *trees, int *ret_dir) {
+static int rootfs_make_root(int state, const char *name, const char *const *trees, int *ret_dir) {
     AUTO_CLOSE int roots = fd_make_dir(state, "roots", 0700);
     if (roots < 0)
         return roots;
     char temp[80];
     snprintf(temp, sizeof temp, ".%s.%d", name, (int)getpid());
-    int dir = open_or_begin(roots, name, temp);
+    int dir = rootfs_open_or_begin(roots, name, temp);
     if (dir == -ENOENT) {
         AUTO_CLOSE int fresh = fd_open_beneath(roots, temp, O_RDONLY | O_DIRECTORY, 0);
         mode_t mask = umask(0);
         int r = fresh < 0 ? fresh
-                : trees   ? fill_host(fresh, trees)
-                          : make_points(fresh, base_points, COUNT_OF(base_points));
+                : trees   ? rootfs_fill_host(fresh, trees)
+                          : rootfs_make_points(fresh, base_points, COUNT_OF(base_points));
         umask(mask);
-        dir = r < 0 ? r : finish(roots, temp, name);
+        dir = r < 0 ? r : rootfs_finish(roots, temp, name);
     }
     if (dir < 0)
         return dir;
@@ -379,14 +383,14 @@ static int make_root(int state, const char *name, const char *const *trees, int 
 
 int rootfs_host(int state, const char *const *trees, int *ret_dir) {
     uint64_t stamp = ROOTFS_FORMAT;
-    int r = walk_etc(-1, &stamp);
+    int r = rootfs_walk_etc(-1, &stamp);
     if (r < 0)
         return r;
     char name[40];
     snprintf(name, sizeof name, "host-%016llx", (unsigned long long)stamp);
-    return make_root(state, name, trees, ret_dir);
+    return rootfs_make_root(state, name, trees, ret_dir);
 }
 
 int rootfs_points(int state, int *ret_dir) {
-    return make_root(state, "points-1", NULL, ret_dir);
+    return rootfs_make_root(state, "points-1", NULL, ret_dir);
 }

@@ -1,18 +1,18 @@
-/* rootfs — the generated part of root `host`: everything but the read-only trees.
+/* rootfs — the generated part of the root `host`: everything except the read-only trees.
  *
- * A directory roots/host-<stamp> on the state file system, made once per state of the host's
- * /etc and shared by all sandboxes as the lowest layer. It takes from the host's /etc only what
- * the table names, and of that only what every local user may read; accounts and names are
- * written anew. */
+ * A directory roots/host-<stamp> in the state file system. It is generated once per version of the
+ * host's /etc, and all sandboxes share it as their lowest layer. It contains only the entries of
+ * /etc that the table lists and that every local user can read. Accounts and host names are
+ * generated. */
 #pragma once
 
 #include "base/macros.h"
 
 #define ROOTFS_PEOPLE \
-    1000 /* ids from here on are people's: they have no account and no file inside */
-#define ROOTFS_NOBODY 65534 /* but for this one */
+    1000 /* ids from here on belong to people, who have no accounts and files inside */
+#define ROOTFS_NOBODY 65534 /* the exception */
 
-/* Both are directories beneath `state`, opened; `trees` are the names that are mounted, not
+/* Both return a directory beneath `state`. `trees` are the directories that are mounted, not
  * copied. */
 MUST_USE int rootfs_host(int state, const char *const *trees, int *ret_dir);
 MUST_USE int rootfs_points(int state, int *ret_dir);

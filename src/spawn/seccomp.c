@@ -5,12 +5,12 @@
 
 #include "spawn/sys.h"
 
-static long add(const struct sock_fprog *filter) {
+static long seccomp_add(const struct sock_fprog *filter) {
     return sys3(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)filter);
 }
 
-/* Whether this kernel lets a process without capabilities set an attribute of `security.`. */
-static int attrs_are_open(void) {
+/* Returns whether this kernel lets a process without capabilities set a `security.` attribute. */
+static int seccomp_attrs_are_open(void) {
     long fd = sys2(SYS_memfd_create, (long)"", MFD_CLOEXEC);
     if (fd < 0)
         return (int)fd;
@@ -20,11 +20,11 @@ static int attrs_are_open(void) {
 }
 
 int seccomp_apply(bool strict, bool no_marks) {
-    int open = attrs_are_open();
-    long r = open < 0 ? open : add(strict ? &seccomp_strict : &seccomp_dev);
+    int open = seccomp_attrs_are_open();
+    long r = open < 0 ? open : seccomp_add(strict ? &seccomp_strict : &seccomp_dev);
     if (r == 0 && open > 0)
-        r = add(&seccomp_attrs);
+        r = seccomp_add(&seccomp_attrs);
     if (r == 0 && no_marks)
-        r = add(&seccomp_marks);
+        r = seccomp_add(&seccomp_marks);
     return (int)r;
 }

@@ -4,12 +4,12 @@
 #include <linux/filter.h>
 #include <stdbool.h>
 
-extern const struct sock_fprog seccomp_dev;    /* debuggers work */
-extern const struct sock_fprog seccomp_strict; /* ptrace and process_vm_* refused */
-/* Over one of these: */
-extern const struct sock_fprog seccomp_marks; /* no file becomes setuid or setgid */
-extern const struct sock_fprog seccomp_attrs; /* no attribute of a file changes */
+extern const struct sock_fprog seccomp_dev;    /* allows debuggers */
+extern const struct sock_fprog seccomp_strict; /* refuses ptrace and process_vm_* */
+/* Added to one of these: */
+extern const struct sock_fprog seccomp_marks; /* forbids setuid and setgid bits */
+extern const struct sock_fprog seccomp_attrs; /* forbids changes of file attributes */
 
-/* Raw system calls only: runs in the child, with the capabilities that the sandbox will have and
- * with no_new_privs. */
+/* Raw system calls only. Runs in the child, with the sandbox's final capabilities and with
+ * no_new_privs. */
 int seccomp_apply(bool strict, bool no_marks);

@@ -10,7 +10,7 @@
 #include "spawn/sys.h"
 #include "spawn/userns.h"
 
-/* A request on its way through the table. */
+/* A request in progress. */
 struct turn {
     struct serve *v;
     union spawn_request *req;
@@ -18,17 +18,17 @@ struct turn {
     size_t n_fds;
     struct spawn_reply reply;
     int out_fds[SPAWN_EXEC_CGROUPS_MAX];
-    bool later; /* the reply is not sent now */
+    bool later; /* the reply is sent later */
 };
 
-static void fail(struct turn *t, int error, enum spawn_step step) {
+static void serve_fail(struct turn *t, int error, enum spawn_step step) {
     t->reply.error = -error;
     t->reply.step = step;
 }
 
-static void answer(struct turn *t, int r, enum spawn_step step) {
+static void serve_reply_if_failed(struct turn *t, int r, enum spawn_step step) {
     if (r < 0)
-        fail(t, r, step);
+        serve_fail(t, r, step);
 }
 
 static void on_hello(struct turn *t) {
@@ -46,21 +46,21 @@ static void on_create(struct turn *t) {
 static void on_destroy(struct turn *t) {
     if (t->req->destroy.reserved != 0 ||
         (t->req->destroy.flags & ~(uint32_t)SPAWN_DESTROY_ALL) != 0) {
-        fail(t, -EINVAL, STEP_REQUEST);
+        serve_fail(t, -EINVAL, STEP_REQUEST);
         return;
     }
     if (instance_destroy(t->v->s, &t->req->destroy) == NULL)
-        fail(t, -ENOMEM, STEP_KILL);
+        serve_fail(t, -ENOMEM, STEP_KILL);
     else
         t->later = true;
 }
 
 static void on_freeze(struct turn *t) {
-    answer(t, cgroup_freeze(&t->v->s->cg, t->req->by_id.id, true), STEP_CGROUP);
+    serve_reply_if_failed(t, cgroup_freeze(&t->v->s->cg, t->req->by_id.id, true), STEP_CGROUP);
 }
 
 static void on_thaw(struct turn *t) {
-    answer(t, cgroup_freeze(&t->v->s->cg, t->req->by_id.id, false), STEP_CGROUP);
+    serve_reply_if_failed(t, cgroup_freeze(&t->v->s->cg, t->req->by_id.id, false), STEP_CGROUP);
 }
 
 static void on_limits(struct turn *t) {
@@ -69,16 +69,18 @@ static void on_limits(struct turn *t) {
     if (r == 0 && (l->disk_bytes != 0 || l->disk_inodes != 0 || l->file_bytes != 0))
         r = -EINVAL;
     if (r < 0)
-        fail(t, r, r == -ENOTSUP ? STEP_FEATURE : STEP_REQUEST);
+        serve_fail(t, r, r == -ENOTSUP ? STEP_FEATURE : STEP_REQUEST);
     else
-        answer(t, cgroup_set_limits(&t->v->s->cg, t->req->set_limits.id, l), STEP_CGROUP);
+        serve_reply_if_failed(t, cgroup_set_limits(&t->v->s->cg, t->req->set_limits.id, l),
+                              STEP_CGROUP);
 }
 
 static void on_usage(struct turn *t) {
-    answer(t, cgroup_usage(&t->v->s->cg, t->req->by_id.id, &t->reply.usage), STEP_CGROUP);
+    serve_reply_if_failed(t, cgroup_usage(&t->v->s->cg, t->req->by_id.id, &t->reply.usage),
+                          STEP_CGROUP);
 }
 
-static int make_cgroup(struct turn *t, uint32_t cgroup, uint32_t owner) {
+static int serve_make_cgroup(struct turn *t, uint32_t cgroup, uint32_t owner) {
     struct spawn *s = t->v->s;
     int fd = -1;
     int r = cgroup_exec_make(&s->cg, t->req->exec_cgroup.id, cgroup, owner, &fd);
@@ -87,7 +89,7 @@ static int make_cgroup(struct turn *t, uint32_t cgroup, uint32_t owner) {
             t->out_fds[t->reply.n_fds++] = fd;
         return r;
     }
-    /* As a mount of its own: from inside, ".." of it leads nowhere. */
+    /* As a separate mount, so that ".." inside does not lead to the parent. */
     r = spawn_enter_host(s);
     int tree = r < 0 ? r : sys_clone_tree(fd, "");
     if (r == 0)
@@ -103,10 +105,10 @@ static void on_exec_cgroup(struct turn *t) {
     const struct spawn_exec_cgroup *req = &t->req->exec_cgroup;
     if (req->count == 0 || req->count > SPAWN_EXEC_CGROUPS_MAX ||
         req->first > UINT32_MAX - req->count) {
-        fail(t, -EINVAL, STEP_REQUEST);
+        serve_fail(t, -EINVAL, STEP_REQUEST);
         return;
     }
-    uint32_t owner = 0; /* who may start programs there: of the sandbox's cgroup.procs */
+    uint32_t owner = 0; /* uid that may start programs there */
     struct instance *p = instance_find(t->v->s, req->id);
     int r = 0;
     if (p != NULL) {
@@ -116,9 +118,9 @@ static void on_exec_cgroup(struct turn *t) {
         r = cgroup_owner(&t->v->s->cg, req->id, &owner);
     }
     for (uint32_t i = 0; r == 0 && i < req->count; i++)
-        r = make_cgroup(t, req->first + i, owner);
+        r = serve_make_cgroup(t, req->first + i, owner);
     t->reply.fds_per_cgroup = 1;
-    answer(t, r, STEP_CGROUP);
+    serve_reply_if_failed(t, r, STEP_CGROUP);
 }
 
 static void on_kill_cgroup(struct turn *t) {
@@ -126,7 +128,7 @@ static void on_kill_cgroup(struct turn *t) {
     int r = req->reserved != 0 ? -EINVAL : cgroup_exec_kill(&t->v->s->cg, req->id, req->cgroup);
     if (r == 0 && cgroup_usage(&t->v->s->cg, req->id, &t->reply.usage) < 0)
         t->reply.usage = (struct spawn_usage){0};
-    answer(t, r, STEP_KILL);
+    serve_reply_if_failed(t, r, STEP_KILL);
 }
 
 static void on_claim(struct turn *t) {
@@ -139,10 +141,10 @@ static void on_sweep(struct turn *t) {
         t->reply.swept = sweep_run(t->v->s, &t->v->owned);
         sweep_clear(&t->v->owned);
     }
-    answer(t, r, STEP_REQUEST);
+    serve_reply_if_failed(t, r, STEP_REQUEST);
 }
 
-/* `id` is where a request's id stands, 0 if it has none: checked before any handler runs. */
+/* `id` is the offset of a request's id, or 0. The id is checked before the handler runs. */
 static const struct row {
     uint32_t size;
     uint32_t id;
@@ -168,7 +170,7 @@ static const struct row {
     [SPAWN_CLAIM] = {sizeof(struct spawn_claim), offsetof(struct spawn_claim, id), true, on_claim},
 };
 
-static const struct row *find_row(const struct turn *t, size_t n) {
+static const struct row *serve_find_row(const struct turn *t, size_t n) {
     const struct spawn_head *head = &t->req->head;
     if (n < sizeof *head || head->version != SPAWN_VERSION || head->kind >= COUNT_OF(table))
         return NULL;
@@ -181,7 +183,7 @@ static const struct row *find_row(const struct turn *t, size_t n) {
     return row;
 }
 
-static int send_reply(struct serve *v, struct spawn_reply *reply, int *fds) {
+static int serve_send_reply(struct serve *v, struct spawn_reply *reply, int *fds) {
     reply->head.version = SPAWN_VERSION;
     reply->head.size = sizeof *reply;
     int r = v->sock < 0 ? -ENOTCONN : fd_send(v->sock, reply, sizeof *reply, fds, reply->n_fds);
@@ -197,18 +199,18 @@ int serve_one(struct serve *v) {
     ssize_t n = fd_recv(v->sock, request, sizeof *request, fds, COUNT_OF(fds), &t.n_fds);
     if (n == 0 || (n < 0 && n != -EMSGSIZE && n != -EMFILE))
         return n == 0 ? -ENOTCONN : (int)n;
-    const struct row *row = n < 0 ? NULL : find_row(&t, (size_t)n);
+    const struct row *row = n < 0 ? NULL : serve_find_row(&t, (size_t)n);
     t.reply.head.kind = request->head.kind;
     t.reply.head.seq = request->head.seq;
     if (row == NULL)
-        fail(&t, n == -EMFILE ? -EMFILE : -EINVAL, STEP_REQUEST);
+        serve_fail(&t, n == -EMFILE ? -EMFILE : -EINVAL, STEP_REQUEST);
     else
         row->handle(&t);
-    if (t.reply.error != 0) { /* a failure hands out nothing */
+    if (t.reply.error != 0) { /* a failure returns no descriptors */
         fd_close_all(t.out_fds, t.reply.n_fds);
         t.reply.n_fds = 0;
     }
-    int r = t.later ? 0 : send_reply(v, &t.reply, t.out_fds);
+    int r = t.later ? 0 : serve_send_reply(v, &t.reply, t.out_fds);
     fd_close_all(fds, t.n_fds);
     instance_let_go(v->s);
     return r;
@@ -229,8 +231,8 @@ void serve_dying(struct serve *v) {
         instance_free(v->s, p);
         if (is_swept && list_is_empty(&v->s->dying))
             sweep_roots(v->s);
-        if (!is_swept && send_reply(v, &reply, NULL) < 0)
-            continue; /* the asker left; the work is done all the same */
+        if (!is_swept && serve_send_reply(v, &reply, NULL) < 0)
+            continue; /* the client disconnected; the work is done anyway */
         if (list_is_empty(&v->s->dying))
             spawn_chores(v->s);
     }

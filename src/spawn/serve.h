@@ -1,4 +1,4 @@
-/* serve — the closed table of requests: one message in, one reply out. */
+/* serve — the table of requests: one message in, one reply out. */
 #pragma once
 
 #include "base/macros.h"
@@ -6,17 +6,17 @@
 #include "spawn/sweep.h"
 
 struct serve {
-    union spawn_request request; /* the one being answered; large */
+    union spawn_request request; /* the current request; large */
     struct spawn *s;
-    int sock;                 /* the asker; -1 between two */
+    int sock;                 /* the client; -1: none */
     struct sweep_owned owned; /* of a SWEEP that comes in parts */
 };
 
 void serve_init(struct serve *v, struct spawn *s);
-/* Takes one message and answers it (a DESTROY may answer later). 0, or -errno when the asker is
- * gone. */
+/* Receives and answers one message; the reply to a DESTROY may come later. Returns 0, or -errno
+ * when the client is gone. */
 MUST_USE int serve_one(struct serve *v);
-/* Answers every DESTROY that has come to its end. */
+/* Replies to every DESTROY that has completed. */
 void serve_dying(struct serve *v);
-/* The asker left: forget what it had half said. */
+/* The client disconnected: drops its incomplete SWEEP. */
 void serve_reset(struct serve *v);

@@ -1,10 +1,10 @@
-/* spawn — what berm-spawn holds from its start on: descriptors of the host, templates, features.
+/* spawn — the long-lived state of berm-spawn: descriptors of the host, templates, features.
  *
- * At start it opens everything it will ever need of the host, then moves into a mount namespace
- * of its own whose root is one small read-only tmpfs. Every sandbox's mount namespace begins as
- * a copy of that one, so what lies beneath a sandbox's root is empty. Host directories are
- * cloned by going back into the host's mount namespace for the length of one system call;
- * nothing is ever attached there. */
+ * At start, berm-spawn opens everything that it will need of the host, then moves into its own
+ * mount namespace, whose root is one small read-only tmpfs. Every sandbox's mount namespace starts
+ * as a copy of it, so nothing of the host is below a sandbox's root. To clone host directories,
+ * berm-spawn enters the host's mount namespace for one system call; it never attaches anything
+ * there. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,104 +21,104 @@
 #define SPAWN_TREES_MAX 12
 #define SPAWN_ROOTS_MAX 8
 #define SPAWN_STACK_BYTES (64 * 1024)
-/* What is held for each sandbox has numbers from here on, above all that one request needs. */
+/* Descriptors held for sandboxes have numbers from here on, above those that one request needs. */
 #define SPAWN_HELD_FD 1024
-#define SPAWN_HELD_MAX 128 /* instances; nobody says which of them were given away as they are */
+/* instances; berm-spawn does not learn which were claimed without a CLAIM */
+#define SPAWN_HELD_MAX 128
 
 struct instance;
 
-/* A directory of the host that is part of root `host`. */
+/* A host directory that is part of the root `host`. */
 struct spawn_tree {
-    char target[32]; /* where it goes, relative to the root */
-    int fd;          /* in the host's mount namespace */
-    bool packages;   /* state of the package manager: only where it can be written */
+    char target[32]; /* target, relative to the root */
+    int fd;          /* opened in the host's mount namespace */
+    bool packages;   /* state of the package manager; only mounted where it is writable */
 };
 
-/* Every descriptor made while building a root; see mounts_done. */
+/* The descriptors from building a root; see mounts_done. */
 #define MOUNTS_FDS_MAX 256
-#define MOUNTS_SPENT_MAX 64 /* with more than these the next CREATE does not begin */
+#define MOUNTS_SPENT_MAX 64 /* above this, the next CREATE closes them first */
 struct mounts {
     int fds[MOUNTS_FDS_MAX];
     unsigned n_fds;
-    bool made_layer; /* it was not there before */
+    bool made_layer; /* the layer is new */
 };
 
 struct spawn {
     int self;    /* pidfd of this process */
-    int host_ns; /* mount namespaces */
+    int host_ns; /* mount namespaces of the host and of our own */
     int own_ns;
-    int own_uts;   /* UTS namespace */
-    int proc;      /* a full procfs that is attached nowhere we live */
+    int own_uts;   /* our own UTS namespace */
+    int proc;      /* a full procfs, not attached in our namespace */
     int dev;       /* the host's /dev, for loop devices */
-    int state;     /* the state directory, and below it: */
-    int layers;    /*   layers/<id>/…   writable layers */
-    int trash;     /*   trash/…         renamed here, deleted in the background */
-    int images;    /*   templates/…     empty file systems for disk limits */
-    int host_root; /* generated part of root `host` */
+    int state;     /* state directory, and below it: */
+    int layers;    /* layers/<id>: writable layers */
+    int trash;     /* trash: removed layers, deleted in the background */
+    int images;    /* templates: empty file systems for disk limits */
+    int host_root; /* generated part of the root `host` */
     int points;    /* mount points for images that lack them */
-    int guest;     /* PID 1's program, a sealed memfd */
+    int guest;     /* program of PID 1, a sealed memfd */
     struct spawn_tree trees[SPAWN_TREES_MAX];
     unsigned n_trees;
-    int allowed[SPAWN_ROOTS_MAX]; /* directories beneath which passed directories must lie */
+    int allowed[SPAWN_ROOTS_MAX]; /* passed directories must be beneath these */
     unsigned n_allowed;
-    uint32_t dir_uid; /* owner of the last directory from outside that was mapped; */
+    uint32_t dir_uid; /* owner of the last host directory that was mapped */
     uint32_t dir_gid;
-    bool has_dir; /* whether there was one */
+    bool has_dir; /* whether dir_uid and dir_gid are set */
     struct cgroups cg;
     struct net_pool net;
-    struct list instances;          /* that live, whoever made them */
-    struct map by_id;               /* the same */
-    uint8_t slots[SPAWN_SLOTS / 8]; /* ranges of those and of the dying */
-    struct list dying;              /* DESTROY was asked and waits */
-    void *stack;                    /* of the child between clone and exec; one at a time */
-    uint64_t reserve_bytes;         /* of the state file system, kept free for the host */
+    struct list instances;          /* alive, whoever created them */
+    struct map by_id;               /* the same instances */
+    uint8_t slots[SPAWN_SLOTS / 8]; /* uid slots of live and dying instances */
+    struct list dying;              /* a DESTROY is pending */
+    void *stack;                    /* stack of the child between clone and exec; one at a time */
+    uint64_t reserve_bytes;         /* of the state file system, left to the host */
     uint32_t features;
-    enum quota_answer quota; /* of the state file system */
+    enum quota_answer quota; /* project quota of the state file system */
     int landlock_abi;
     int last_cap;
-    uint32_t masks;      /* of /proc: enter_masks_needed; 0: each sandbox looks for itself */
-    struct mounts spent; /* of the last CREATEs: closing them takes a while: spawn_chores */
-    struct list held;    /* instances for whose claim something is held, oldest first */
-    unsigned n_held;     /* SPAWN_HELD_MAX of them at most */
-    struct instance
-        *given;           /* by the request that is being answered: see instance_let_go; or NULL */
-    bool is_tied;         /* sandboxes end with us */
-    int trash_wake;       /* a byte here wakes the process that empties the trash; -1 if none */
-    unsigned unseen_ends; /* signals of children's ends since all children were looked at */
-    pid_t trash_pid;      /* that process; 0 if none was started, -1 if it has ended */
+    uint32_t masks;         /* from enter_masks_needed; 0: each child checks /proc */
+    struct mounts spent;    /* of the last CREATEs; spawn_chores closes them, which is slow */
+    struct list held;       /* instances with held descriptors, oldest first */
+    unsigned n_held;        /* at most SPAWN_HELD_MAX */
+    struct instance *given; /* unparked by the current request; see instance_let_go */
+    bool is_tied;           /* sandboxes end with this process */
+    int trash_wake;         /* a byte here wakes the trash process; -1: none */
+    unsigned unseen_ends;   /* SIGCHLDs since all children were checked */
+    pid_t trash_pid;        /* trash process; 0: not started, -1: ended */
 };
 
 struct spawn_options {
     int state_fd;
-    int guest_fd; /* PID 1's program */
+    int guest_fd; /* program of PID 1 */
     const int *allowed_fds;
     unsigned n_allowed;
     unsigned net_ahead;
     bool net_once; /* one network namespace and no pool */
     bool is_tied;  /* sandboxes end with this process */
-    /* For a process that makes one sandbox: only what that one needs. NULL: all that any may need. */
+    /* For berm-jail: prepare only what this request needs. NULL: prepare everything. */
     const struct spawn_create *only;
     uint64_t reserve_bytes;
-    uint32_t without; /* features to pretend absent, for tests of the fallbacks */
+    uint32_t without; /* features to treat as absent, to test fallbacks */
 };
 
-/* The feature that --without names; 0 for another name. */
+/* Returns the feature bit for a name of --without, or 0. */
 uint32_t spawn_feature_named(const char *name);
 
-/* Opens the host, builds the templates, enters the own mount namespace. -errno, and *ret_what
- * says in words what failed; the process is of no use then. Takes over the descriptors in `o`. */
+/* Opens the host, builds the templates and enters our own mount namespace. Fails with -errno and a
+ * description in *ret_what; then the process must exit. Takes ownership of the descriptors in
+ * `o`. */
 MUST_USE int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret_what);
 
-/* The last thing a process does: removes the cgroups of this state where nothing lives in them any
- * more and nobody else works on it. */
+/* Call this last. Removes the cgroups of this state directory if no sandbox is left and no other
+ * process uses it. */
 void spawn_finish(struct spawn *s);
 
-/* What a CREATE leaves to be done when nobody waits for an answer: spent descriptors are closed, the pool of
- * network namespaces is refilled. */
+/* Work that is left for idle times: closing descriptors of past CREATEs, refilling the pool of
+ * network namespaces. */
 bool spawn_has_chores(const struct spawn *s);
 void spawn_chores(struct spawn *s);
 
-/* Between these two calls the process sees the host's mounts, for cloning trees from
- * descriptors. */
+/* Between these two calls the process is in the host's mount namespace, to clone trees. */
 MUST_USE int spawn_enter_host(const struct spawn *s);
 MUST_USE int spawn_leave_host(const struct spawn *s);

@@ -23,7 +23,7 @@
 #include "spawn/sys.h"
 #include "spawn/userns.h"
 
-#define LOCK_TURNS 5000 /* of 2 ms */
+#define LOCK_TURNS 5000 /* of 2 ms each */
 
 uint32_t spawn_feature_named(const char *name) {
     static const struct {
@@ -38,15 +38,16 @@ uint32_t spawn_feature_named(const char *name) {
     return 0;
 }
 
-static bool is_kernel(int major, int minor) {
+static bool start_is_kernel(int major, int minor) {
     struct utsname name;
     int has_major = 0, has_minor = 0;
     return uname(&name) == 0 && sscanf(name.release, "%d.%d", &has_major, &has_minor) == 2 &&
            (has_major > major || (has_major == major && has_minor >= minor));
 }
 
-/* The trees of root `host`: real directories only, since links are part of the generated root. */
-static int open_trees(struct spawn *s) {
+/* Opens the trees of the root `host`: only real directories, because symlinks are part of the
+ * generated root. */
+static int start_open_trees(struct spawn *s) {
     static const struct {
         const char *target;
         bool packages;
@@ -67,7 +68,7 @@ static int open_trees(struct spawn *s) {
     return s->n_trees > 0 ? 0 : -ENOENT;
 }
 
-static int open_state(struct spawn *s, int state_fd) {
+static int start_open_state(struct spawn *s, int state_fd) {
     if (faccessat(state_fd, ".", W_OK, 0) < 0)
         return -errno;
     s->layers = fd_make_dir(state_fd, "layers", 0700);
@@ -83,7 +84,7 @@ static int open_state(struct spawn *s, int state_fd) {
     return r < 0 ? r : rootfs_points(state_fd, &s->points);
 }
 
-static int make_nodes(int root) {
+static int start_make_nodes(int root) {
     static const struct {
         const char *path;
         unsigned major, minor;
@@ -104,8 +105,8 @@ static int make_nodes(int root) {
     return 0;
 }
 
-/* Programs size their thread pools by these two files; nothing else of /sys is shown. */
-static int make_cpu_files(int root) {
+/* Programs size their thread pools by these two files. Nothing else of /sys is shown. */
+static int start_make_cpu_files(int root) {
     char online[256];
     ssize_t n = fd_read_text(AT_FDCWD, "/sys/devices/system/cpu/online", online, sizeof online);
     if (n <= 0)
@@ -120,8 +121,9 @@ static int make_cpu_files(int root) {
     return 0;
 }
 
-/* The root of our own mount namespace, and the template of every sandbox's. It is detached here. */
-static int make_root(bool with_layers) {
+/* Builds the root of our own mount namespace, which is the template for every sandbox's, and
+ * returns it detached. */
+static int start_make_root(bool with_layers) {
     AUTO_CLOSE int fs = sys_fsopen("tmpfs");
     int r = fs;
     if (r >= 0)
@@ -158,9 +160,9 @@ static int make_root(bool with_layers) {
     if (mknodat(root, "nothing", S_IFREG | 0444, 0) < 0)
         return -errno;
     mode_t mask = umask(0);
-    r = make_nodes(root);
+    r = start_make_nodes(root);
     if (r == 0)
-        r = make_cpu_files(root);
+        r = start_make_cpu_files(root);
     umask(mask);
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
     if (r == 0)
@@ -168,7 +170,7 @@ static int make_root(bool with_layers) {
     return r < 0 ? r : TAKE_FD(root);
 }
 
-static int make_proc(bool bare) {
+static int start_make_proc(bool bare) {
     AUTO_CLOSE int fs = sys_fsopen("proc");
     int r = fs;
     if (r >= 0 && bare)
@@ -180,14 +182,14 @@ static int make_proc(bool bare) {
     return r < 0 ? r : sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 }
 
-static int leave_host(struct spawn *s, bool with_layers) {
+static int start_leave_host(struct spawn *s, bool with_layers) {
     if (unshare(CLONE_NEWNS) < 0)
         return -errno;
     long r = sys5(SYS_mount, 0, (long)"/", 0, MS_REC | MS_PRIVATE, 0);
-    AUTO_CLOSE int root = r < 0 ? (int)r : make_root(with_layers);
+    AUTO_CLOSE int root = r < 0 ? (int)r : start_make_root(with_layers);
     if (root < 0)
         return root;
-    /* Any directory serves as the place to pivot from; this one exists on every Linux. */
+    /* Any directory can be pivoted from; this one exists on every Linux. */
     r = sys_attach(root, AT_FDCWD, "/usr");
     if (r == 0 && fchdir(root) < 0)
         r = -errno;
@@ -199,8 +201,8 @@ static int leave_host(struct spawn *s, bool with_layers) {
         r = -errno;
     if (r < 0)
         return (int)r;
-    /* A user namespace may mount procfs only where one is visible already. */
-    AUTO_CLOSE int bare = make_proc(true);
+    /* A user namespace may only mount procfs where another one is already visible. */
+    AUTO_CLOSE int bare = start_make_proc(true);
     r = bare < 0 ? bare : sys_attach(bare, AT_FDCWD, "/proc");
     if (r < 0)
         return (int)r;
@@ -209,9 +211,9 @@ static int leave_host(struct spawn *s, bool with_layers) {
     return s->own_ns < 0 || s->own_uts < 0 ? -errno : 0;
 }
 
-/* To try takes a wait for every CPU, when the attempt is closed: so where the version does not tell. */
-static bool overlay_takes_fds(int dir) {
-    if (is_kernel(6, 13))
+/* Tries only when the version does not decide, because closing the attempt waits for every CPU. */
+static bool start_overlay_takes_fds(int dir) {
+    if (start_is_kernel(6, 13))
         return true;
     AUTO_CLOSE int fs = sys_fsopen("overlay");
     return fs >= 0 && sys_fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, dir) == 0;
@@ -222,7 +224,7 @@ static int start_features(struct spawn *s, const struct spawn_options *o) {
     s->features = cgroup_features(&s->cg);
     if (s->landlock_abi >= 6)
         s->features |= SPAWN_HAS_LANDLOCK_SCOPE;
-    if (overlay_takes_fds(o->state_fd))
+    if (start_overlay_takes_fds(o->state_fd))
         s->features |= SPAWN_HAS_OVERLAY_FD;
     if (faccessat(s->dev, "loop-control", R_OK | W_OK, 0) == 0)
         s->features |= SPAWN_HAS_DISK_IMAGE;
@@ -250,12 +252,12 @@ static int start_host(struct spawn *s, const struct spawn_options *o) {
         return s->self;
     s->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     s->dev = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return s->host_ns < 0 || s->dev < 0 ? -errno : open_trees(s);
+    return s->host_ns < 0 || s->dev < 0 ? -errno : start_open_trees(s);
 }
 
 static int start_cgroups(struct spawn *s, const struct spawn_options *o) {
-    /* Held until the end: whoever finds nobody else holding it may remove what all of them share, and
-     * holds it alone for that moment. */
+    /* Held until the end. A process that can get the lock exclusively is alone and may remove what
+     * they share. */
     for (int turn = 0; flock(o->state_fd, LOCK_SH | LOCK_NB) < 0; turn++) {
         struct timespec pause = {.tv_nsec = 2000000};
         if (errno != EWOULDBLOCK || turn == LOCK_TURNS)
@@ -271,7 +273,7 @@ static int start_cgroups(struct spawn *s, const struct spawn_options *o) {
 
 static int start_state(struct spawn *s, const struct spawn_options *o) {
     s->quota = quota_probe(o->state_fd);
-    return open_state(s, o->state_fd);
+    return start_open_state(s, o->state_fd);
 }
 
 static int start_guest(struct spawn *s, const struct spawn_options *o) {
@@ -279,14 +281,15 @@ static int start_guest(struct spawn *s, const struct spawn_options *o) {
     return MIN(s->guest, 0);
 }
 
-/* The host's own /proc does for one sandbox, unless that is to be given a full one. */
-static bool is_proc_enough(const struct spawn_options *o) {
+/* Returns whether the host's own /proc suffices: for a single sandbox that does not need a full
+ * one. */
+static bool start_is_proc_enough(const struct spawn_options *o) {
     return o->only != NULL && !(o->only->flags & SPAWN_CREATE_STRICT_PROC);
 }
 
 static int start_proc(struct spawn *s, const struct spawn_options *o) {
-    s->proc =
-        is_proc_enough(o) ? open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC) : make_proc(false);
+    s->proc = start_is_proc_enough(o) ? open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC)
+                                      : start_make_proc(false);
     if (s->proc < 0)
         return s->proc == -1 ? -errno : s->proc;
     s->masks = o->only != NULL ? 0 : enter_masks_needed(s->proc);
@@ -295,11 +298,11 @@ static int start_proc(struct spawn *s, const struct spawn_options *o) {
 
 static int start_mounts(struct spawn *s, const struct spawn_options *o) {
     (void)o;
-    return leave_host(s, !(s->features & SPAWN_HAS_OVERLAY_FD));
+    return start_leave_host(s, !(s->features & SPAWN_HAS_OVERLAY_FD));
 }
 
-/* A service manager may have protected us from running out of memory. Sandboxes would inherit that, and
- * also how low a program may put itself again: so whoever makes them does without. */
+/* A service manager may have lowered our OOM score. Sandboxes would inherit the score and how far a
+ * program may lower it again, so reset it. */
 static int start_oom_score(struct spawn *s, const struct spawn_options *o) {
     (void)s, (void)o;
     char text[16];
@@ -312,11 +315,11 @@ static int start_oom_score(struct spawn *s, const struct spawn_options *o) {
 
 static int start_kernel(struct spawn *s, const struct spawn_options *o) {
     (void)s, (void)o;
-    return is_kernel(6, 1) ? 0 : -ENOTSUP;
+    return start_is_kernel(6, 1) ? 0 : -ENOTSUP;
 }
 
-/* Sandboxes inherit it: a session keyring that gives nobody any right, those who have it neither. With one for each
- * of many the kernel would look at all of them whenever one is gone. */
+/* Joins a session keyring without any permissions, which sandboxes inherit. With one keyring per
+ * sandbox, the kernel would visit all of them whenever one is destroyed. */
 static int start_keyring(struct spawn *s, const struct spawn_options *o) {
     (void)s, (void)o;
     long ring = sys2(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0);
@@ -335,28 +338,29 @@ static int start_instances(struct spawn *s, const struct spawn_options *o) {
     return instances_restore(s);
 }
 
-/* The order matters: what needs the host's mounts stands before the step that leaves them. */
+/* Order matters: steps that need the host's mounts come before start_mounts. */
 static const struct {
     const char *what;
     int (*run)(struct spawn *s, const struct spawn_options *o);
 } steps[] = {
-    {"kernel 6.1 or newer", start_kernel},
-    {"an out-of-memory score that may be inherited", start_oom_score},
-    {"network namespaces", start_net},
-    {"the host's mounts and trees", start_host},
-    {"cgroups", start_cgroups},
-    {"the sandboxes that live already", start_instances},
-    {"the state directory", start_state},
-    {"a sealed copy of PID 1's program", start_guest},
-    {"the kernel's features", start_features},
-    {"a procfs", start_proc},
-    {"a mount namespace of our own", start_mounts},
-    {"a keyring without rights", start_keyring},
-    {"a real id of our own", start_maker}, /* access() goes by that one: after all that asks */
+    {"check for kernel 6.1 or newer", start_kernel},
+    {"reset the out-of-memory score", start_oom_score},
+    {"create network namespaces", start_net},
+    {"open the host's mounts and trees", start_host},
+    {"create cgroups", start_cgroups},
+    {"restore running sandboxes", start_instances},
+    {"open the state directory", start_state},
+    {"copy PID 1's program into a sealed memfd", start_guest},
+    {"detect kernel features", start_features},
+    {"mount a procfs", start_proc},
+    {"enter a new mount namespace", start_mounts},
+    {"join an empty keyring", start_keyring},
+    /* after all steps that use access(), which checks the real uid */
+    {"switch the real uid", start_maker},
 };
 
 int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret_what) {
-    umask(022); /* sandboxes have other uids: a private mask would lock them out of their roots */
+    umask(022); /* sandboxes have other uids, which a stricter mask would lock out of their roots */
     *s = (struct spawn){
         .self = -1,
         .state = o->state_fd,
@@ -374,14 +378,14 @@ int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret
     memcpy(s->allowed, o->allowed_fds, s->n_allowed * sizeof(int));
     s->stack = mmap(NULL, SPAWN_STACK_BYTES, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    *ret_what = "memory";
+    *ret_what = "allocate memory";
     if (s->stack == MAP_FAILED)
         return -ENOMEM;
     for (size_t i = 0; i < COUNT_OF(steps); i++) {
         *ret_what = steps[i].what;
         int r = steps[i].run(s, o);
         if (r < 0) {
-            spawn_finish(s); /* its cgroups, if it came so far */
+            spawn_finish(s); /* removes its cgroups if they exist */
             return r;
         }
     }
@@ -404,12 +408,11 @@ void spawn_chores(struct spawn *s) {
     mounts_done(&s->spent);
     net_pool_refill(&s->net);
     if (s->trash_pid < 0 && layer_start_trash(s) < 0)
-        return; /* short of memory or processes: the next chores */
+        return; /* out of memory or processes: retried with the next chores */
 }
 
 void spawn_finish(struct spawn *s) {
     if (flock(s->state, LOCK_EX | LOCK_NB) == 0)
         cgroup_finish(&s->cg);
-    flock(s->state,
-          LOCK_UN); /* helpers that outlive us share the open file, and with it the lock */
+    flock(s->state, LOCK_UN); /* helpers that outlive us share the open file and so the lock */
 }

@@ -56,7 +56,7 @@ struct sweep {
     uint32_t count;
 };
 
-/* Goes the way of DESTROY, but for the answer. */
+/* Destroys an instance like DESTROY, without a reply. */
 static void sweep_id(const char *id, void *arg) {
     struct sweep *w = arg;
     struct spawn_destroy req = {.flags = SPAWN_DESTROY_FILES};
@@ -77,24 +77,25 @@ static void sweep_id(const char *id, void *arg) {
     w->count++;
 }
 
-static bool is_same(int dir, const char *name, int fd) {
+static bool sweep_is_same(int dir, const char *name, int fd) {
     struct stat a, b;
     return fstatat(dir, name, &a, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &b) == 0 &&
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* Ours stand on the root that we opened at our start. */
-static void count_strangers(const char *id, void *arg) {
+/* Counts instances that another berm-spawn created. Our own use the root that we opened at
+ * start. */
+static void sweep_count_strangers(const char *id, void *arg) {
     struct sweep *w = arg;
     const struct instance *p = instance_find(w->s, id);
     w->count += p == NULL || p->pid <= 0;
 }
 
-/* The host's /etc changed and the generated root with it: the older ones go as soon as nobody can stand
- * on one. That is so when every sandbox is ours, and we alone work on this state. */
+/* Removes generated roots of older versions of the host's /etc. That is safe when all instances are
+ * ours and no other process uses this state directory. */
 void sweep_roots(struct spawn *s) {
     struct sweep w = {.s = s};
-    cgroup_each(&s->cg, count_strangers, &w);
+    cgroup_each(&s->cg, sweep_count_strangers, &w);
     AUTO_CLOSE int roots = openat(s->state, "roots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (w.count > 0 || roots < 0)
         return;
@@ -103,7 +104,8 @@ void sweep_roots(struct spawn *s) {
     bool alone = flock(s->state, LOCK_EX | LOCK_NB) == 0;
     for (struct dirent *e; alone && list != NULL && (e = readdir(list)) != NULL;)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
-            !is_same(roots, e->d_name, s->host_root) && !is_same(roots, e->d_name, s->points) &&
+            !sweep_is_same(roots, e->d_name, s->host_root) &&
+            !sweep_is_same(roots, e->d_name, s->points) &&
             sys_rename_new(roots, e->d_name, s->trash, e->d_name) == 0)
             layer_empty_trash(s);
     if (list != NULL)

@@ -1,4 +1,4 @@
-/* sweep — removes what has no owner: cgroups with everything in them, and writable layers. */
+/* sweep — removes cgroups, with their processes, and writable layers that no client owns. */
 #pragma once
 
 #include "base/list.h"
@@ -6,17 +6,17 @@
 #include "base/map.h"
 #include "spawn/spawn.h"
 
-/* The ids that have an owner, as the messages of a SWEEP name them. */
+/* The owned ids, collected from the messages of a SWEEP. */
 struct sweep_owned {
     struct list parts;
     struct map ids;
 };
 void sweep_init(struct sweep_owned *owned);
 
-/* Remembers the ids of one message as owned. -EINVAL for a bad id, -E2BIG over a million. */
+/* Adds the ids of one message. Fails with -EINVAL for an invalid id, -E2BIG over a million ids. */
 MUST_USE int sweep_add(struct sweep_owned *owned, const struct spawn_sweep *req);
-/* Removes the rest; returns how many ids were not owned. */
+/* Removes everything else. Returns the number of ids that were not owned. */
 uint32_t sweep_run(struct spawn *s, const struct sweep_owned *owned);
-/* Removes generated roots of earlier states of the host's /etc, once no sandbox stands on one. */
+/* Removes generated roots of older versions of the host's /etc when no sandbox uses them. */
 void sweep_roots(struct spawn *s);
 void sweep_clear(struct sweep_owned *owned);

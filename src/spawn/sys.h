@@ -1,8 +1,8 @@
-/* sys — raw system calls that return -errno and touch nothing but registers.
+/* sys — raw system calls that return -errno and do not touch memory.
  *
  * Between clone3 and execveat a child shares the parent's memory: libc's wrappers would write the
- * parent's errno, and its setresuid would wait for threads that do not exist there. The same header
- * serves berm-init, which links no libc at all. */
+ * parent's errno, and its setresuid would wait for threads that do not exist. berm-init, which
+ * links no libc, uses this header too. */
 #pragma once
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
     return x0;
 }
 #else
-#error "berm-spawn knows x86-64 and arm64"
+#error "berm-spawn supports x86-64 and arm64"
 #endif
 
 static inline long sys0(long nr) {
@@ -80,13 +80,12 @@ static inline int sys_fsconfig(int fs, unsigned cmd, const char *key, const void
 static inline int sys_fsmount(int fs, unsigned attrs) {
     return (int)sys3(SYS_fsmount, fs, 1 /* FSMOUNT_CLOEXEC */, (long)attrs);
 }
-/* A detached copy of the mount at `dir` (itself when path is ""), rooted there, without
- * submounts. */
+/* Returns a detached copy of the mount at `dir` ("" for path: dir itself), without submounts. */
 static inline int sys_clone_tree(int dir, const char *path) {
     return (int)sys3(SYS_open_tree, dir, (long)path,
                      OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | 0x1000 /* AT_EMPTY_PATH */);
 }
-/* Attaches the detached mount `from`; to_path "" means the directory or file `to_dir` itself. */
+/* Attaches the detached mount `from`. If to_path is "", the target is `to_dir` itself. */
 static inline int sys_attach(int from, int to_dir, const char *to_path) {
     unsigned flags = MOVE_MOUNT_F_EMPTY_PATH | (*to_path == '\0' ? MOVE_MOUNT_T_EMPTY_PATH : 0);
     return (int)sys5(SYS_move_mount, from, (long)"", to_dir, (long)to_path, (long)flags);
@@ -96,13 +95,13 @@ static inline int sys_mount_setattr(int dir, const char *path, const struct moun
                      sizeof *attr);
 }
 
-/* A rename that never replaces; not every libc has the call. */
+/* Renames without replacing an existing file; some libcs lack the call. */
 static inline int sys_rename_new(int from_dir, const char *from, int to_dir, const char *to) {
     return (int)sys5(SYS_renameat2, from_dir, (long)from, to_dir, (long)to,
                      1 /* RENAME_NOREPLACE */);
 }
 
-/* clone3 for a child that shares our memory and so needs a stack of its own: it runs fn(arg)
- * there and ends with what that returns. `args->stack` and `stack_size` must be set. Returns the
- * pid or -errno. */
+/* Calls clone3 for a child that shares our memory and needs its own stack. The child runs fn(arg)
+ * and exits with its result. `args->stack` and `stack_size` must be set. Returns the pid or
+ * -errno. */
 long sys_clone_on_stack(struct clone_args *args, int (*fn)(void *), void *arg);

@@ -1,4 +1,4 @@
-/* The end of layer.h: removal is a rename, and the deletion happens behind everyone's back. */
+/* The last part of layer.h: removal is a rename; a separate process deletes. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,10 +26,9 @@ int layer_remove(struct spawn *s, const char *id) {
     return renameat(s->layers, id, s->trash, name) < 0 ? -errno : 0;
 }
 
-/* Deletes one entry of `dir`, which nobody else uses any more. Deep trees are pulled up: a
- * directory inside a directory moves to the top of the trash first, so neither the stack nor the
- * number of open descriptors grows with the depth. */
-static void delete_entry(int trash, int dir, const char *name, unsigned *serial) {
+/* Deletes one entry of `dir`, which nobody uses any more. A nested directory is moved to the top of
+ * the trash, so that stack depth and open descriptors do not grow with the depth of the tree. */
+static void trash_delete_entry(int trash, int dir, const char *name, unsigned *serial) {
     if (unlinkat(dir, name, 0) == 0)
         return;
     if (errno != EISDIR && errno != EPERM)
@@ -42,8 +41,8 @@ static void delete_entry(int trash, int dir, const char *name, unsigned *serial)
         snprintf(fresh, sizeof fresh, ".d%u", (*serial)++);
 }
 
-/* Calls delete_entry for everything in `dir`; true if there was anything. */
-static bool empty_dir(int trash, int dir, unsigned *serial) {
+/* Deletes everything in `dir`. Returns whether there was anything. */
+static bool trash_empty_dir(int trash, int dir, unsigned *serial) {
     int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = copy < 0 ? NULL : fdopendir(copy);
     bool any = false;
@@ -57,20 +56,20 @@ static bool empty_dir(int trash, int dir, unsigned *serial) {
             AUTO_CLOSE int sub =
                 openat(dir, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
             if (sub >= 0)
-                empty_dir(trash, sub, serial);
+                trash_empty_dir(trash, sub, serial);
         }
-        delete_entry(trash, dir, e->d_name, serial);
+        trash_delete_entry(trash, dir, e->d_name, serial);
     }
     closedir(list);
     return any;
 }
 
 static void empty_trash(int trash) {
-    if (flock(trash, LOCK_EX) < 0) /* one of an earlier berm-spawn may still be at it */
+    if (flock(trash, LOCK_EX) < 0) /* the process of an earlier berm-spawn may still be running */
         return;
     unsigned serial = 0;
-    /* What cannot be deleted (an immutable file) must not keep us busy for ever. */
-    for (int turn = 0; turn < 10000 && empty_dir(trash, trash, &serial); turn++)
+    /* Bounds the attempts, because an immutable file cannot be deleted. */
+    for (int turn = 0; turn < 10000 && trash_empty_dir(trash, trash, &serial); turn++)
         ;
     flock(trash, LOCK_UN);
 }
@@ -79,7 +78,7 @@ int layer_start_trash(struct spawn *s) {
     int wake[2];
     if (pipe2(wake, O_CLOEXEC | O_NONBLOCK) < 0)
         return -errno;
-    /* Opened anew: a lock belongs to the open file, which a fork would share with us. */
+    /* Opened again, because the lock belongs to the open file, which a fork shares. */
     AUTO_CLOSE int trash = openat(s->trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     pid_t pid = trash < 0 ? -1 : fork();
     if (pid < 0) {
@@ -87,8 +86,8 @@ int layer_start_trash(struct spawn *s) {
         return -errno;
     }
     if (pid == 0) {
-        /* Holds these two and nothing else of ours, so that it keeps nothing alive. One that is started
-         * again finds us in the network of the last sandbox. */
+        /* Keep only these two descriptors, so that this process keeps nothing else alive. After a
+         * restart we are in the network namespace of the last sandbox, so leave it. */
         if (s->trash_pid != 0)
             unshare(CLONE_NEWNET);
         enum { WAKE = 3, TRASH, FREE };
@@ -116,7 +115,7 @@ void layer_trash_ended(struct spawn *s) {
 
 void layer_empty_trash(struct spawn *s) {
     if (s->trash_wake >= 0 && write(s->trash_wake, "", 1) < 0)
-        return; /* full: it has been woken often enough; gone: the next one begins with all there is */
+        return; /* full: it is already woken; closed: a new process starts with everything */
 }
 
 void layer_delete_now(struct spawn *s) {

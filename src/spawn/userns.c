@@ -32,7 +32,8 @@ int userns_creator(uint32_t uid) {
     if (getrlimit(RLIMIT_NPROC, &now) < 0)
         return -errno;
     next = now;
-    next.rlim_cur = uid != 0 ? MIN(8192, now.rlim_max) : now.rlim_max; /* of the whole namespace */
+    /* limit of the whole namespace */
+    next.rlim_cur = uid != 0 ? MIN(8192, now.rlim_max) : now.rlim_max;
     long r = sys3(SYS_setresuid, -1, uid, 0);
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2];
@@ -55,9 +56,9 @@ int userns_open(int proc, pid_t pid) {
     return fd < 0 ? -errno : fd;
 }
 
-/* Only its namespace matters, and that can be mapped and opened until the process is waited for: dead or
- * alive it keeps its credentials. */
-static int end_at_once(void *arg) {
+/* The process ends immediately. Only its namespace matters, which can be mapped and opened until
+ * the process is reaped. */
+static int userns_end_at_once(void *arg) {
     (void)arg;
     return 0;
 }
@@ -70,12 +71,12 @@ int userns_for_mount(int proc, const struct userns_part *parts, unsigned n) {
         snprintf(uids + u, sizeof uids - u, "%u %u %u\n", p->uid, p->outer, p->count);
         snprintf(gids + g, sizeof gids - g, "%u %u %u\n", p->gid, p->outer, p->count);
     }
-    _Alignas(16) uint8_t stack[2048]; /* with our memory it costs a fraction of a fork */
-    /* Without a signal at its end: that would have us look at every child we have. */
+    _Alignas(16) uint8_t stack[2048]; /* sharing our memory is much cheaper than a fork */
+    /* No exit signal, because SIGCHLD would make us check every child. */
     struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_VM | CLONE_FILES,
                               .stack = (uint64_t)(uintptr_t)stack,
                               .stack_size = sizeof stack};
-    long pid = sys_clone_on_stack(&args, end_at_once, NULL);
+    long pid = sys_clone_on_stack(&args, userns_end_at_once, NULL);
     if (pid < 0)
         return (int)pid;
     int fd = userns_map(proc, (pid_t)pid, uids, gids);
