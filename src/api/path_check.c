@@ -59,14 +59,3 @@ int path_check_or_workspace(const char *name, const char *text, ProtobufCBinaryD
     *ret = (struct path_arg){.path = STR("."), .is_default = true};
     return 0;
 }
-
-void path_put(struct json_out *o, const char *key, const struct path_arg *path) {
-    char raw_key[32];
-    if (!path->is_raw) {
-        json_put_str(o, key, path->path);
-        return;
-    }
-    snprintf(raw_key, sizeof raw_key, "%s_b64", key);
-    json_key(o, raw_key);
-    json_base64(o, path->path.p, path->path.n);
-}

@@ -4,7 +4,7 @@
 #include <protobuf-c/protobuf-c.h>
 
 #include "base/err.h"
-#include "base/json.h"
+#include "base/str.h"
 
 /* A path that was checked, borrowed from its request. */
 struct path_arg {
@@ -20,5 +20,3 @@ MUST_USE int path_check(const char *prefix, const char *name, const char *text,
 /* The same where none stands for the workspace. */
 MUST_USE int path_check_or_workspace(const char *name, const char *text, ProtobufCBinaryData raw,
                                      struct path_arg *ret, struct err *e);
-/* Puts it into a request to the guest, as `key` or `key`_b64. */
-void path_put(struct json_out *o, const char *key, const struct path_arg *path);

@@ -9,7 +9,8 @@
 
 #include "base/fd.h"
 #include "base/log.h"
-#include "core/guest/guest_link.h"
+#include "core/guest/guest_link_impl.h"
+#include "core/guest/guest_notice.h"
 
 #define WAITS 16
 
@@ -17,17 +18,17 @@ static unsigned n_lost;
 static size_t n_asked;
 static struct guest_wait waits[WAITS];
 
-static void on_exec(struct guest_link *l, const struct json *exec) {
+static void on_exec(struct guest_link *l, const struct guest_exec_state *state) {
     (void)l;
-    CHECK(n_lost == 0 && json_get(exec, "exec_id")->type == JSON_STRING);
+    CHECK(n_lost == 0 && state->exec_id.n > 0);
 }
 static void on_ready(struct guest_link *l) {
     CHECK(n_lost == 0);
     guest_link_has(l, "terminal");
 }
-static void on_notice(struct guest_link *l, struct str method, const struct json *params) {
+static void on_notice(struct guest_link *l, const struct guest_notice *n) {
     (void)l;
-    CHECK(n_lost == 0 && method.n > 0 && (!params || params->type == JSON_OBJECT));
+    CHECK(n_lost == 0 && n->kind <= GUEST_TREE_DONE);
 }
 static void on_lost(struct guest_link *l, const struct err *e) {
     (void)l;
@@ -47,8 +48,14 @@ static void on_answer(struct guest_wait *w, const struct guest_answer *a) {
 static void ask(struct guest_link *l) {
     struct guest_wait *w = &waits[n_asked++ % WAITS];
     guest_wait_cancel(w);
-    guest_link_ask(l, "ping");
-    guest_link_send(l, NULL, 0, w);
+    guest_wait_init(w, on_answer);
+    if (n_asked % 2) {
+        guest_link_ask(l, "ping");
+        guest_link_send(l, NULL, 0, w);
+    } else {
+        guest_files_ask(
+            l, &(struct guest_file_request){.method = GUEST_LIST, .path = {.bytes = STR("/")}}, w);
+    }
 }
 
 static void act(struct guest_link *l, int peer, int file, struct feed *f) {

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "core/guest/guest_notice.h"
 
 #define PATIENCE_US 20000000
 
@@ -25,15 +26,15 @@ static void tell(struct peer *p, const char *what, struct str about) {
 static struct peer *of(struct guest_link *l) {
     return guest_link_user(l);
 }
-static void on_exec(struct guest_link *l, const struct json *exec) {
-    tell(of(l), "exec:", json_get(exec, "exec_id")->text);
+static void on_exec(struct guest_link *l, const struct guest_exec_state *state) {
+    tell(of(l), "exec:", state->exec_id);
 }
 static void on_ready(struct guest_link *l) {
     tell(of(l), "ready", STR(""));
 }
-static void on_notice(struct guest_link *l, struct str method, const struct json *params) {
-    (void)params;
-    tell(of(l), "notice:", method);
+static void on_notice(struct guest_link *l, const struct guest_notice *n) {
+    static const char *const names[] = {"grew", "exited", "stdin_room", "changed", "tree_done"};
+    tell(of(l), "notice:", str_of(names[n->kind]));
 }
 static void on_lost(struct guest_link *l, const struct err *e) {
     of(l)->last = *e;
@@ -110,12 +111,17 @@ static void on_answer(struct guest_wait *w, const struct guest_answer *a) {
     tell(p, word, STR(""));
 }
 
-struct request *peer_begin(struct peer *p, size_t slot, const char *method,
-                           struct json_out **ret_params) {
+struct guest_wait *peer_wait(struct peer *p, size_t slot) {
     struct request *r = &p->requests[slot];
     *r = (struct request){.peer = p, .kept_fd = -1};
     snprintf(r->name, sizeof r->name, "r%zu", slot);
     guest_wait_init(&r->wait, on_answer);
+    return &r->wait;
+}
+
+struct request *peer_begin(struct peer *p, size_t slot, const char *method,
+                           struct json_out **ret_params) {
+    struct request *r = container_of(peer_wait(p, slot), struct request, wait);
     p->in_call = true;
     *ret_params = guest_link_ask(p->link, method);
     return r;

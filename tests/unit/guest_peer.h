@@ -6,7 +6,7 @@
 
 #include <uv.h>
 
-#include "core/guest/guest_link.h"
+#include "core/guest/guest_link_impl.h"
 #include "harness.h"
 
 #define HELLO_ANSWER                                                                               \
@@ -44,7 +44,9 @@ void peer_open_on(struct peer *p, int fd);
 void peer_greet(struct peer *p);
 void peer_close(struct peer *p);
 
-/* A request of the name r0, r1 … by its slot, whose params are open until peer_send. */
+/* The waiter of a typed call, with the name r0, r1 … by its slot. */
+struct guest_wait *peer_wait(struct peer *p, size_t slot);
+/* A request of that name, whose params are open until peer_send. */
 struct request *peer_begin(struct peer *p, size_t slot, const char *method,
                            struct json_out **ret_params);
 struct request *peer_send(struct request *r, const int *fds, size_t n_fds);

@@ -31,7 +31,7 @@ TEST(guest_link_says_hello_and_reads_the_pages) {
     CHECK_STR(
         line,
         "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"status\",\"params\":{\"after\":\"b\"}}\n");
-    peer_says(&peer, "{\"jsonrpc\":\"2.0\",\"method\":\"grew\",\"params\":{}}\n");
+    peer_says(&peer, "{\"jsonrpc\":\"2.0\",\"method\":\"grew\",\"params\":{\"exec_id\":\"b\"}}\n");
     peer_says(&peer, RESULT(2, "\"execs\":[{\"exec_id\":\"c\"}]"));
     CHECK_LOG(&peer, "notice:grew exec:c ready ");
     CHECK(guest_link_has(peer.link, "terminal"));
@@ -118,7 +118,7 @@ TEST(guest_link_reads_a_stream_in_pieces) {
         1, HELLO_OK
         ",\"execs\":[{\"exec_id\":\"ex-1\"}]") "\r\n {\"jsonrpc\":\"2.0\",\"method\":\"grew\",\"params\":{\"exec_id\":\"ex-1\"}}\n"
                                                "Content-Length: 36\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}"
-                                               "{\"jsonrpc\":\"2.0\",\"method\":\"exited\"}\n" RESULT(
+                                               "{\"jsonrpc\":\"2.0\",\"method\":\"exited\",\"params\":{\"exec_id\":\"ex-1\"}}\n" RESULT(
                                                    2, "\"x\":[1,2]") "nonsense\n";
     static const char want[] = "exec:ex-1 ready notice:grew r1=ok notice:exited r0=ok "
                                "r2=GUEST_PROTOCOL lost:GUEST_PROTOCOL ";
@@ -281,7 +281,7 @@ TEST(guest_link_may_be_closed_inside_every_callback) {
             peer_ask(&peer, slot, "ping", NULL, 0);
         peer_says(
             &peer,
-            RESULT(1, HELLO_OK ",\"execs\":[{\"exec_id\":\"a\"},{\"exec_id\":\"b\"}]") "{\"jsonrpc\":\"2.0\",\"method\":\"grew\"}\n" RESULT(
+            RESULT(1, HELLO_OK ",\"execs\":[{\"exec_id\":\"a\"},{\"exec_id\":\"b\"}]") "{\"jsonrpc\":\"2.0\",\"method\":\"grew\",\"params\":{\"exec_id\":\"a\"}}\n" RESULT(
                 2, "") "bad\n");
         peer_until(&peer, words[i]);
         peer_until(&peer, NULL);

@@ -83,18 +83,3 @@ TEST(path_check_may_stand_for_the_workspace) {
     CHECK_INT(path_check_or_workspace("path", "a", (ProtobufCBinaryData){0}, &got, &e), 0);
     CHECK(!got.is_default);
 }
-
-TEST(path_put_keeps_bytes) {
-    struct buf text;
-    struct json_out o;
-    buf_init(&text, 4096);
-    json_begin(&o, &text);
-    json_open(&o, '{');
-    path_put(&o, "path", &(struct path_arg){.path = STR("a\"b")});
-    path_put(&o, "new_path", &(struct path_arg){.path = STR("\xff\xfe"), .is_raw = true});
-    json_close(&o, '}');
-    CHECK_INT(json_end(&o), 0);
-    struct str want = STR("{\"path\":\"a\\\"b\",\"new_path_b64\":\"//4=\"}");
-    CHECK(str_is((struct str){(const char *)buf_data(&text), buf_len(&text)}, want));
-    buf_done(&text);
-}

@@ -27,7 +27,7 @@ struct packing {
     bool is_full; /* the client has to read first */
     bool has_all; /* the pipe has ended */
     bool is_over; /* the guest said how it ended */
-    struct tree_outcome outcome;
+    struct guest_tree_done outcome;
     uint64_t total; /* bytes sent */
     uint64_t number;
     struct heartbeat heartbeat;
@@ -58,8 +58,6 @@ static void fail(struct packing *p, const struct err *e) {
     struct err told = *e;
     if (!told.subject)
         err_about(&told, "sandbox_id", p->target.sandbox_id);
-    if (e->code == ERR_GUEST_PROTOCOL && p->file)
-        file_call_cut(TAKE(p->file), e);
     packing_end(p);
     call_finish(c, &told);
 }
@@ -177,8 +175,8 @@ static void on_answer(void *user, const struct guest_answer *a) {
         return;
     }
     p->pipe = file_pipe_open(p->file, a, O_RDONLY, on_ready, p);
-    if (!p->pipe || file_call_handle(p->file) == 0) {
-        answer_broken(&e, "pipe");
+    if (!p->pipe) {
+        answer_no_memory(&e);
         fail(p, &e);
         return;
     }
@@ -186,16 +184,12 @@ static void on_answer(void *user, const struct guest_answer *a) {
     pump(p);
 }
 
-static void on_notice(void *user, struct str method, const struct json *params) {
+static void on_notice(void *user, const struct guest_notice *n) {
     struct packing *p = user;
     struct err e;
-    (void)method;
     if (p->is_over || !p->is_open)
         return;
-    if (tree_outcome_read(params, &p->outcome, &e) < 0) {
-        fail(p, &e);
-        return;
-    }
+    p->outcome = n->tree_done;
     p->is_over = true;
     if (p->outcome.failure.code != ERR_NONE) {
         e = file_target_error("", p->target.sandbox_id, &p->outcome.failure);
@@ -238,14 +232,10 @@ static int check(const Berm__V1__DownloadTreeRequest *request, struct err *e) {
 }
 
 static void ask(struct packing *p, const Berm__V1__DownloadTreeRequest *request) {
-    struct json_out *o = file_target_ask(&p->target, p->file, "pack");
-    json_put_str(o, "compression", STR("none")); /* as it leaves the guest */
-    json_key(o, "excludes");
-    json_open(o, '[');
-    for (size_t i = 0; i < request->n_excludes; i++)
-        json_str(o, str_of(request->excludes[i]));
-    json_close(o, ']');
-    file_call_send(p->file);
+    struct guest_file_request r = file_target_request(&p->target, GUEST_PACK);
+    r.pack.n_excludes = request->n_excludes;
+    r.pack.excludes = request->excludes;
+    file_call_ask(p->file, &r);
 }
 
 static void on_download(struct call *c, const ProtobufCMessage *m) {

@@ -29,38 +29,22 @@ static int check_edit(struct file_op *op, struct err *e) {
     return err_at(e, "edits");
 }
 
-static void put_text(struct json_out *o, const char *key, const char *text) {
-    json_key(o, key);
-    json_base64(o, text, strlen(text));
-}
-
-static void put_edit(struct file_op *op, struct json_out *o) {
+static void put_edit(struct file_op *op) {
     const Berm__V1__EditFileRequest *request = (const void *)op->m;
-    json_key(o, "edits");
-    json_open(o, '[');
-    for (size_t i = 0; i < request->n_edits; i++) {
-        const Berm__V1__TextEdit *edit = request->edits[i];
-        json_open(o, '{');
-        put_text(o, "old_b64", edit->old_text);
-        put_text(o, "new_b64", edit->new_text);
-        json_put_bool(o, "replace_all", edit->replace_all);
-        json_close(o, '}');
-    }
-    json_close(o, ']');
+    op->ask.edit.n_edits = request->n_edits;
+    op->ask.edit.edits = request->edits;
 }
 
-static int read_edit(struct file_op *op, const struct json *result, struct err *e) {
+static int read_edit(struct file_op *op, const struct guest_file_answer *a, struct err *e) {
     Berm__V1__EditFileResponse *response = (void *)op->response;
-    if (answer_u64(result, "replacements", &response->replacements, e) < 0 ||
-        answer_info(result, "info", &op->arena, &response->info, e) < 0)
-        return -(int)e->code;
-    op->audit.bytes_moved = response->info->size_bytes;
-    return 0;
+    response->replacements = a->edit.replacements;
+    op->audit.bytes_moved = a->info.size_bytes;
+    return answer_info(&a->info, &op->arena, &response->info, e);
 }
 
 static void on_edit(struct call *c, const ProtobufCMessage *m) {
     static const struct file_kind kind = {
-        .method = "edit",
+        .method = GUEST_EDIT,
         .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_EDIT,
         .is_change = true,
         .loss = FILE_LOSS_SAY,

@@ -1,7 +1,7 @@
 /* file_list — ListFiles.
  *
- * A token is where the page ended, as the guest says it, behind a check over the caller, the cursor and
- * every other field of the request: of use for the same list alone (RPC-27). */
+ * A page token holds the guest's own token behind a check over the caller, that token and every other field of
+ * the request. The daemon therefore accepts it only for the same list (RPC-27). */
 #include <stdio.h>
 
 #include "api/digest.h"
@@ -11,16 +11,15 @@
 #define ENTRIES_DEFAULT 1000
 #define ENTRIES_MAX 10000
 #define CHECK_BYTES 8
-#define UNREADABLE_MAX 100
 
-/* What the guest calls a token: a path below the directory, in base64. */
+/* A page token of ours: the check, then the token of the guest. */
 struct list_cursor {
     uint8_t check[CHECK_BYTES];
-    uint8_t path[4096];
+    uint8_t path[GUEST_TOKEN_BYTES];
 };
 
-static void check_of(const struct file_op *op, const uint8_t *path, size_t n,
-                     uint8_t ret[CHECK_BYTES]) {
+static void list_check_of(const struct file_op *op, const uint8_t *path, size_t n,
+                          uint8_t ret[CHECK_BYTES]) {
     static const char *const without[] = {"page_token"};
     struct caller who;
     uint8_t digest[DIGEST_BYTES];
@@ -34,8 +33,9 @@ static void check_of(const struct file_op *op, const uint8_t *path, size_t n,
     memcpy(ret, digest, CHECK_BYTES);
 }
 
-/* Decodes at most sizeof cursor->path bytes behind the check; -1 when it is none. */
-static ssize_t instance_read(const char *text, struct list_cursor *ret) {
+/* Decodes a page token of ours and returns the length of the guest's token in it; -1 if it is not base64 or
+ * has another length than ours. */
+static ssize_t list_cursor_read(const char *text, struct list_cursor *ret) {
     uint8_t bytes[BASE64_BYTES(sizeof *ret)];
     size_t n = strlen(text);
     if (n > BASE64_BYTES(sizeof *ret) - 4)
@@ -57,59 +57,47 @@ static int check_list(struct file_op *op, struct err *e) {
         return -(int)e->code;
     if (request->page_token[0] == '\0')
         return 0;
-    ssize_t n = instance_read(request->page_token, &cursor);
+    ssize_t n = list_cursor_read(request->page_token, &cursor);
     if (n < 0)
         return err_field(e, "page_token", "page_token: it is none of this daemon's");
-    check_of(op, cursor.path, (size_t)n, check);
+    list_check_of(op, cursor.path, (size_t)n, check);
     if (memcmp(check, cursor.check, CHECK_BYTES) != 0)
         return err_field(e, "page_token", "page_token: it belongs to another caller or request");
-    return 0;
+    op->ask.list.page_token =
+        (struct str){arena_copy(&op->arena, cursor.path, (size_t)n), (size_t)n};
+    return op->ask.list.page_token.p ? 0 : answer_no_memory(e);
 }
 
-static void put_list(struct file_op *op, struct json_out *o) {
+static void put_list(struct file_op *op) {
     const Berm__V1__ListFilesRequest *request = (const void *)op->m;
-    struct list_cursor cursor;
-    json_put_u64(o, "depth", request->depth > 0 ? request->depth : 1);
-    json_put_u64(o, "max_entries", request->page_size > 0 ? request->page_size : ENTRIES_DEFAULT);
-    ssize_t n = request->page_token[0] == '\0' ? -1 : instance_read(request->page_token, &cursor);
-    if (n > 0) {
-        json_key(o, "page_token");
-        json_base64(o, cursor.path, (size_t)n);
-    }
+    op->ask.list.depth = request->depth > 0 ? request->depth : 1;
+    op->ask.list.max_entries = request->page_size > 0 ? request->page_size : ENTRIES_DEFAULT;
 }
 
-static int read_token(struct file_op *op, const struct json *result, char **ret, struct err *e) {
-    const struct json *token = json_get(result, "next_page_token");
+static int read_token(struct file_op *op, struct str token, char **ret, struct err *e) {
     struct list_cursor cursor;
-    uint8_t bytes[BASE64_BYTES(sizeof cursor)];
     char text[BASE64_BYTES(sizeof cursor) + 1];
-    if (!token || token->type != JSON_STRING || token->text.n > BASE64_BYTES(sizeof cursor.path))
-        return answer_broken(e, "next_page_token");
-    ssize_t n = base64_decode(token->text.p, token->text.n, bytes);
-    if (n < 0 || (size_t)n > sizeof cursor.path)
-        return answer_broken(e, "next_page_token");
-    if (n == 0)
+    if (token.n == 0)
         return 0;
-    memcpy(cursor.path, bytes, (size_t)n);
-    check_of(op, cursor.path, (size_t)n, cursor.check);
-    *ret = arena_copy(&op->arena, text, base64_encode(&cursor, CHECK_BYTES + (size_t)n, text));
+    memcpy(cursor.path, token.p, token.n);
+    list_check_of(op, cursor.path, token.n, cursor.check);
+    *ret = arena_copy(&op->arena, text, base64_encode(&cursor, CHECK_BYTES + token.n, text));
     return *ret ? 0 : answer_no_memory(e);
 }
 
-static int read_list(struct file_op *op, const struct json *result, struct err *e) {
+static int read_list(struct file_op *op, const struct guest_file_answer *a, struct err *e) {
     Berm__V1__ListFilesResponse *response = (void *)op->response;
-    if (answer_infos(result, "entries", &op->arena, &response->n_entries, &response->entries, e) <
-            0 ||
-        answer_texts(result, "unreadable", &op->arena, &response->n_unreadable,
-                     &response->unreadable, e) < 0 ||
-        read_token(op, result, &response->next_page_token, e) < 0)
+    if (answer_infos(a->list.entries, a->list.n_entries, &op->arena, &response->n_entries,
+                     &response->entries, e) < 0 ||
+        answer_texts(a->list.unreadable, a->list.n_unreadable, &op->arena, &response->n_unreadable,
+                     &response->unreadable, e) < 0)
         return -(int)e->code;
-    return response->n_unreadable > UNREADABLE_MAX ? answer_broken(e, "unreadable") : 0;
+    return read_token(op, a->list.next_page_token, &response->next_page_token, e);
 }
 
 static void on_list(struct call *c, const ProtobufCMessage *m) {
     static const struct file_kind kind = {
-        .method = "list", .check = check_list, .put = put_list, .read = read_list};
+        .method = GUEST_LIST, .check = check_list, .put = put_list, .read = read_list};
     file_op_begin(c, m, &kind);
 }
 

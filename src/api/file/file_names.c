@@ -4,17 +4,17 @@
 
 /* --- StatFile --- */
 
-static void put_stat(struct file_op *op, struct json_out *o) {
-    json_put_bool(o, "follow", ((const Berm__V1__StatFileRequest *)op->m)->follow);
+static void put_stat(struct file_op *op) {
+    op->ask.stat.follow = ((const Berm__V1__StatFileRequest *)op->m)->follow;
 }
 
-static int read_stat(struct file_op *op, const struct json *result, struct err *e) {
+static int read_stat(struct file_op *op, const struct guest_file_answer *a, struct err *e) {
     Berm__V1__StatFileResponse *response = (void *)op->response;
-    return answer_info(result, "info", &op->arena, &response->info, e);
+    return answer_info(&a->info, &op->arena, &response->info, e);
 }
 
 static void on_stat(struct call *c, const ProtobufCMessage *m) {
-    static const struct file_kind kind = {.method = "stat", .put = put_stat, .read = read_stat};
+    static const struct file_kind kind = {.method = GUEST_STAT, .put = put_stat, .read = read_stat};
     file_op_begin(c, m, &kind);
 }
 
@@ -26,22 +26,22 @@ static int check_make(struct file_op *op, struct err *e) {
     return file_check_mode("mode.bits", ((const Berm__V1__MakeDirRequest *)op->m)->mode, e);
 }
 
-static void put_make(struct file_op *op, struct json_out *o) {
+static void put_make(struct file_op *op) {
     const Berm__V1__MakeDirRequest *request = (const void *)op->m;
-    if (request->mode)
-        json_put_u64(o, "mode", request->mode->bits);
-    json_put_bool(o, "make_parents", request->make_parents);
+    op->ask.make.has_mode = request->mode != NULL;
+    op->ask.make.mode = request->mode ? request->mode->bits : 0;
+    op->ask.make.make_parents = request->make_parents;
 }
 
-static int read_make(struct file_op *op, const struct json *result, struct err *e) {
+static int read_make(struct file_op *op, const struct guest_file_answer *a, struct err *e) {
     Berm__V1__MakeDirResponse *response = (void *)op->response;
-    int r = answer_info(result, "info", &op->arena, &response->info, e);
-    return r < 0 ? r : answer_bool(result, "created", &response->created, e);
+    response->created = a->created;
+    return answer_info(&a->info, &op->arena, &response->info, e);
 }
 
 static void on_make(struct call *c, const ProtobufCMessage *m) {
     static const struct file_kind kind = {
-        .method = "mkdir",
+        .method = GUEST_MKDIR,
         .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_MAKE_DIR,
         .is_change = true,
         .check = check_make,
@@ -55,20 +55,22 @@ const struct handler api_file_make_dir = {.on_message = on_make, .on_cancel = fi
 
 /* --- Remove --- */
 
-static void put_remove(struct file_op *op, struct json_out *o) {
+static void put_remove(struct file_op *op) {
     const Berm__V1__RemoveRequest *request = (const void *)op->m;
-    json_put_bool(o, "recursive", request->recursive);
-    json_put_bool(o, "missing_ok", request->missing_ok || op->is_again);
+    op->ask.remove.recursive = request->recursive;
+    op->ask.remove.missing_ok = request->missing_ok || op->is_again;
 }
 
-static int read_remove(struct file_op *op, const struct json *result, struct err *e) {
+static int read_remove(struct file_op *op, const struct guest_file_answer *a, struct err *e) {
     Berm__V1__RemoveResponse *response = (void *)op->response;
-    return answer_u64(result, "removed", &response->removed, e);
+    (void)e;
+    response->removed = a->remove.removed;
+    return 0;
 }
 
 static void on_remove(struct call *c, const ProtobufCMessage *m) {
     static const struct file_kind kind = {
-        .method = "remove",
+        .method = GUEST_REMOVE,
         .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_REMOVE,
         .is_change = true,
         .loss = FILE_LOSS_LOOK,
@@ -87,33 +89,32 @@ static int check_rename(struct file_op *op, struct err *e) {
     return path_check("", "new_path", request->new_path, request->raw_new_path, &op->new_path, e);
 }
 
-static void put_rename(struct file_op *op, struct json_out *o) {
+static void put_rename(struct file_op *op) {
     const Berm__V1__RenameRequest *request = (const void *)op->m;
-    path_put(o, "new_path", &op->new_path);
-    json_put_bool(o, "replace", request->replace);
-    json_put_bool(o, "make_parents", request->make_parents);
+    op->ask.rename.new_path = file_target_path(&op->new_path);
+    op->ask.rename.replace = request->replace;
+    op->ask.rename.make_parents = request->make_parents;
 }
 
-/* What is not there may have been renamed: then it has its new name, as the same answer says. */
+/* A missing path may have been renamed by the first call. Then `stat` of its new name gives the same answer. */
 static bool look_rename(struct file_op *op, const struct err *e) {
     if (e->code != ERR_FILE_NOT_FOUND)
         return false;
     op->is_again = false; /* once */
-    struct file_target there = op->target;
-    there.path = op->new_path;
-    file_target_ask(&there, op->file, "stat");
-    file_call_send(op->file);
+    file_call_ask(op->file, &(struct guest_file_request){.method = GUEST_STAT,
+                                                         .path = file_target_path(&op->new_path),
+                                                         .user = op->target.user});
     return true;
 }
 
-static int read_rename(struct file_op *op, const struct json *result, struct err *e) {
+static int read_rename(struct file_op *op, const struct guest_file_answer *a, struct err *e) {
     Berm__V1__RenameResponse *response = (void *)op->response;
-    return answer_info(result, "info", &op->arena, &response->info, e);
+    return answer_info(&a->info, &op->arena, &response->info, e);
 }
 
 static void on_rename(struct call *c, const ProtobufCMessage *m) {
     static const struct file_kind kind = {
-        .method = "rename",
+        .method = GUEST_RENAME,
         .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_RENAME,
         .is_change = true,
         .loss = FILE_LOSS_LOOK,

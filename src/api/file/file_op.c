@@ -111,9 +111,7 @@ static void on_answer(void *user, const struct guest_answer *a) {
         return;
     }
     protobuf_c_message_init(op->answers, op->response);
-    if (op->kind->read(op, a->result, &e) < 0) {
-        if (e.code == ERR_GUEST_PROTOCOL)
-            file_call_cut(TAKE(op->file), &e);
+    if (op->kind->read(op, a->file, &e) < 0) {
         err_about(&e, "sandbox_id", op->sandbox_id);
         op_fail(op, &e);
     } else if (op->kind->operation != 0) {
@@ -166,10 +164,12 @@ static int op_send(struct file_op *op, struct err *e) {
 static void op_work(struct file_op *op) {
     op->is_intended = op->step == FILE_INTENDING || op->is_again;
     op->step = FILE_WORKING;
-    struct json_out *o = file_target_ask(&op->target, op->file, op->kind->method);
+    op->ask.method = op->kind->method;
+    op->ask.path = file_target_path(&op->target.path);
+    op->ask.user = op->target.user;
     if (op->kind->put)
-        op->kind->put(op, o);
-    file_call_send(op->file);
+        op->kind->put(op);
+    file_call_ask(op->file, &op->ask);
     if (op->kind->is_change)
         failpoint(FAIL_FILE_SEND);
 }

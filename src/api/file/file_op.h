@@ -22,19 +22,19 @@ enum file_loss {
 };
 
 struct file_kind {
-    const char *method; /* of the guest */
-    int operation;      /* FileOperation of its event; 0 = it leaves none */
+    enum guest_file_method method;
+    int operation; /* FileOperation of its event; 0 = it leaves none */
     bool is_change;
     enum file_loss loss;
     bool or_workspace; /* the path may be left out */
     /* What there is to check besides the target. Optional. */
     int (*check)(struct file_op *op, struct err *e);
-    /* Puts what the guest needs besides the path. Optional. */
-    void (*put)(struct file_op *op, struct json_out *o);
+    /* Sets what the guest needs besides the path, in op->ask. Optional. */
+    void (*put)(struct file_op *op);
     /* op->is_again, and the guest refused: true when something else was asked of it. Optional. */
     bool (*look)(struct file_op *op, const struct err *e);
     /* Fills op->response. */
-    int (*read)(struct file_op *op, const struct json *result, struct err *e);
+    int (*read)(struct file_op *op, const struct guest_file_answer *a, struct err *e);
 };
 
 enum file_step { FILE_ASKING, FILE_INTENDING, FILE_WORKING, FILE_WITHDRAWING, FILE_RECORDING };
@@ -47,6 +47,7 @@ struct file_op {
     struct arena arena; /* for what outlives the call */
     struct file_target target;
     struct path_arg new_path; /* of a rename */
+    struct guest_file_request ask;
     struct file_call *file;
     struct request request;
     struct ledger_wait durable;

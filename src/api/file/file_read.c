@@ -15,7 +15,6 @@
 #include "core/files/file_reader.h"
 
 #define CHUNK_BYTES 262144
-#define GUEST_CHUNK_BYTES 49152
 #define HEAD_BYTES 34 /* of a message with a chunk: four tags, four numbers, before its bytes */
 #define LINES_DEFAULT 2000
 #define LINES_BYTES_DEFAULT 512000
@@ -63,12 +62,6 @@ static void fail(struct reading *rd, const struct err *e) {
         err_about(&told, "sandbox_id", rd->target.sandbox_id);
     reading_end(rd);
     call_finish(c, &told);
-}
-
-static void fail_broken(struct reading *rd, struct err *e) {
-    if (e->code == ERR_GUEST_PROTOCOL)
-        file_call_cut(TAKE(rd->file), e);
-    fail(rd, e);
 }
 
 /* --- messages --- */
@@ -137,11 +130,10 @@ static void say_end(struct reading *rd) {
 /* --- bytes --- */
 
 static void ask_chunk(struct reading *rd) {
-    struct json_out *o = file_call_ask(rd->file, "read_chunk");
-    json_put_u64(o, "handle", file_call_handle(rd->file));
-    json_put_u64(o, "offset", rd->at);
-    json_put_u64(o, "max_bytes", MIN(rd->end - rd->at, (uint64_t)GUEST_CHUNK_BYTES));
-    file_call_send(rd->file);
+    uint64_t most = MIN(rd->end - rd->at, (uint64_t)GUEST_CHUNK_BYTES);
+    file_call_ask(rd->file, &(struct guest_file_request){.method = GUEST_READ_CHUNK,
+                                                         .handle = file_call_handle(rd->file),
+                                                         .read_chunk = {rd->at, most}});
 }
 
 /* The n bytes lie in the reserved room, behind as many as the head of `want` bytes has. */
@@ -202,19 +194,11 @@ static void on_ready(void *user) {
     pump(user);
 }
 
-static void take_chunk(struct reading *rd, const struct guest_answer *a) {
-    const struct json *data = json_get(a->result, "data_b64");
-    struct err e;
-    ssize_t n = -1;
-    if (data && data->type == JSON_STRING && data->text.n <= CHUNK_BYTES / 2)
-        n = base64_decode(data->text.p, data->text.n, context_of(rd->call)->scratch[0]);
-    if (n < 0 || (uint64_t)n > rd->end - rd->at) {
-        answer_broken(&e, "chunk");
-        fail_broken(rd, &e);
-        return;
-    }
-    rd->has_ended = n == 0; /* a short one is none: some files give no more than a page at once */
-    if (n == 0 || say_chunk(rd, context_of(rd->call)->scratch[0], (size_t)n) != CALL_GONE)
+static void take_chunk(struct reading *rd, const struct guest_file_answer *a) {
+    struct str data = a->read_chunk.data;
+    /* A short chunk is not the end, because some files return no more than a page at once. */
+    rd->has_ended = data.n == 0;
+    if (data.n == 0 || say_chunk(rd, (uint8_t *)data.p, data.n) != CALL_GONE)
         pump(rd);
 }
 
@@ -238,24 +222,17 @@ static int set_range(struct reading *rd, uint64_t size, struct err *e) {
     return 0;
 }
 
-static int set_lines(struct reading *rd, const struct json *result, struct err *e) {
-    const Berm__V1__LineWindow *window = rd->request->lines;
-    uint64_t most = window->max_bytes > 0 ? window->max_bytes : LINES_BYTES_DEFAULT;
-    uint64_t length;
+static int set_lines(struct reading *rd, const struct guest_file_answer *a, struct err *e) {
     rd->lines = arena_alloc(&rd->call->arena, sizeof *rd->lines);
     if (!rd->lines)
         return answer_no_memory(e);
     berm__v1__line_range__init(rd->lines);
-    rd->lines->first_line = window->first_line;
-    if (answer_u64(result, "offset", &rd->at, e) < 0 ||
-        answer_u64(result, "length", &length, e) < 0 ||
-        answer_u64(result, "next_line", &rd->lines->next_line, e) < 0 ||
-        answer_u64(result, "total_lines", &rd->lines->total_lines, e) < 0 ||
-        answer_bool(result, "total_truncated", &rd->lines->total_truncated, e) < 0)
-        return -(int)e->code;
-    if (length > most || rd->at > (uint64_t)INT64_MAX - length)
-        return answer_broken(e, "length");
-    rd->end = rd->due = rd->at + length;
+    rd->lines->first_line = rd->request->lines->first_line;
+    rd->lines->next_line = a->read_lines.next_line;
+    rd->lines->total_lines = a->read_lines.total_lines;
+    rd->lines->total_truncated = a->read_lines.total_truncated;
+    rd->at = a->read_lines.offset;
+    rd->end = rd->due = rd->at + a->read_lines.length;
     return 0;
 }
 
@@ -263,7 +240,7 @@ static int open_reader(struct reading *rd, const struct guest_answer *a, struct 
     struct file_turns *turns = registry_file_turns(file_call_registry(rd->file));
     int fd = file_take(a, O_RDONLY);
     if (fd < 0)
-        return file_call_handle(rd->file) == 0 ? answer_broken(e, "handle") : 0;
+        return 0; /* the guest reads */
     struct file_range range = {.offset = rd->at, .end = rd->end, .known = rd->due};
     rd->reader = file_reader_open(turns, fd, range, on_ready, rd);
     return rd->reader ? 0 : answer_no_memory(e);
@@ -272,14 +249,11 @@ static int open_reader(struct reading *rd, const struct guest_answer *a, struct 
 static void opened(struct reading *rd, const struct guest_answer *a) {
     Berm__V1__FileInfo *info;
     struct err e;
-    if (answer_info(a->result, "info", &rd->call->arena, &info, &e) < 0 ||
-        (rd->request->lines ? set_lines(rd, a->result, &e) : set_range(rd, info->size_bytes, &e)) <
-            0) {
-        fail_broken(rd, &e);
-        return;
-    }
-    if (open_reader(rd, a, &e) < 0) {
-        fail_broken(rd, &e);
+    if (answer_info(&a->file->info, &rd->call->arena, &info, &e) < 0 ||
+        (rd->request->lines ? set_lines(rd, a->file, &e) : set_range(rd, info->size_bytes, &e)) <
+            0 ||
+        open_reader(rd, a, &e) < 0) {
+        fail(rd, &e);
         return;
     }
     rd->is_open = true;
@@ -295,7 +269,7 @@ static void on_answer(void *user, const struct guest_answer *a) {
         struct err e = file_target_error("", rd->target.sandbox_id, a->e);
         fail(rd, &e);
     } else if (rd->is_open) {
-        take_chunk(rd, a);
+        take_chunk(rd, a->file);
     } else {
         opened(rd, a);
     }
@@ -332,13 +306,14 @@ static int check(const Berm__V1__ReadFileRequest *request, struct err *e) {
 
 static void ask(struct reading *rd) {
     const Berm__V1__LineWindow *w = rd->request->lines;
-    struct json_out *o = file_target_ask(&rd->target, rd->file, w ? "read_lines" : "read");
+    struct guest_file_request r =
+        file_target_request(&rd->target, w ? GUEST_READ_LINES : GUEST_READ);
     if (w) {
-        json_put_u64(o, "first_line", w->first_line);
-        json_put_u64(o, "max_lines", w->max_lines > 0 ? w->max_lines : LINES_DEFAULT);
-        json_put_u64(o, "max_bytes", w->max_bytes > 0 ? w->max_bytes : LINES_BYTES_DEFAULT);
+        r.read_lines.first_line = w->first_line;
+        r.read_lines.max_lines = w->max_lines > 0 ? w->max_lines : LINES_DEFAULT;
+        r.read_lines.max_bytes = w->max_bytes > 0 ? w->max_bytes : LINES_BYTES_DEFAULT;
     }
-    file_call_send(rd->file);
+    file_call_ask(rd->file, &r);
 }
 
 static void on_read(struct call *c, const ProtobufCMessage *m) {

@@ -36,59 +36,55 @@ static int check_grep(struct file_op *op, struct err *e) {
     return 0;
 }
 
-static void put_grep(struct file_op *op, struct json_out *o) {
+static void put_grep(struct file_op *op) {
     const Berm__V1__GrepRequest *request = (const void *)op->m;
-    json_put_str(o, "pattern", str_of(request->pattern));
-    json_put_bool(o, "regex", request->regex);
-    json_put_bool(o, "ignore_case", request->ignore_case);
-    if (request->glob[0] != '\0')
-        json_put_str(o, "glob", str_of(request->glob));
-    json_put_u64(o, "max_matches", request->max_matches > 0 ? request->max_matches : GREP_DEFAULT);
-    json_put_u64(o, "before_lines", request->before_lines);
-    json_put_u64(o, "after_lines", request->after_lines);
+    op->ask.grep.pattern = request->pattern;
+    op->ask.grep.regex = request->regex;
+    op->ask.grep.ignore_case = request->ignore_case;
+    op->ask.grep.glob = request->glob;
+    op->ask.grep.max_matches = request->max_matches > 0 ? request->max_matches : GREP_DEFAULT;
+    op->ask.grep.before_lines = request->before_lines;
+    op->ask.grep.after_lines = request->after_lines;
 }
 
-static int read_match(const struct json *node, struct arena *a, Berm__V1__GrepMatch **ret,
+static int read_match(const struct guest_match *from, struct arena *a, Berm__V1__GrepMatch **ret,
                       struct err *e) {
     Berm__V1__GrepMatch *match = arena_alloc(a, sizeof *match);
     if (!match)
         return answer_no_memory(e);
     berm__v1__grep_match__init(match);
     *ret = match;
-    if (answer_path(node, "path", a, &match->path, &match->raw_path, e) < 0 ||
-        answer_u64(node, "line", &match->line, e) < 0 ||
-        answer_text(node, "text", a, &match->text, e) < 0 ||
-        answer_bool(node, "text_truncated", &match->text_truncated, e) < 0 ||
-        answer_texts(node, "before", a, &match->n_before, &match->before, e) < 0 ||
-        answer_texts(node, "after", a, &match->n_after, &match->after, e) < 0)
+    match->line = from->line;
+    match->text_truncated = from->text_truncated;
+    if (answer_path(&from->path, a, &match->path, &match->raw_path, e) < 0 ||
+        answer_text(from->text, a, &match->text, e) < 0 ||
+        answer_texts(from->before, from->n_before, a, &match->n_before, &match->before, e) < 0)
         return -(int)e->code;
-    return 0;
+    return answer_texts(from->after, from->n_after, a, &match->n_after, &match->after, e);
 }
 
-static int read_grep(struct file_op *op, const struct json *result, struct err *e) {
+static int read_grep(struct file_op *op, const struct guest_file_answer *a, struct err *e) {
     Berm__V1__GrepResponse *response = (void *)op->response;
-    const struct json *matches = answer_list(result, "matches", e);
-    if (!matches || answer_truncated(result, &response->truncated, e) < 0 ||
-        answer_u64(result, "files", &response->files, e) < 0 ||
-        answer_u64(result, "binary_files", &response->binary_files, e) < 0 ||
-        answer_u64(result, "unreadable", &response->unreadable, e) < 0)
-        return -(int)e->code;
-    response->matches =
-        arena_alloc(&op->arena, MAX(matches->items.count, (size_t)1) * sizeof *response->matches);
+    size_t n = a->grep.n_matches;
+    response->truncated = (Berm__V1__TruncatedReason)a->grep.truncated;
+    response->files = a->grep.files;
+    response->binary_files = a->grep.binary_files;
+    response->unreadable = a->grep.unreadable;
+    response->matches = arena_alloc(&op->arena, MAX(n, (size_t)1) * sizeof *response->matches);
     if (!response->matches)
         return answer_no_memory(e);
-    JSON_FOR_EACH(it, matches) {
+    for (size_t i = 0; i < n; i++) {
         Berm__V1__GrepMatch **at = &response->matches[response->n_matches++];
-        if (read_match(it, &op->arena, at, e) < 0)
+        if (read_match(&a->grep.matches[i], &op->arena, at, e) < 0)
             return -(int)e->code;
-        op->audit.bytes_moved += strlen((*at)->text);
+        op->audit.bytes_moved += a->grep.matches[i].text.n;
     }
     return 0;
 }
 
 static void on_grep(struct call *c, const ProtobufCMessage *m) {
     static const struct file_kind kind = {
-        .method = "grep",
+        .method = GUEST_GREP,
         .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_GREP,
         .or_workspace = true,
         .check = check_grep,
@@ -107,26 +103,25 @@ static int check_glob(struct file_op *op, struct err *e) {
     return check_needed(request->pattern, request->max_matches, e);
 }
 
-static void put_glob(struct file_op *op, struct json_out *o) {
+static void put_glob(struct file_op *op) {
     const Berm__V1__GlobRequest *request = (const void *)op->m;
     uint64_t most = (uint64_t)limit_table[LIMIT_MATCHES_MAX].value;
-    json_put_str(o, "pattern", str_of(request->pattern));
-    json_put_bool(o, "all_types", request->all_types);
-    json_put_u64(o, "max_matches", request->max_matches > 0 ? request->max_matches : most);
+    op->ask.glob.pattern = request->pattern;
+    op->ask.glob.all_types = request->all_types;
+    op->ask.glob.max_matches = request->max_matches > 0 ? request->max_matches : most;
 }
 
-static int read_glob(struct file_op *op, const struct json *result, struct err *e) {
+static int read_glob(struct file_op *op, const struct guest_file_answer *a, struct err *e) {
     Berm__V1__GlobResponse *response = (void *)op->response;
-    if (answer_infos(result, "matches", &op->arena, &response->n_matches, &response->matches, e) <
-            0 ||
-        answer_truncated(result, &response->truncated, e) < 0)
-        return -(int)e->code;
-    return answer_u64(result, "unreadable", &response->unreadable, e);
+    response->truncated = (Berm__V1__TruncatedReason)a->glob.truncated;
+    response->unreadable = a->glob.unreadable;
+    return answer_infos(a->glob.matches, a->glob.n_matches, &op->arena, &response->n_matches,
+                        &response->matches, e);
 }
 
 static void on_glob(struct call *c, const ProtobufCMessage *m) {
     static const struct file_kind kind = {
-        .method = "glob",
+        .method = GUEST_GLOB,
         .or_workspace = true,
         .check = check_glob,
         .put = put_glob,

@@ -43,13 +43,10 @@ int file_target_open(const struct file_target *t, const struct call *c, bool wit
     return file_call_open(sb, t->incarnation, with_handle, events, user, ret, e);
 }
 
-struct json_out *file_target_ask(const struct file_target *t, struct file_call *f,
-                                 const char *method) {
-    struct json_out *o = file_call_ask(f, method);
-    path_put(o, "path", &t->path);
-    if (t->user[0] != '\0')
-        json_put_str(o, "user", str_of(t->user));
-    return o;
+struct guest_file_request file_target_request(const struct file_target *t,
+                                              enum guest_file_method method) {
+    return (struct guest_file_request){
+        .method = method, .path = file_target_path(&t->path), .user = t->user};
 }
 
 /* --- errors --- */

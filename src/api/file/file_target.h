@@ -24,9 +24,12 @@ MUST_USE int file_target_read(struct file_target *t, const ProtobufCMessage *m, 
 MUST_USE int file_target_open(const struct file_target *t, const struct call *c, bool with_handle,
                               const struct file_events *events, void *user, struct file_call **ret,
                               struct err *e);
-/* Begins a request with the path and the user put; file_call_send ends it. */
-struct json_out *file_target_ask(const struct file_target *t, struct file_call *f,
-                                 const char *method);
+/* A request to the guest with the path and the user set; file_call_ask sends it. */
+struct guest_file_request file_target_request(const struct file_target *t,
+                                              enum guest_file_method method);
+static inline struct guest_path file_target_path(const struct path_arg *path) {
+    return (struct guest_path){path->path, path->is_raw};
+}
 /* An error as the caller is told: with the sandbox, and fields by the names the caller knows. What is not
  * the guest's to say is GUEST_PROTOCOL. */
 struct err file_target_error(const char *prefix, const char *sandbox_id, const struct err *e);

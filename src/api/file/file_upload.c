@@ -51,8 +51,6 @@ void upload_fail(struct upload *u, const struct err *e) {
     struct err told = *e;
     if (!told.subject && u->sandbox_id[0] != '\0' && e->code != ERR_INVALID_ARGUMENT)
         err_about(&told, "sandbox_id", u->sandbox_id);
-    if (e->code == ERR_GUEST_PROTOCOL && u->file)
-        file_call_cut(TAKE(u->file), e);
     give_up(u);
     if (!c)
         return;
@@ -143,11 +141,6 @@ static int take_data(struct upload *u, ProtobufCBinaryData data, struct err *e) 
 
 static void opened(struct upload *u, const struct guest_answer *a) {
     struct err e;
-    if (file_call_handle(u->file) == 0) {
-        answer_broken(&e, "handle");
-        upload_fail(u, &e);
-        return;
-    }
     u->step = UPLOAD_OPEN;
     if (u->kind->opened(u, a, &e) < 0)
         upload_fail(u, &e);
@@ -167,11 +160,10 @@ static void on_answer(void *user, const struct guest_answer *a) {
     }
 }
 
-static void on_notice(void *user, struct str method, const struct json *params) {
+static void on_notice(void *user, const struct guest_notice *n) {
     struct upload *u = user;
-    (void)method;
     if (u->kind->on_notice && (u->step == UPLOAD_OPEN || u->step == UPLOAD_FINISHING))
-        u->kind->on_notice(u, params);
+        u->kind->on_notice(u, &n->tree_done);
 }
 
 static void on_gone(void *user, const struct err *e, bool is_final) {
@@ -201,9 +193,10 @@ static int open_file(struct upload *u, struct err *e) {
     if (file_target_open(&u->target, u->call, true, &events, u, &u->file, e) < 0)
         return -(int)e->code;
     u->step = UPLOAD_OPENING;
-    struct json_out *o = file_target_ask(&u->target, u->file, u->kind->method);
-    u->kind->put(u, o);
-    file_call_send(u->file);
+    struct guest_file_request r = file_target_request(&u->target, u->kind->method);
+    if (u->kind->put)
+        u->kind->put(u, &r);
+    file_call_ask(u->file, &r);
     return 0;
 }
 

@@ -14,18 +14,19 @@
 struct upload;
 
 struct upload_kind {
-    const char *method; /* of the guest */
-    int operation;      /* FileOperation */
-    size_t size;        /* of the struct that begins with struct upload */
+    enum guest_file_method method;
+    int operation; /* FileOperation */
+    size_t size;   /* of the struct that begins with struct upload */
     int (*check)(struct upload *u, struct err *e);
-    void (*put)(struct upload *u, struct json_out *o);
+    /* Sets what the guest needs besides the path. Optional. */
+    void (*put)(struct upload *u, struct guest_file_request *r);
     /* The guest is ready. */
     int (*opened)(struct upload *u, const struct guest_answer *a, struct err *e);
     /* u->in holds bytes to move: 1 when all were, 0 when upload_go_on follows, or a failure. */
     int (*move)(struct upload *u, struct err *e);
     /* Further answers and notices while OPEN or FINISHING. */
     void (*on_answer)(struct upload *u, const struct guest_answer *a);
-    void (*on_notice)(struct upload *u, const struct json *params);
+    void (*on_notice)(struct upload *u, const struct guest_tree_done *done);
     /* All bytes were moved and the client has ended: upload_done follows. */
     int (*finish)(struct upload *u, struct err *e);
     /* Lets go of what it has besides. */

@@ -21,7 +21,7 @@ struct planting {
     size_t at_plain;
     bool at_end;  /* of the compressed stream, as far as it has come */
     bool is_over; /* the guest said how it ended */
-    struct tree_outcome outcome;
+    struct guest_tree_done outcome;
 };
 
 static struct planting *of(struct upload *u) {
@@ -36,11 +36,6 @@ static int check(struct upload *u, struct err *e) {
     return tree_check_compression("header.compression", header_of(u)->compression, e);
 }
 
-static void put(struct upload *u, struct json_out *o) {
-    (void)u;
-    json_put_str(o, "compression", STR("none")); /* as it reaches the guest */
-}
-
 static void on_ready(void *user) {
     upload_go_on(user);
 }
@@ -50,7 +45,7 @@ static int opened(struct upload *u, const struct guest_answer *a, struct err *e)
     bool is_gzip = header_of(u)->compression == BERM__V1__TREE_COMPRESSION__TREE_COMPRESSION_GZIP;
     t->pipe = file_pipe_open(u->file, a, O_WRONLY, on_ready, u);
     if (!t->pipe)
-        return answer_broken(e, "pipe");
+        return answer_no_memory(e);
     if (is_gzip &&
         (gzip_stream_new(GZIP_INFLATE, &t->gzip) < 0 || !(t->plain = malloc(STEP_BYTES))))
         return answer_no_memory(e);
@@ -127,15 +122,11 @@ static void conclude(struct upload *u) {
     upload_done(u);
 }
 
-static void on_notice(struct upload *u, const struct json *params) {
+static void on_notice(struct upload *u, const struct guest_tree_done *done) {
     struct planting *t = of(u);
-    struct err e;
     if (t->is_over)
         return;
-    if (tree_outcome_read(params, &t->outcome, &e) < 0) {
-        upload_fail(u, &e);
-        return;
-    }
+    t->outcome = *done;
     t->is_over = true;
     if (u->step == UPLOAD_FINISHING || t->outcome.failure.code != ERR_NONE)
         conclude(u);
@@ -165,11 +156,10 @@ static void end(struct upload *u) {
 }
 
 static const struct upload_kind kind = {
-    .method = "unpack",
+    .method = GUEST_UNPACK,
     .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_UPLOAD_TREE,
     .size = sizeof(struct planting),
     .check = check,
-    .put = put,
     .opened = opened,
     .move = move,
     .on_answer = on_answer,

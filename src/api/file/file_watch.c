@@ -45,8 +45,6 @@ static void fail(struct watching *w, const struct err *e) {
     struct err told = *e;
     if (!told.subject)
         err_about(&told, "sandbox_id", w->target.sandbox_id);
-    if (e->code == ERR_GUEST_PROTOCOL && w->file)
-        file_call_cut(TAKE(w->file), e);
     watching_end(w);
     call_finish(c, &told);
 }
@@ -135,66 +133,46 @@ static void pump(struct watching *w) {
 
 /* --- the guest --- */
 
-static int read_change(const struct json *node, struct arena *a, Berm__V1__FileChange *change,
-                       struct err *e) {
-    static const char *const kinds[] = {"",        "created", "modified",
-                                        "removed", "renamed", "attributes"};
-    int kind = 0;
+static int read_change(const struct guest_change *from, struct arena *a,
+                       Berm__V1__FileChange *change, struct err *e) {
     berm__v1__file_change__init(change);
-    if (answer_word(node, "kind", kinds, COUNT_OF(kinds), &kind, e) < 0 ||
-        answer_path(node, "path", a, &change->path, &change->raw_path, e) < 0 ||
-        answer_path(node, "old_path", a, &change->old_path, &change->raw_old_path, e) < 0 ||
-        (json_get(node, "info") && answer_info(node, "info", a, &change->info, e) < 0))
+    change->kind = (Berm__V1__FileChangeKind)from->kind;
+    if (answer_path(&from->path, a, &change->path, &change->raw_path, e) < 0 ||
+        answer_path(&from->old_path, a, &change->old_path, &change->raw_old_path, e) < 0)
         return -(int)e->code;
-    change->kind = (Berm__V1__FileChangeKind)kind;
-    return kind == 0 ? answer_broken(e, "kind") : 0;
+    return from->has_info ? answer_info(&from->info, a, &change->info, e) : 0;
 }
 
-static int take_changes(struct watching *w, const struct json *params, struct err *e) {
+static int take_changes(struct watching *w, const struct guest_changed *n, struct err *e) {
     Berm__V1__FileChange change;
     struct arena arena;
-    const struct json *changes = answer_list(params, "changes", e);
-    if (!changes)
-        return -(int)e->code;
     if (arena_init(&arena, ARENA_FIRST, ARENA_MAX) < 0)
         return answer_no_memory(e);
     int r = 0;
-    JSON_FOR_EACH(it, changes) {
+    for (size_t i = 0; i < n->n_changes && r == 0; i++) {
         arena_reset(&arena);
-        r = read_change(it, &arena, &change, e);
-        if (r < 0)
-            break;
-        queue_change(w, &change);
+        r = read_change(&n->changes[i], &arena, &change, e);
+        if (r == 0)
+            queue_change(w, &change);
     }
     arena_done(&arena);
     return r;
 }
 
-static int take_notice(struct watching *w, const struct json *params, struct err *e) {
-    static const char *const reasons[] = {"", "overflow", "restarted", "root_changed"};
-    int reason = 0;
-    protobuf_c_boolean ended;
-    if (take_changes(w, params, e) < 0 || answer_bool(params, "ended", &ended, e) < 0)
-        return -(int)e->code;
-    if (json_get(params, "resync") &&
-        answer_word(params, "resync", reasons, COUNT_OF(reasons), &reason, e) < 0)
-        return -(int)e->code;
-    if (reason != 0)
-        missed(w, reason); /* what is to be looked at again need not be told before */
-    if (ended)
-        w->end = END(COMPLETE);
-    return 0;
-}
-
-static void on_notice(void *user, struct str method, const struct json *params) {
+static void on_notice(void *user, const struct guest_notice *n) {
     struct watching *w = user;
     struct err e;
-    if (!w->is_open || w->end != 0 || !str_is(method, STR("changed")))
+    if (!w->is_open || w->end != 0)
         return;
-    if (take_notice(w, params, &e) < 0)
+    if (take_changes(w, &n->changed, &e) < 0) {
         fail(w, &e);
-    else
-        pump(w);
+        return;
+    }
+    if (n->changed.resync != GUEST_RESYNC_NONE)
+        missed(w, (int)n->changed.resync); /* the client looks at the tree again anyway */
+    if (n->changed.has_ended)
+        w->end = END(COMPLETE);
+    pump(w);
 }
 
 static void on_answer(void *user, const struct guest_answer *a) {
@@ -204,7 +182,7 @@ static void on_answer(void *user, const struct guest_answer *a) {
     if (a->e) {
         e = file_target_error("", w->target.sandbox_id, a->e);
         fail(w, &e);
-    } else if (answer_info(a->result, "info", &w->call->arena, &info, &e) < 0) {
+    } else if (answer_info(&a->file->info, &w->call->arena, &info, &e) < 0) {
         fail(w, &e);
     } else {
         w->is_open = true;
@@ -250,10 +228,10 @@ static void on_watch(struct call *c, const ProtobufCMessage *m) {
         return;
     }
     call_set_subject(c, "sandbox_id", w->target.sandbox_id);
-    struct json_out *o = file_target_ask(&w->target, w->file, "watch");
-    json_put_bool(o, "recursive", request->recursive);
-    json_put_bool(o, "include_info", request->include_info);
-    file_call_send(w->file);
+    struct guest_file_request ask = file_target_request(&w->target, GUEST_WATCH);
+    ask.watch.recursive = request->recursive;
+    ask.watch.include_info = request->include_info;
+    file_call_ask(w->file, &ask);
 }
 
 static void on_writable(struct call *c) {

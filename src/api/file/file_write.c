@@ -7,8 +7,6 @@
 #include "api/methods.h"
 #include "core/files/file_writer.h"
 
-#define GUEST_CHUNK_BYTES 49152
-
 struct writing {
     struct upload upload;
     struct file_writer *writer; /* NULL: the guest writes */
@@ -26,12 +24,12 @@ static int check(struct upload *u, struct err *e) {
     return file_check_mode("header.mode.bits", header_of(u)->mode, e);
 }
 
-static void put(struct upload *u, struct json_out *o) {
+static void put(struct upload *u, struct guest_file_request *r) {
     const Berm__V1__WriteFileHeader *header = header_of(u);
-    if (header->mode)
-        json_put_u64(o, "mode", header->mode->bits);
-    json_put_bool(o, "make_parents", header->make_parents);
-    json_put_bool(o, "must_not_exist", header->must_not_exist);
+    r->make.has_mode = header->mode != NULL;
+    r->make.mode = header->mode ? header->mode->bits : 0;
+    r->make.make_parents = header->make_parents;
+    r->make.must_not_exist = header->must_not_exist;
 }
 
 static int incomplete(const struct upload *u, uint64_t came, struct err *e) {
@@ -68,12 +66,11 @@ static int move(struct upload *u, struct err *e) {
         return write_here(u, e);
     if (left == 0)
         return 1;
-    struct json_out *o = file_call_ask(u->file, "write_chunk");
-    json_put_u64(o, "handle", file_call_handle(u->file));
-    json_put_u64(o, "offset", u->audit.bytes_moved);
-    json_key(o, "data_b64");
-    json_base64(o, u->in + u->at_in, MIN(left, (size_t)GUEST_CHUNK_BYTES));
-    file_call_send(u->file);
+    struct str chunk = {(const char *)u->in + u->at_in, MIN(left, (size_t)GUEST_CHUNK_BYTES)};
+    file_call_ask(u->file,
+                  &(struct guest_file_request){.method = GUEST_WRITE_CHUNK,
+                                               .handle = file_call_handle(u->file),
+                                               .write_chunk = {u->audit.bytes_moved, chunk}});
     return 0;
 }
 
@@ -84,10 +81,9 @@ static int commit(struct upload *u, struct err *e) {
         return 0;
     if (r < 0)
         return write_failed(-r, e);
-    struct json_out *o = file_call_ask(u->file, "commit");
-    json_put_u64(o, "handle", file_call_handle(u->file));
-    json_put_u64(o, "size_bytes", u->audit.bytes_moved);
-    file_call_send(u->file);
+    file_call_ask(u->file, &(struct guest_file_request){.method = GUEST_COMMIT,
+                                                        .handle = file_call_handle(u->file),
+                                                        .commit = {u->audit.bytes_moved}});
     return 0;
 }
 
@@ -119,14 +115,13 @@ static void on_answer(struct upload *u, const struct guest_answer *a) {
     Berm__V1__WriteFileResponse *response = (void *)u->response;
     struct err e;
     if (u->step == UPLOAD_OPEN) {
-        size_t n = MIN(u->n_in - u->at_in, (size_t)GUEST_CHUNK_BYTES);
-        u->at_in += n;
-        u->audit.bytes_moved += n;
+        u->at_in += a->file->write_chunk.n_taken;
+        u->audit.bytes_moved += a->file->write_chunk.n_taken;
         upload_go_on(u);
-    } else if (answer_info(a->result, "info", &u->arena, &response->info, &e) < 0 ||
-               answer_bool(a->result, "created", &response->created, &e) < 0) {
+    } else if (answer_info(&a->file->info, &u->arena, &response->info, &e) < 0) {
         upload_fail(u, &e);
     } else {
+        response->created = a->file->created;
         upload_done(u);
     }
 }
@@ -136,7 +131,7 @@ static void end(struct upload *u) {
 }
 
 static const struct upload_kind kind = {
-    .method = "write",
+    .method = GUEST_WRITE,
     .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_WRITE,
     .size = sizeof(struct writing),
     .check = check,

@@ -111,11 +111,8 @@ static void on_durable(struct recorded *r) {
         return;
     }
     failpoint(FAIL_EXIT_COMMIT);
-    if (x->sandbox && sandbox_is_linked(x->sandbox)) {
-        struct json_out *o = guest_link_ask(x->sandbox->link, "done");
-        json_put_str(o, "exec_id", str_of(x->record->exec_id));
-        guest_link_send(x->sandbox->link, NULL, 0, NULL);
-    }
+    if (x->sandbox && sandbox_is_linked(x->sandbox))
+        guest_exec_forget(x->sandbox->link, str_of(x->record->exec_id));
     if (x->sandbox)
         exec_cgroup_make_ahead(x->sandbox);
     exec_settle_idle(x);

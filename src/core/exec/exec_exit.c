@@ -10,9 +10,7 @@
 #include "base/fd.h"
 #include "core/exec/exec_impl.h"
 
-#define STATUS_MAX 4096
 #define AGAIN_US 1000000
-#define COUNT_MAX ((uint64_t)1 << 53) /* a guest that claims more is not believed */
 
 /* --- the exit as a message --- */
 
@@ -100,13 +98,6 @@ static bool set_lost(Berm__V1__ExitStatus *s, const char *code, const char *mess
 
 /* --- what the guest said --- */
 
-static bool number_in(const struct json *n, int64_t min, int64_t max, int *ret) {
-    if (!n || n->type != JSON_INT || n->integer < min || n->integer > max)
-        return false;
-    *ret = (int)n->integer;
-    return true;
-}
-
 static int source_of(const struct exec *x, int number) {
     if (x->sandbox && x->sandbox->goal >= GOAL_STOP)
         return BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_STOP;
@@ -114,41 +105,33 @@ static int source_of(const struct exec *x, int number) {
                                       : BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_SANDBOX;
 }
 
-static bool read_not_started(Berm__V1__ExitStatus *s, const struct json *why) {
-    const struct json *code = json_get(why, "code"), *message = json_get(why, "message");
-    char text[256];
-    const struct err_face *face =
-        code && code->type == JSON_INT ? err_face((enum err_code)code->integer) : NULL;
-    snprintf(text, sizeof text, "%.*s",
-             message && message->type == JSON_STRING ? (int)MIN(message->text.n, 255) : 0,
-             message && message->type == JSON_STRING ? message->text.p : "");
-    return set_not_started(s, face ? face->name : "GUEST_PROTOCOL", text);
-}
-
-/* Anything that is no exit of ours is lost, for nobody who can be believed saw one. */
-static bool read_exit(const struct exec *x, Berm__V1__ExitStatus *s, const struct json *exit) {
+static bool exit_fill(const struct exec *x, Berm__V1__ExitStatus *s,
+                      const struct guest_exit *exit) {
     const Berm__V1__ExecSpec *spec = x->record->spec;
-    const struct json *timed_out = json_get(exit, "timed_out");
-    int number;
-    if (number_in(json_get(exit, "code"), 0, 255, &number)) {
+    char text[256];
+    switch (exit->kind) {
+    case GUEST_EXIT_CODE:
         s->how_case = BERM__V1__EXIT_STATUS__HOW_CODE;
-        s->code = number;
+        s->code = exit->number;
         return true;
-    }
-    if (number_in(json_get(exit, "signal"), 1, 64, &number) && x->is_over_limit &&
-        number == SIGKILL)
-        return set_output_limit(s, x->sandbox->record->spec->limits->output_bytes);
-    if (number_in(json_get(exit, "signal"), 1, 64, &number))
-        return set_signal(s, number, source_of(x, number));
-    if (timed_out && number_in(json_get(timed_out, "signal"), 1, 64, &number))
-        return set_timed_out(s, number, spec->timeout_ms);
-    if (json_get(exit, "out_of_memory"))
+    case GUEST_EXIT_SIGNAL:
+        if (x->is_over_limit && exit->number == SIGKILL)
+            return set_output_limit(s, x->sandbox->record->spec->limits->output_bytes);
+        return set_signal(s, exit->number, source_of(x, exit->number));
+    case GUEST_EXIT_TIMED_OUT:
+        return set_timed_out(s, exit->number, spec->timeout_ms);
+    case GUEST_EXIT_OUT_OF_MEMORY:
         return set_out_of_memory(s,
                                  x->sandbox ? x->sandbox->record->spec->limits->memory_bytes : 0);
-    if (json_get(exit, "output_limit"))
+    case GUEST_EXIT_OUTPUT_LIMIT:
         return set_output_limit(s, spec->output_limit_bytes);
-    if (json_get(exit, "not_started"))
-        return read_not_started(s, json_get(exit, "not_started"));
+    case GUEST_EXIT_NOT_STARTED:
+        snprintf(text, sizeof text, "%.*s", (int)exit->message.n, exit->message.p);
+        return set_not_started(s, exit->code, text);
+    case GUEST_EXIT_UNKNOWN:
+        break;
+    }
+    /* Nobody who can be believed saw the exit. */
     return set_lost(s, "GUEST_PROTOCOL", "the guest told no exit that could be understood");
 }
 
@@ -269,29 +252,22 @@ static void ended(struct exec *x, Berm__V1__ExitStatus *s) {
         finish(x);
 }
 
-static uint64_t max_rss_of(const struct json *state) {
-    uint64_t bytes = json_count(state, "max_rss_bytes");
-    return bytes < COUNT_MAX ? bytes : 0;
-}
-
-void exec_on_exited(struct exec *x, const struct json *state) {
-    const struct json *at = json_get(state, "exited_unix_ms");
-    const struct json *began = json_get(state, "started_unix_ms");
+void exec_on_exited(struct exec *x, const struct guest_exec_state *state) {
     if (!exec_is_live(x) || !x->sandbox)
         return;
     failpoint(FAIL_EXIT_ACK);
     Berm__V1__ExitStatus *s = exit_new();
-    if (!s || !read_exit(x, s, json_get(state, "exit"))) {
+    if (!s || !exit_fill(x, s, &state->exit)) {
         free(s); /* out of memory: the guest tells it again on the next link */
         return;
     }
     bool has_run = s->how_case != BERM__V1__EXIT_STATUS__HOW_NOT_STARTED;
-    if (has_run && began && began->type == JSON_INT && x->record->started_unix_ms == 0)
-        x->record->started_unix_ms = began->integer;
-    if (at && at->type == JSON_INT)
-        x->record->exited_unix_ms = at->integer;
+    if (has_run && x->record->started_unix_ms == 0)
+        x->record->started_unix_ms = state->started_unix_ms;
+    if (state->exited_unix_ms > 0)
+        x->record->exited_unix_ms = state->exited_unix_ms;
     if (has_run)
-        x->max_rss_bytes = max_rss_of(state);
+        x->max_rss_bytes = state->max_rss_bytes;
     ended(x, s);
 }
 
@@ -305,25 +281,17 @@ void exec_not_started(struct exec *x, const struct err *e) {
 
 /* --- without the guest --- */
 
-/* The status file: one line, or nothing that counts. */
-static bool read_status(struct exec *x, char *text, size_t cap) {
-    char name[80];
+static void settle_from_file(struct exec *x) {
+    char name[80], text[GUEST_STATUS_MAX + 2];
+    struct guest_exec_state state;
     int dir = sandbox_dir(x->sandbox);
     exec_log_name(x, EXEC_FILE_STATUS, name, sizeof name);
-    ssize_t n = dir < 0 ? -1 : fd_read_text(dir, name, text, cap);
-    return n > 0 && text[n - 1] == '\n';
-}
-
-static void settle_from_file(struct exec *x) {
-    static const struct json_bounds bounds = {8, 128, 64};
-    char text[STATUS_MAX + 2];
+    ssize_t n = dir < 0 ? -1 : fd_read_text(dir, name, text, sizeof text);
     struct arena a;
-    struct json *state;
-    if (arena_init(&a, 8192, 65536) < 0)
+    if (n <= 0 || arena_init(&a, 8192, 65536) < 0)
         return;
-    if (read_status(x, text, sizeof text) &&
-        json_parse(&a, text, strlen(text), &bounds, &state) == 0)
-        exec_on_exited(x, state);
+    if (guest_exec_status_read((struct str){text, (size_t)n}, &a, &state) == 0)
+        exec_on_exited(x, &state);
     arena_done(&a);
 }
 

@@ -73,16 +73,13 @@ bool exec_is_running(const struct exec *x);
 bool exec_is_settled(const struct exec *x);
 /* Puts every running program as it stands into the entry. */
 void exec_put_running(struct sandbox *sb, struct entry *t);
-void exec_put_env(struct json_out *o, size_t n, Berm__V1__KeyValue *const *env);
 
 /* exec_start.c: asks the guest, when intent, exec cgroup and link are there. */
 void exec_go(struct exec *x);
 /* After the link is up: every program that the guest does not know is started. */
 void exec_resume_all(struct sandbox *sb);
 /* The guest knows this program. */
-void exec_on_known(struct exec *x, const struct json *state);
-/* The guest speaks of one that has ended in our books, or that never was: it may forget it. */
-void exec_tell_done(struct sandbox *sb, const struct json *state);
+void exec_on_known(struct exec *x, const struct guest_exec_state *state);
 
 /* exec_cgroup.c: the one made ahead, or one that is asked for by exec_cgroup_request */
 void exec_cgroup_take(struct exec *x);
@@ -95,7 +92,7 @@ void exec_cgroup_make_ahead(struct sandbox *sb);
 void exec_cgroup_sweep(struct sandbox *sb, const struct db_exec *row);
 
 /* exec_exit.c */
-void exec_on_exited(struct exec *x, const struct json *state);
+void exec_on_exited(struct exec *x, const struct guest_exec_state *state);
 /* It never ran. */
 void exec_not_started(struct exec *x, const struct err *e);
 /* The guest does not answer: exits from status files, which callers of the last daemon may have been told. */
@@ -107,7 +104,7 @@ void exec_read_usage(struct exec *x);
 void exec_record_exit(struct exec *x);
 
 /* output.c */
-void exec_on_grew(struct exec *x, const struct json *params);
+void exec_on_grew(struct exec *x, uint64_t total_bytes);
 void exec_close_logs(struct exec *x);
 enum exec_file {
     EXEC_FILE_STDOUT,
@@ -133,7 +130,7 @@ void exec_readers_done(struct exec *x);
 void exec_readers_restore(struct exec *x);
 
 /* exec_input.c */
-void exec_on_stdin_writable(struct exec *x, const struct json *params);
+void exec_on_stdin_writable(struct exec *x, uint64_t next_offset);
 void exec_give_input(struct exec *x);
 /* Input that came with the start outlives the daemon in a file. */
 MUST_USE int exec_keep_input(struct exec *x, struct str data, struct err *e);

@@ -8,8 +8,6 @@
 #include "base/fd.h"
 #include "core/exec/exec_impl.h"
 
-#define STEP_BYTES 49152 /* raw bytes of one base64 chunk */
-
 /* What is under way for a caller; freed when it is answered, with or without the caller. */
 struct guest_ask {
     struct list in_exec;
@@ -86,7 +84,7 @@ static int no_memory(struct err *e) {
 /* --- input --- */
 
 static void took_input(struct exec *x, const struct guest_answer *a) {
-    uint64_t next = a->e ? 0 : json_count(a->result, "next_offset");
+    uint64_t next = a->e ? 0 : a->input->next_offset;
     x->record->input->next_offset = MAX(x->record->input->next_offset, next);
 }
 
@@ -94,20 +92,10 @@ static void on_written(struct guest_wait *w, const struct guest_answer *a) {
     struct guest_ask *ask = container_of(w, struct guest_ask, wait);
     took_input(ask->exec, a);
     if (ask->asker) {
-        ask->asker->next_offset =
-            a->e ? (uint64_t)MAX(a->next_offset, 0) : json_count(a->result, "next_offset");
-        ask->asker->window_bytes = a->e ? 0 : json_count(a->result, "window_bytes");
+        ask->asker->next_offset = a->e ? (uint64_t)MAX(a->next_offset, 0) : a->input->next_offset;
+        ask->asker->window_bytes = a->e ? 0 : a->input->window_bytes;
     }
     ask_end(ask, a->e);
-}
-
-static void send_input(struct exec *x, uint64_t offset, struct str data, struct guest_wait *w) {
-    struct json_out *o = guest_link_ask(x->sandbox->link, "stdin");
-    json_put_str(o, "exec_id", str_of(x->record->exec_id));
-    json_put_u64(o, "offset", offset);
-    json_key(o, "data_b64");
-    json_base64(o, data.p, MIN(data.n, (size_t)STEP_BYTES));
-    guest_link_send(x->sandbox->link, NULL, 0, w);
 }
 
 int exec_write(struct exec *x, uint64_t offset, struct str data, struct exec_ask *a,
@@ -123,7 +111,7 @@ int exec_write(struct exec *x, uint64_t offset, struct str data, struct exec_ask
     if (!ask)
         return no_memory(e);
     ledger_wait_init(&ask->durable, NULL);
-    send_input(x, offset, data, &ask->wait);
+    guest_exec_write(x->sandbox->link, x->record->exec_id, offset, data, &ask->wait);
     return 0;
 }
 
@@ -141,13 +129,6 @@ static void on_closed(struct guest_wait *w, const struct guest_answer *a) {
     on_asked(w, a);
 }
 
-static void send_close(struct exec *x, uint64_t offset, struct guest_wait *w) {
-    struct json_out *o = guest_link_ask(x->sandbox->link, "close_stdin");
-    json_put_str(o, "exec_id", str_of(x->record->exec_id));
-    json_put_u64(o, "offset", offset);
-    guest_link_send(x->sandbox->link, NULL, 0, w);
-}
-
 int exec_close_input(struct exec *x, uint64_t offset, struct exec_ask *a, struct err *e) {
     int r = check_alive(x, e);
     if (r < 0)
@@ -156,7 +137,7 @@ int exec_close_input(struct exec *x, uint64_t offset, struct exec_ask *a, struct
     if (!ask)
         return no_memory(e);
     ledger_wait_init(&ask->durable, NULL);
-    send_close(x, offset, &ask->wait);
+    guest_exec_close_stdin(x->sandbox->link, x->record->exec_id, offset, &ask->wait);
     return 0;
 }
 
@@ -219,8 +200,7 @@ static void on_given(struct guest_wait *w, const struct guest_answer *a) {
         return;
     if (a->e) /* it closed its end, or has ended */
         exec_forget_input(x);
-    else if (json_count(a->result, "window_bytes") > 0 ||
-             x->record->input->next_offset >= x->n_input)
+    else if (a->input->window_bytes > 0 || x->record->input->next_offset >= x->n_input)
         exec_give_input(x);
 }
 
@@ -240,16 +220,15 @@ void exec_give_input(struct exec *x) {
     if (next < x->n_input) {
         struct str left = {(const char *)x->input + next, x->n_input - next};
         guest_wait_init(&x->input_wait, on_given);
-        send_input(x, next, left, &x->input_wait);
+        guest_exec_write(x->sandbox->link, x->record->exec_id, next, left, &x->input_wait);
     } else {
         guest_wait_init(&x->input_wait, on_input_ended);
-        send_close(x, next, &x->input_wait);
+        guest_exec_close_stdin(x->sandbox->link, x->record->exec_id, next, &x->input_wait);
     }
 }
 
-void exec_on_stdin_writable(struct exec *x, const struct json *params) {
-    x->record->input->next_offset =
-        MAX(x->record->input->next_offset, json_count(params, "next_offset"));
+void exec_on_stdin_writable(struct exec *x, uint64_t next_offset) {
+    x->record->input->next_offset = MAX(x->record->input->next_offset, next_offset);
     exec_give_input(x);
     exec_wake(x);
 }
@@ -264,12 +243,8 @@ static void on_signalled(struct guest_wait *w, const struct guest_answer *a) {
 static void send_signal(struct guest_ask *ask) {
     struct exec *x = ask->exec;
     x->caller_signal = ask->signal;
-    struct json_out *o = guest_link_ask(x->sandbox->link, "signal");
-    json_put_str(o, "exec_id", str_of(x->record->exec_id));
-    json_put_i64(o, "signal", ask->signal);
-    json_put_bool(o, "leader_only", ask->leader_only);
-    json_put_u64(o, "number", ask->number);
-    guest_link_send(x->sandbox->link, NULL, 0, &ask->wait);
+    guest_exec_signal(x->sandbox->link, x->record->exec_id, ask->signal, ask->leader_only,
+                      ask->number, &ask->wait);
     failpoint(FAIL_SIGNAL_SEND);
 }
 
@@ -359,11 +334,7 @@ int exec_resize(struct exec *x, uint32_t cols, uint32_t rows, struct exec_ask *a
     if (!ask)
         return no_memory(e);
     ledger_wait_init(&ask->durable, NULL);
-    struct json_out *o = guest_link_ask(x->sandbox->link, "resize");
-    json_put_str(o, "exec_id", str_of(x->record->exec_id));
-    json_put_u64(o, "cols", cols);
-    json_put_u64(o, "rows", rows);
-    guest_link_send(x->sandbox->link, NULL, 0, &ask->wait);
+    guest_exec_resize(x->sandbox->link, x->record->exec_id, cols, rows, &ask->wait);
     return 0;
 }
 

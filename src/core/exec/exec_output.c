@@ -130,11 +130,10 @@ static void tell_cap(struct exec *x) {
     ledger_commit(t, NULL);
 }
 
-void exec_on_grew(struct exec *x, const struct json *params) {
-    uint64_t total = json_count(params, "stdout_bytes") + json_count(params, "stderr_bytes");
+void exec_on_grew(struct exec *x, uint64_t total_bytes) {
     if (x->phase == PHASE_OVER)
         return;
-    if (!x->cap_is_reported && total >= (uint64_t)x->record->spec->output_limit_bytes)
+    if (!x->cap_is_reported && total_bytes >= (uint64_t)x->record->spec->output_limit_bytes)
         tell_cap(x);
     exec_count_output(x);
     exec_wake(x);

@@ -3,7 +3,6 @@
  * Each program's own cap is the guest's work. The sandbox's is ours: a program that grows while the
  * sandbox is at its limit meets its own policy. */
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 
 #include "base/fd.h"
@@ -60,10 +59,7 @@ static void kill_it(struct exec *x) {
     if (x->is_over_limit || !sandbox_is_linked(sb))
         return;
     x->is_over_limit = true;
-    struct json_out *o = guest_link_ask(sb->link, "signal");
-    json_put_str(o, "exec_id", str_of(x->record->exec_id));
-    json_put_i64(o, "signal", SIGKILL);
-    guest_link_send(sb->link, NULL, 0, NULL);
+    guest_exec_kill(sb->link, x->record->exec_id);
 }
 
 void exec_count_output(struct exec *x) {

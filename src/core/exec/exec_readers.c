@@ -52,10 +52,7 @@ static void grant(struct exec *x) {
             return; /* nothing was dropped, so nothing more may come */
     }
     x->granted_bytes = total;
-    struct json_out *o = guest_link_ask(x->sandbox->link, "grant");
-    json_put_str(o, "exec_id", str_of(x->record->exec_id));
-    json_put_u64(o, "total_bytes", total + (uint64_t)exec_cap(x));
-    guest_link_send(x->sandbox->link, NULL, 0, NULL);
+    guest_exec_grant(x->sandbox->link, x->record->exec_id, total + (uint64_t)exec_cap(x));
 }
 
 /* The names alone: how far they were is told again by their acknowledgements. */

@@ -13,63 +13,6 @@
 
 /* --- the request --- */
 
-void exec_put_env(struct json_out *o, size_t n, Berm__V1__KeyValue *const *env) {
-    json_key(o, "env");
-    json_open(o, '[');
-    for (size_t i = 0; i < n; i++) {
-        json_open(o, '{');
-        json_put_str(o, "key", str_of(env[i]->key));
-        json_put_str(o, "value", str_of(env[i]->value));
-        json_close(o, '}');
-    }
-    json_close(o, ']');
-}
-
-static void put_terminal(struct json_out *o, const Berm__V1__Terminal *t) {
-    if (!t)
-        return;
-    json_key(o, "terminal");
-    json_open(o, '{');
-    json_put_u64(o, "cols", t->size ? t->size->cols : 80);
-    json_put_u64(o, "rows", t->size ? t->size->rows : 24);
-    json_put_str(o, "term", str_of(t->term));
-    json_close(o, '}');
-}
-
-static void put_output(struct json_out *o, const struct exec *x) {
-    const Berm__V1__ExecSpec *spec = x->record->spec;
-    static const char *const policies[] = {"drop_oldest", "drop_oldest", "block", "kill"};
-    json_key(o, "output");
-    json_open(o, '{');
-    json_put_str(o, "policy", str_of(policies[spec->output_policy]));
-    json_put_i64(o, "limit_bytes", exec_cap(x));
-    json_put_bool(o, "merge_stderr", spec->merge_stderr);
-    json_close(o, '}');
-}
-
-static void put_spec(struct json_out *o, const struct exec *x) {
-    const Berm__V1__ExecSpec *spec = x->record->spec;
-    bool takes_input =
-        spec->stdin_mode == BERM__V1__STDIN_MODE__STDIN_MODE_PIPE || spec->terminal || x->input;
-    json_put_str(o, "exec_id", str_of(x->record->exec_id));
-    json_key(o, "argv");
-    json_open(o, '[');
-    for (size_t i = 0; i < spec->n_argv; i++)
-        json_str(o, str_of(spec->argv[i]));
-    json_close(o, ']');
-    exec_put_env(o, spec->n_env, spec->env);
-    if (spec->cwd[0])
-        json_put_str(o, "cwd", str_of(spec->cwd));
-    if (spec->user[0])
-        json_put_str(o, "user", str_of(spec->user));
-    put_terminal(o, spec->terminal);
-    json_put_str(o, "stdin", takes_input ? STR("pipe") : STR("empty"));
-    json_put_i64(o, "timeout_ms", spec->timeout_ms > 0 ? spec->timeout_ms : -1);
-    json_put_i64(o, "grace_ms", spec->grace_ms);
-    put_output(o, x);
-    json_put_bool(o, "keep_descendants", spec->keep_descendants);
-}
-
 struct files {
     int fds[4]; /* stdout, stderr, status, exec cgroup: those there are */
     const char *roles[4];
@@ -118,7 +61,7 @@ static void on_started(struct guest_wait *w, const struct guest_answer *a) {
     struct exec *x = container_of(w, struct exec, start_wait);
     failpoint(FAIL_EXEC_ACK);
     if (!a->e)
-        exec_on_known(x, a->result);
+        exec_on_known(x, a->exec);
     else if (a->e->code == ERR_GUEST_LOST || a->e->code == ERR_GUEST_PROTOCOL)
         exec_set_phase(x, PHASE_WAITING); /* the next link says whether it runs */
     else
@@ -140,16 +83,21 @@ static void exec_send(struct exec *x) {
         f.fds[f.n] = x->cgroup_fd;
         f.roles[f.n++] = x->cgroup_is_dir ? "leaf" : "cgroup";
     }
-    struct json_out *o = guest_link_ask(sb->link, "exec");
-    put_spec(o, x);
-    json_key(o, "fd_roles");
-    json_open(o, '[');
-    for (size_t i = 0; i < f.n; i++)
-        json_str(o, str_of(f.roles[i]));
-    json_close(o, ']');
+    const Berm__V1__ExecSpec *spec = x->record->spec;
+    bool is_piped = spec->stdin_mode == BERM__V1__STDIN_MODE__STDIN_MODE_PIPE;
     exec_set_phase(x, PHASE_SENT);
     guest_wait_init(&x->start_wait, on_started);
-    guest_link_send(sb->link, f.fds, f.n, &x->start_wait);
+    guest_exec_start(sb->link,
+                     &(struct guest_exec_start){
+                         .exec_id = x->record->exec_id,
+                         .spec = spec,
+                         .takes_input = is_piped || spec->terminal || x->input,
+                         .output_limit_bytes = exec_cap(x),
+                         .n_fds = f.n,
+                         .fds = f.fds,
+                         .fd_roles = f.roles,
+                     },
+                     &x->start_wait);
     fd_close_all(f.fds, n_files);
     failpoint(FAIL_EXEC_SEND);
 }
@@ -171,23 +119,21 @@ void exec_go(struct exec *x) {
 
 /* --- what the guest knows --- */
 
-void exec_on_known(struct exec *x, const struct json *state) {
-    const struct json *name = json_get(state, "state");
-    const struct json *closed = json_get(state, "stdin_closed");
+void exec_on_known(struct exec *x, const struct guest_exec_state *state) {
     if (!exec_is_live(x) || x->phase == PHASE_INTENT) /* no honest guest knows an intent */
         return;
     bool was_sent = x->phase == PHASE_SENT;
     exec_set_phase(x, PHASE_RUNNING);
-    x->record->input->next_offset = json_count(state, "stdin_next");
-    x->record->input->closed = closed && closed->type == JSON_BOOL && closed->boolean;
-    if (name && name->type == JSON_STRING && str_is(name->text, STR("exited"))) {
+    x->record->input->next_offset = state->stdin_next;
+    x->record->input->closed = state->stdin_closed;
+    if (state->has_exited) {
         exec_on_exited(x, state);
         return;
     }
     if (x->record->state == EXEC_STARTING) {
-        uint64_t told = json_count(state, "started_unix_ms");
         x->record->state = EXEC_RUNNING;
-        x->record->started_unix_ms = told ? (int64_t)told : clock_unix_ms();
+        x->record->started_unix_ms =
+            state->started_unix_ms ? state->started_unix_ms : clock_unix_ms();
         if (was_sent)
             x->started_us = clock_us();
     }
@@ -211,13 +157,4 @@ void exec_resume_all(struct sandbox *sb) {
             exec_cgroup_request(x);
         exec_go(x);
     }
-}
-
-void exec_tell_done(struct sandbox *sb, const struct json *state) {
-    const struct json *id = json_get(state, "exec_id");
-    if (!id || id->type != JSON_STRING || id->text.n >= 64)
-        return;
-    struct json_out *o = guest_link_ask(sb->link, "done");
-    json_put_str(o, "exec_id", id->text);
-    guest_link_send(sb->link, NULL, 0, NULL);
 }

@@ -2,13 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include "base/fd.h"
 #include "core/registry/registry_impl.h"
 
-#define CHUNK_BYTES ((size_t)49152)
+#define CHUNK_BYTES ((size_t)GUEST_CHUNK_BYTES)
 #define OWN_BYTES ((size_t)65536) /* what a pipe has room for, unless its user has too many */
 
 /* A pipe that stays in the guest. */
@@ -35,18 +34,13 @@ struct file_pipe {
 };
 
 static bool open_chunks(struct file_pipe *p, struct file_call *f) {
-    p->chunks.bytes = malloc(CHUNK_BYTES + 3); /* base64_decode asks for these */
+    p->chunks.bytes = malloc(CHUNK_BYTES);
     p->chunks.file = f;
     return p->chunks.bytes != NULL;
 }
 
-static bool open_fd(struct file_pipe *p, struct file_call *f, const struct guest_answer *a,
-                    int access) {
-    struct stat st;
-    int fd = a->n_fds == 1 ? a->fds[0] : -1;
-    int flags = fd < 0 ? -1 : fcntl(fd, F_GETFL);
-    if (flags < 0 || (flags & O_ACCMODE) != access || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode) ||
-        uv_poll_init(file_call_registry(f)->env.loop, &p->poll, fd) < 0)
+static bool open_fd(struct file_pipe *p, struct file_call *f, const struct guest_answer *a) {
+    if (uv_poll_init(file_call_registry(f)->env.loop, &p->poll, a->fds[0]) < 0)
         return false;
     p->fd = TAKE_FD(a->fds[0]);
     p->poll.data = p;
@@ -62,7 +56,7 @@ struct file_pipe *file_pipe_open(struct file_call *f, const struct guest_answer 
     p->own[0] = p->own[1] = -1;
     p->on_ready = on_ready;
     p->user = user;
-    if (a->n_fds == 0 ? open_chunks(p, f) : open_fd(p, f, a, access))
+    if (a->n_fds == 0 ? open_chunks(p, f) : open_fd(p, f, a))
         return p;
     free(p);
     return NULL;
@@ -86,25 +80,25 @@ void file_pipe_close(struct file_pipe *p) {
 
 /* --- chunks --- */
 
-static struct json_out *ask_chunk(struct chunks *c, const char *method) {
-    struct json_out *o = file_call_ask(c->file, method);
-    json_put_u64(o, "handle", file_call_handle(c->file));
-    json_put_u64(o, "offset", c->offset);
+static void chunks_ask_read(struct chunks *c) {
     c->is_asked = true;
-    return o;
+    file_call_ask(c->file, &(struct guest_file_request){
+                               .method = GUEST_READ_CHUNK,
+                               .handle = file_call_handle(c->file),
+                               .read_chunk = {.offset = c->offset, .max_bytes = CHUNK_BYTES},
+                           });
 }
 
-static void ask_read(struct chunks *c) {
-    json_put_u64(ask_chunk(c, "read_chunk"), "max_bytes", CHUNK_BYTES);
-    file_call_send(c->file);
-}
-
-/* Of nothing: the end. */
-static void ask_write(struct chunks *c) {
-    struct json_out *o = ask_chunk(c, "write_chunk");
-    json_key(o, "data_b64");
-    json_base64(o, c->bytes + c->at, c->n - c->at);
-    file_call_send(c->file);
+/* A chunk without bytes is the end of the stream. */
+static void chunks_ask_write(struct chunks *c) {
+    c->is_asked = true;
+    file_call_ask(c->file,
+                  &(struct guest_file_request){
+                      .method = GUEST_WRITE_CHUNK,
+                      .handle = file_call_handle(c->file),
+                      .write_chunk = {.offset = c->offset,
+                                      .data = {(const char *)c->bytes + c->at, c->n - c->at}},
+                  });
 }
 
 static ssize_t chunks_read(struct chunks *c, void *out, size_t n) {
@@ -124,53 +118,41 @@ static ssize_t chunks_write(struct chunks *c, const void *bytes, size_t n) {
     c->n = MIN(n, CHUNK_BYTES);
     c->at = 0;
     memcpy(c->bytes, bytes, c->n);
-    ask_write(c);
+    chunks_ask_write(c);
     return (ssize_t)c->n;
 }
 
-static int took_read(struct chunks *c, const struct json *result, struct err *e) {
-    const struct json *data = json_get(result, "data_b64"), *end = json_get(result, "end");
-    ssize_t n = -1;
-    if (data && data->type == JSON_STRING && data->text.n <= CHUNK_BYTES / 3 * 4 && end &&
-        end->type == JSON_BOOL)
-        n = base64_decode(data->text.p, data->text.n, c->bytes);
-    if (n < 0 || (n == 0 && !end->boolean))
-        return err_set(e, ERR_GUEST_PROTOCOL, "the guest sent a chunk that is none");
-    c->offset += (uint64_t)n;
-    c->n = (size_t)n;
+static void chunks_take_read(struct chunks *c, const struct guest_file_answer *a) {
+    c->n = a->read_chunk.data.n;
+    memcpy(c->bytes, a->read_chunk.data.p, c->n);
+    c->offset += c->n;
     c->at = 0;
-    c->is_over = end->boolean;
-    return 0;
+    c->is_over = a->read_chunk.is_end;
 }
 
-static int took_write(struct chunks *c, const struct json *result, struct err *e) {
-    const struct json *next = json_get(result, "next_offset");
-    uint64_t taken =
-        next && next->type == JSON_INT ? (uint64_t)next->integer - c->offset : UINT64_MAX;
-    size_t left = c->n - c->at;
-    if (taken > left || (taken == 0 && left > 0))
-        return err_set(e, ERR_GUEST_PROTOCOL, "the guest took a chunk that was not sent");
-    c->offset += taken;
-    c->at += (size_t)taken;
-    if (taken < left)
-        ask_write(c);
-    return 0;
+static void chunks_take_write(struct chunks *c, const struct guest_file_answer *a) {
+    c->offset += a->write_chunk.n_taken;
+    c->at += a->write_chunk.n_taken;
+    if (c->at < c->n)
+        chunks_ask_write(c);
 }
 
 int file_pipe_answer(struct file_pipe *p, const struct guest_answer *a, struct err *e) {
     struct chunks *c = &p->chunks;
     bool was_end = c->at == c->n;
     c->is_asked = false;
-    if (a->e && p->events == UV_READABLE) {
+    if (a->e && (p->events == UV_READABLE || a->e->code == ERR_GUEST_PROTOCOL)) {
         *e = *a->e;
         return -(int)e->code;
     }
     if (a->e)
         c->is_broken = true;
-    else if ((p->events == UV_READABLE ? took_read : took_write)(c, a->result, e) < 0)
-        return -(int)e->code;
+    else if (p->events == UV_READABLE)
+        chunks_take_read(c, a->file);
+    else
+        chunks_take_write(c, a->file);
     if (p->events == UV_WRITABLE && c->is_over && !c->is_asked && !was_end && !c->is_broken)
-        ask_write(c);
+        chunks_ask_write(c);
     if (!c->is_asked && c->is_waited_for) {
         c->is_waited_for = false;
         p->on_ready(p->user);
@@ -186,7 +168,7 @@ struct file_pipe *file_pipe_end(struct file_pipe *p) {
     struct chunks *c = &p->chunks;
     c->is_over = true;
     if (!c->is_asked && !c->is_broken)
-        ask_write(c); /* else the answer comes first */
+        chunks_ask_write(c); /* else the answer comes first */
     return p;
 }
 
@@ -260,7 +242,7 @@ void file_pipe_wait(struct file_pipe *p) {
     if (p->chunks.file) {
         p->chunks.is_waited_for = true;
         if (p->events == UV_READABLE && !p->chunks.is_asked)
-            ask_read(&p->chunks);
+            chunks_ask_read(&p->chunks);
         return;
     }
     uv_poll_start(&p->poll, p->events, on_poll);

@@ -12,15 +12,14 @@
 
 struct file_pipe;
 
-/* Takes the pipe out of an answer, to be read (O_RDONLY) or written (O_WRONLY). NULL: what came is none, or
- * memory is short. */
+/* Takes the pipe out of the answer to PACK (O_RDONLY) or UNPACK (O_WRONLY). NULL: no memory. */
 struct file_pipe *file_pipe_open(struct file_call *f, const struct guest_answer *a, int access,
                                  void (*on_ready)(void *user), void *user);
 void file_pipe_close(struct file_pipe *p);
 /* Everything was written. Returns the pipe while the guest has yet to hear it, to be closed later; else NULL. What
  * goes wrong there is the guest's to tell. */
 struct file_pipe *file_pipe_end(struct file_pipe *p);
-/* A later answer of the file call. GUEST_PROTOCOL; on_ready may come from inside. */
+/* Hands on a later answer of the file call. Fails with the error of the guest. May call on_ready. */
 MUST_USE int file_pipe_answer(struct file_pipe *p, const struct guest_answer *a, struct err *e);
 /* The count, 0 at the end (read), -EAGAIN: wait; -EPIPE: nobody reads any more (write). */
 MUST_USE ssize_t file_pipe_read(struct file_pipe *p, void *out, size_t n);

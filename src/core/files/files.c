@@ -17,7 +17,6 @@ struct file_call {
     const struct file_events *events;
     void *user;
     struct guest_wait wait;
-    const char *method; /* asked last */
     uint64_t handle;
     uint64_t watch_id;
     bool with_handle;
@@ -27,17 +26,12 @@ struct file_call {
 
 /* --- its end --- */
 
-static void tell_guest(struct file_call *f, const char *method, const char *key, uint64_t id) {
-    struct guest_link *l = f->sandbox->link;
-    if (id == 0 || f->is_gone || !sandbox_is_linked(f->sandbox))
-        return;
-    json_put_u64(guest_link_ask(l, method), key, id);
-    guest_link_send(l, NULL, 0, NULL);
-}
-
 static void let_go(struct file_call *f) {
-    tell_guest(f, "close", "handle", f->handle);
-    tell_guest(f, "unwatch", "watch_id", f->watch_id);
+    struct guest_link *l = f->is_gone || !sandbox_is_linked(f->sandbox) ? NULL : f->sandbox->link;
+    if (l && f->handle > 0)
+        guest_files_close(l, f->handle);
+    if (l && f->watch_id > 0)
+        guest_files_unwatch(l, f->watch_id);
     list_remove(&f->in_sandbox);
     f->sandbox->n_files--;
     f->sandbox->n_file_handles -= f->with_handle;
@@ -52,14 +46,6 @@ void file_call_close(struct file_call *f) {
     f->is_closed = true;
     if (!guest_wait_is_on(&f->wait))
         let_go(f);
-}
-
-void file_call_cut(struct file_call *f, const struct err *why) {
-    struct sandbox *sb = f->sandbox;
-    struct guest_link *l = f->is_gone ? NULL : sb->link;
-    file_call_close(f);
-    if (l)
-        sandbox_lose_link(sb, why);
 }
 
 /* Callbacks may close any call, and open new ones: only those of now are told. */
@@ -89,35 +75,30 @@ void files_gone(struct sandbox *sb, bool is_final) {
 
 /* --- asking --- */
 
-static uint64_t number_of(const struct json *object, const char *key) {
-    const struct json *n = json_get(object, key);
-    return n && n->type == JSON_INT && n->integer > 0 ? (uint64_t)n->integer : 0;
-}
-
 static void on_answer(struct guest_wait *w, const struct guest_answer *a) {
     struct file_call *f = container_of(w, struct file_call, wait);
-    if (!a->e && strcmp(f->method, "commit") == 0)
-        f->handle = 0; /* what is in place is let go of */
-    if (!a->e && f->handle == 0)
-        f->handle = number_of(a->result, "handle");
-    if (!a->e && f->watch_id == 0)
-        f->watch_id = number_of(a->result, "watch_id");
+    if (!a->e && a->file->method == GUEST_COMMIT)
+        f->handle = 0; /* the guest closes what it put in place */
+    if (!a->e && a->file->handle > 0)
+        f->handle = a->file->handle;
+    if (!a->e && a->file->watch_id > 0)
+        f->watch_id = a->file->watch_id;
     if (f->is_closed)
         let_go(f);
     else
         f->events->on_answer(f->user, a);
 }
 
-void files_notice(struct sandbox *sb, struct str method, const struct json *params) {
-    uint64_t handle = number_of(params, "handle"), watch_id = number_of(params, "watch_id");
+void files_notice(struct sandbox *sb, const struct guest_notice *n) {
+    bool is_tree = n->kind == GUEST_TREE_DONE;
     LIST_FOR_EACH(node, &sb->files) {
         struct file_call *f = container_of(node, struct file_call, in_sandbox);
-        bool is_its = (handle > 0 && f->handle == handle) ||
-                      (watch_id > 0 && f->watch_id == watch_id && handle == 0);
+        bool is_its =
+            is_tree ? f->handle == n->tree_done.handle : f->watch_id == n->changed.watch_id;
         if (!is_its || f->is_closed || !f->events->on_notice)
             continue;
-        f->events->on_notice(f->user, method, params);
-        return; /* the list may be another by now */
+        f->events->on_notice(f->user, n);
+        return; /* the callback may have changed the list */
     }
 }
 
@@ -151,13 +132,8 @@ int file_call_open(struct sandbox *sb, uint64_t incarnation, bool with_handle,
     return 0;
 }
 
-struct json_out *file_call_ask(struct file_call *f, const char *method) {
-    f->method = method;
-    return guest_link_ask(f->sandbox->link, method);
-}
-
-void file_call_send(struct file_call *f) {
-    guest_link_send(f->sandbox->link, NULL, 0, &f->wait);
+void file_call_ask(struct file_call *f, const struct guest_file_request *r) {
+    guest_files_ask(f->sandbox->link, r, &f->wait);
 }
 
 bool file_call_is_waiting(const struct file_call *f) {

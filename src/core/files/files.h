@@ -12,7 +12,7 @@
  * Spec:    spec/behavior.md, FILE; spec/guest.md */
 #pragma once
 
-#include "core/guest/guest_link.h"
+#include "core/guest/guest_notice.h"
 #include "core/sandbox/sandbox.h"
 
 #define FILE_CALLS_MAX 192
@@ -21,13 +21,13 @@
 struct file_call;
 
 struct file_events {
-    /* What was asked last is answered; as of guest_wait. */
+    /* The guest answered the last request. a->file holds the answer if a->e is NULL. */
     void (*on_answer)(void *user, const struct guest_answer *a);
     /* `is_final`: nothing more comes and the call is to be closed. Else the sandbox is frozen: what was
      * asked is answered when it runs again, to whoever has not closed by then. */
     void (*on_gone)(void *user, const struct err *e, bool is_final);
-    /* `changed` of its watch, `tree_done` of its handle. Optional. */
-    void (*on_notice)(void *user, struct str method, const struct json *params);
+    /* CHANGED of its watch or TREE_DONE of its handle. Optional. */
+    void (*on_notice)(void *user, const struct guest_notice *n);
 };
 
 /* `with_handle`: it will have one in the guest. */
@@ -36,14 +36,11 @@ MUST_USE int file_call_open(struct sandbox *sb, uint64_t incarnation, bool with_
                             struct err *e);
 /* Idempotent with NULL. Lets go of its handle and its watch. */
 void file_call_close(struct file_call *f);
-/* Begins a request and lends its open `params` object; file_call_send ends it. One at a time. */
-struct json_out *file_call_ask(struct file_call *f, const char *method);
-void file_call_send(struct file_call *f);
+/* Asks the guest; on_answer follows. One request at a time. */
+void file_call_ask(struct file_call *f, const struct guest_file_request *r);
 bool file_call_is_waiting(const struct file_call *f);
 uint64_t file_call_handle(const struct file_call *f); /* 0 = none */
 struct registry *file_call_registry(const struct file_call *f);
-/* The guest said what cannot be: closes the call and cuts the guest off. */
-void file_call_cut(struct file_call *f, const struct err *why);
 
 /* Takes the regular file out of an answer, to be read (O_RDONLY), on the loop's thread, or written (O_WRONLY) at
  * offsets. -1 where that could wait for long or do more than move bytes: a guest may pass whatever

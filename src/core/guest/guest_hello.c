@@ -3,28 +3,17 @@
 #include <string.h>
 
 #include "base/failpoint.h"
+#include "core/guest/guest_exec_read.h"
+#include "core/guest/guest_link_impl.h"
 
 #define VERSION_SPOKEN 1
 #define PAGES_MAX 16
 #define EXECS_MAX 4096
-#define EXEC_ID_MAX 48
 #define CAPABILITIES_MAX 64
 #define CAPABILITY_MAX 64
 
 static int broken(struct err *e, const char *what) {
     return err_set(e, ERR_GUEST_PROTOCOL, "the guest sent %s", what);
-}
-
-static bool is_exec_id(const struct json *id) {
-    if (!id || id->type != JSON_STRING || id->text.n < 1 || id->text.n > EXEC_ID_MAX)
-        return false;
-    for (size_t i = 0; i < id->text.n; i++) {
-        char c = id->text.p[i];
-        bool is_edge = i == 0 || i + 1 == id->text.n;
-        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c == '-' && !is_edge)))
-            return false;
-    }
-    return true;
 }
 
 static void ask_page(struct guest_hello *h, struct str after) {
@@ -46,11 +35,11 @@ static int take_execs(struct guest_hello *h, const struct json *result, struct e
         return broken(e, "more programs than there can be");
     struct str last = {0};
     JSON_FOR_EACH(it, execs) {
-        const struct json *id = json_get(it, "exec_id");
-        if (!is_exec_id(id))
-            return broken(e, "a program without an id");
-        last = id->text;
-        h->on_exec(h->link, it);
+        struct guest_exec_state state;
+        if (guest_exec_state_read(it, &state, e) < 0)
+            return -(int)e->code;
+        last = state.exec_id;
+        h->on_exec(h->link, &state);
         if (h->ended)
             return 0;
     }

@@ -17,7 +17,7 @@ struct guest_hello {
     bool ended;
     bool passes_fds;
     char *capabilities; /* each ends with NUL, the last with two */
-    void (*on_exec)(struct guest_link *l, const struct json *exec_state);
+    void (*on_exec)(struct guest_link *l, const struct guest_exec_state *state);
     void (*on_done)(struct guest_link *l, const struct err *e); /* NULL: agreed */
 };
 

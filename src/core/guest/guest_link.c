@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "core/guest/guest_hello.h"
+#include "core/guest/guest_link_impl.h"
+#include "core/guest/guest_notice.h"
 #include "core/guest/guest_stream.h"
 
 #define HELLO_US UINT64_C(10000000)
@@ -235,20 +237,22 @@ static bool asked_take(struct guest_link *l, int64_t id) {
     return false;
 }
 
-static void deliver(struct guest_link *l, int64_t id, const struct guest_answer *a) {
+static struct guest_wait *wait_take(struct guest_link *l, int64_t id) {
     LIST_FOR_EACH(it, &l->waits) {
         struct guest_wait *w = container_of(it, struct guest_wait, in_link);
-        if (w->id == id) {
-            list_remove(it);
-            w->on_answer(w, a);
-            return;
-        }
+        if (w->id != id)
+            continue;
+        list_remove(it);
+        return w;
     }
+    return NULL;
 }
 
+/* An answer that breaks the protocol is its waiter's failure first, and then the link's. */
 static int take_answer(struct guest_link *l, const struct rpc_message *m, int *fds, size_t n_fds,
                        struct err *why) {
     struct err e;
+    int r = 0;
     struct guest_answer a = {.next_offset = -1, .result = m->result, .fds = fds, .n_fds = n_fds};
     if (m->kind == RPC_ERROR) {
         a.e = &e;
@@ -260,8 +264,20 @@ static int take_answer(struct guest_link *l, const struct rpc_message *m, int *f
     }
     if (!asked_take(l, m->id))
         return broken(why, "an answer to what nobody asked");
-    deliver(l, m->id, &a);
-    return 0;
+    struct guest_wait *w = wait_take(l, m->id);
+    if (w && !a.e && w->read && (r = w->read(w, m->result, &l->arena, &a, why)) < 0)
+        a = (struct guest_answer){.e = why, .next_offset = -1};
+    if (w)
+        w->on_answer(w, &a);
+    return r;
+}
+
+static int take_notice(struct guest_link *l, const struct rpc_message *m, struct err *why) {
+    struct guest_notice n;
+    int r = guest_notice_read(m->method, m->params, &l->arena, &n, why);
+    if (r > 0)
+        l->events->on_notice(l, &n);
+    return MIN(r, 0);
 }
 
 static int take_message(struct guest_link *l, struct str text, struct err *why) {
@@ -283,7 +299,7 @@ static int take_message(struct guest_link *l, struct str text, struct err *why) 
     if (r < 0)
         return r;
     if (m.kind == RPC_NOTIFICATION && l->hello.greeted)
-        l->events->on_notice(l, m.method, m.params);
+        r = take_notice(l, &m, why);
     else if (m.kind == RPC_NOTIFICATION || m.kind == RPC_REQUEST)
         r = broken(why, m.kind == RPC_REQUEST ? "a request" : "a notification before its hello");
     else

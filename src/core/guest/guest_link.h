@@ -18,7 +18,6 @@
 #include <uv.h>
 
 #include "base/err.h"
-#include "base/json.h"
 #include "base/list.h"
 #include "core/guest/transcript.h"
 #include "loop/deadline.h"
@@ -26,15 +25,19 @@
 #define GUEST_WAITING_MAX 256
 #define GUEST_FDS_MAX 8
 
+struct arena;
+struct json;
 struct guest_link;
+struct guest_exec_state;
+struct guest_file_answer;
+struct guest_input_answer;
+struct guest_notice;
 
 struct guest_events {
-    /* A program the guest knows. Its exec_id is one; the rest of what guest.schema.json calls exec_state
-     * is as the guest sent it. */
-    void (*on_exec)(struct guest_link *l, const struct json *exec_state);
-    /* The versions agree; requests are answered from here on. */
+    void (*on_exec)(struct guest_link *l, const struct guest_exec_state *state);
+    /* The versions agree; the guest answers requests from now on. */
     void (*on_ready)(struct guest_link *l);
-    void (*on_notice)(struct guest_link *l, struct str method, const struct json *params);
+    void (*on_notice)(struct guest_link *l, const struct guest_notice *n);
     void (*on_lost)(struct guest_link *l, const struct err *e); /* last; the owner closes */
 };
 
@@ -54,11 +57,21 @@ struct guest_link_spec {
 /* How a request ended. The result and the fds are borrowed: an fd that is kept is set to -1. Each fd is a
  * regular file or a pipe, as fstat says; whether it can be read, and what reading it costs, is not known. */
 struct guest_answer {
-    const struct err *e; /* NULL on success */
-    int64_t next_offset; /* of a failure that says one; -1 = none */
-    const struct json *result;
+    const struct err *e;       /* NULL on success */
+    int64_t next_offset;       /* of a failure that says one; -1 = none */
+    const struct json *result; /* as received; for core/guest alone */
+    /* What the typed call says it answers with; NULL otherwise. */
+    const struct guest_file_answer *file;
+    const struct guest_exec_state *exec;
+    const struct guest_input_answer *input;
     int *fds;
     size_t n_fds;
+};
+
+/* What a request asked for, where its answer must stay within that. */
+struct guest_bound {
+    uint64_t offset;
+    uint64_t max_bytes;
 };
 
 /* A request that waits; a node inside the object that asked. */
@@ -66,6 +79,12 @@ struct guest_wait {
     struct list in_link;
     int64_t id;
     void (*on_answer)(struct guest_wait *w, const struct guest_answer *a);
+    /* Set by the typed call: validates the result and puts it into `ret`, in memory of the arena. NULL: the
+     * result holds nothing. */
+    int (*read)(const struct guest_wait *w, const struct json *result, struct arena *a,
+                struct guest_answer *ret, struct err *e);
+    int method;
+    struct guest_bound bound;
 };
 
 /* NULL on -ENOMEM and the like, and then the fd is closed. */
@@ -77,13 +96,6 @@ void *guest_link_user(const struct guest_link *l);
 /* What the guest said in its hello: nothing before on_ready. */
 bool guest_link_has(const struct guest_link *l, const char *capability);
 bool guest_link_passes_fds(const struct guest_link *l);
-
-/* Begins a request and lends its open `params` object; guest_link_send ends it. Nothing else may be
- * called in between. */
-struct json_out *guest_link_ask(struct guest_link *l, const char *method);
-/* Sends it with descriptors, which stay the caller's (dup'ed or sent before this returns; the link
- * writes "fds" itself). `w` may be NULL: nobody waits. A failure comes as an answer, from the loop. */
-void guest_link_send(struct guest_link *l, const int *fds, size_t n_fds, struct guest_wait *w);
 
 void guest_wait_init(struct guest_wait *w,
                      void (*on_answer)(struct guest_wait *w, const struct guest_answer *a));

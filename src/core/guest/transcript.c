@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/log.h"
 
 #define GATHER_BYTES ((size_t)16 << 10)

@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/json.h"
 #include "base/str.h"
 
 struct transcript;

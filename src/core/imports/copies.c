@@ -120,8 +120,7 @@ static void close_handle(struct copying *c) {
     struct sandbox *sb = c->sandbox;
     if (c->handle == 0 || !sandbox_is_linked(sb))
         return;
-    json_put_u64(guest_link_ask(sb->link, "close"), "handle", c->handle);
-    guest_link_send(sb->link, NULL, 0, NULL);
+    guest_files_close(sb->link, c->handle);
     c->handle = 0;
 }
 
@@ -221,36 +220,14 @@ static void on_packed(struct open_ask *a, const struct open_result *result) {
     look(c);
 }
 
-void copies_notice(struct sandbox *sb, const struct json *params) {
+void copies_notice(struct sandbox *sb, const struct guest_tree_done *done) {
     struct copying *c = sb->copying;
-    const struct json *handle = json_get(params, "handle"), *error = json_get(params, "error");
-    const struct json *code = json_get(error, "code"), *message = json_get(error, "message");
-    if (!c || c->handle == 0 || !handle || handle->type != JSON_INT ||
-        (uint64_t)handle->integer != c->handle || c->unpacked)
+    if (!c || c->handle != done->handle || c->unpacked)
         return;
     c->unpacked = true;
     deadline_clear(sb->registry->env.deadlines, &c->late);
-    if (error) {
-        bool is_ours = code && code->type == JSON_INT && code->integer > 0 &&
-                       code->integer < 1000 && err_face((enum err_code)code->integer);
-        bool has_text = message && message->type == JSON_STRING;
-        err_set(&c->unpack_failure, is_ours ? (enum err_code)code->integer : ERR_GUEST_PROTOCOL,
-                "%.*s", has_text ? (int)MIN(message->text.n, (size_t)200) : 0,
-                has_text ? message->text.p : "");
-    }
+    c->unpack_failure = done->failure;
     look(c);
-}
-
-/* berm-open writes to nothing but a pipe. */
-static bool is_pipe(int fd) {
-    struct stat st;
-    int flags = fcntl(fd, F_GETFL);
-    return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY && fstat(fd, &st) == 0 &&
-           S_ISFIFO(st.st_mode);
-}
-
-static void on_feed_broken(void *user, const struct err *e) {
-    fail(user, e);
 }
 
 /* The guest's pipe, or one of ours where it has passed none. */
@@ -258,18 +235,14 @@ static int pipe_of(struct copying *c, const struct guest_answer *a, struct err *
     struct sandbox *sb = c->sandbox;
     int fd = -1;
     if (a->n_fds == 0)
-        return copy_feed_new(sb->registry->env.loop, sb->link, c->handle, on_feed_broken, c,
-                             &c->feed, &fd, e) < 0
+        return copy_feed_new(sb->registry->env.loop, sb->link, c->handle, &c->feed, &fd, e) < 0
                    ? -(int)e->code
                    : fd;
-    if (a->n_fds != 1 || !is_pipe(a->fds[0]))
-        return err_set(e, ERR_GUEST_PROTOCOL, "the guest unpacks from no pipe");
     return TAKE_FD(a->fds[0]);
 }
 
 static void on_unpacking(struct guest_wait *w, const struct guest_answer *a) {
     struct copying *c = container_of(w, struct copying, wait);
-    const struct json *handle = a->e ? NULL : json_get(a->result, "handle");
     struct err e;
     if (a->e && (a->e->code == ERR_GUEST_LOST || a->e->code == ERR_GUEST_PROTOCOL))
         return; /* the link's loss drops us */
@@ -277,10 +250,8 @@ static void on_unpacking(struct guest_wait *w, const struct guest_answer *a) {
         fail(c, a->e);
         return;
     }
-    c->handle =
-        handle && handle->type == JSON_INT && handle->integer > 0 ? (uint64_t)handle->integer : 0;
-    AUTO_CLOSE int pipe_fd =
-        c->handle > 0 ? pipe_of(c, a, &e) : err_set(&e, ERR_GUEST_PROTOCOL, "no handle");
+    c->handle = a->file->handle;
+    AUTO_CLOSE int pipe_fd = pipe_of(c, a, &e);
     if (pipe_fd < 0) {
         fail(c, &e);
         return;
@@ -311,9 +282,11 @@ static void on_source(struct open_ask *a, const struct open_result *result) {
     }
     if (result->is_file) /* its one member has the target's last name */
         n = MAX((size_t)(strrchr(target, '/') - target), (size_t)1);
-    json_put_str(guest_link_ask(sb->link, "unpack"), "path", (struct str){target, n});
     guest_wait_init(&c->wait, on_unpacking);
-    guest_link_send(sb->link, NULL, 0, &c->wait);
+    guest_files_ask(
+        sb->link,
+        &(struct guest_file_request){.method = GUEST_UNPACK, .path = {.bytes = {target, n}}},
+        &c->wait);
 }
 
 static void look_at_source(struct copying *c) {

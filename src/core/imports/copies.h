@@ -20,4 +20,4 @@ void copies_begin(struct sandbox *sb);
 /* Lets go of what is under way, if anything is. */
 void copies_drop(struct sandbox *sb);
 /* `tree_done` of the guest. */
-void copies_notice(struct sandbox *sb, const struct json *params);
+void copies_notice(struct sandbox *sb, const struct guest_tree_done *done);

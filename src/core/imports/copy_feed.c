@@ -6,7 +6,7 @@
 
 #include "base/fd.h"
 
-#define CHUNK_BYTES ((size_t)49152)
+#define CHUNK_BYTES ((size_t)GUEST_CHUNK_BYTES)
 
 struct copy_feed {
     uv_poll_t poll;
@@ -17,8 +17,6 @@ struct copy_feed {
     uint64_t offset; /* of the first byte that the guest has not taken */
     size_t n, at;    /* of `bytes` */
     uint8_t bytes[CHUNK_BYTES];
-    void (*on_broken)(void *user, const struct err *e);
-    void *user;
 };
 
 static void stop_reading(struct copy_feed *f) {
@@ -27,14 +25,14 @@ static void stop_reading(struct copy_feed *f) {
         close(TAKE_FD(f->fd));
 }
 
-/* Of nothing: the end. */
+/* A chunk without bytes is the end of the stream. */
 static void send_chunk(struct copy_feed *f) {
-    struct json_out *o = guest_link_ask(f->link, "write_chunk");
-    json_put_u64(o, "handle", f->handle);
-    json_put_u64(o, "offset", f->offset);
-    json_key(o, "data_b64");
-    json_base64(o, f->bytes + f->at, f->n - f->at);
-    guest_link_send(f->link, NULL, 0, &f->wait);
+    struct str chunk = {(const char *)f->bytes + f->at, f->n - f->at};
+    guest_files_ask(f->link,
+                    &(struct guest_file_request){.method = GUEST_WRITE_CHUNK,
+                                                 .handle = f->handle,
+                                                 .write_chunk = {f->offset, chunk}},
+                    &f->wait);
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events) {
@@ -54,28 +52,19 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
 
 static void on_taken(struct guest_wait *w, const struct guest_answer *a) {
     struct copy_feed *f = container_of(w, struct copy_feed, wait);
-    const struct json *next = a->e ? NULL : json_get(a->result, "next_offset");
-    uint64_t taken =
-        next && next->type == JSON_INT ? (uint64_t)next->integer - f->offset : UINT64_MAX;
-    size_t left = f->n - f->at;
-    struct err e;
     if (a->e) {
         stop_reading(f);
-    } else if (taken > left || (taken == 0 && left > 0)) {
-        err_set(&e, ERR_GUEST_PROTOCOL, "the guest took a chunk that was not sent");
-        f->on_broken(f->user, &e);
-    } else {
-        f->offset += taken;
-        f->at += (size_t)taken;
-        if (taken < left)
-            send_chunk(f);
-        else if (f->fd >= 0)
-            uv_poll_start(&f->poll, UV_READABLE, on_readable);
+        return;
     }
+    f->offset += a->file->write_chunk.n_taken;
+    f->at += a->file->write_chunk.n_taken;
+    if (f->at < f->n)
+        send_chunk(f);
+    else if (f->fd >= 0)
+        uv_poll_start(&f->poll, UV_READABLE, on_readable);
 }
 
 int copy_feed_new(uv_loop_t *loop, struct guest_link *link, uint64_t handle,
-                  void (*on_broken)(void *user, const struct err *e), void *user,
                   struct copy_feed **ret_feed, int *ret_write_fd, struct err *e) {
     int fds[2] = {-1, -1};
     struct copy_feed *f = calloc(1, sizeof *f);
@@ -89,8 +78,6 @@ int copy_feed_new(uv_loop_t *loop, struct guest_link *link, uint64_t handle,
     f->fd = fds[0];
     f->link = link;
     f->handle = handle;
-    f->on_broken = on_broken;
-    f->user = user;
     guest_wait_init(&f->wait, on_taken);
     uv_poll_start(&f->poll, UV_READABLE, on_readable);
     *ret_feed = f;

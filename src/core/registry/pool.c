@@ -149,8 +149,8 @@ static void fail(struct entrant *it, const struct err *e) {
 
 /* --- coming --- */
 
-static void on_exec(struct guest_link *l, const struct json *exec_state) {
-    (void)l, (void)exec_state; /* it has run none; one that says so is of no use to anybody */
+static void on_exec(struct guest_link *l, const struct guest_exec_state *state) {
+    (void)l, (void)state; /* it has run none; one that says so is of no use to anybody */
 }
 
 static void on_link_ready(struct guest_link *l) {
@@ -164,8 +164,8 @@ static void on_link_ready(struct guest_link *l) {
     rest(p, p->pause_us);
 }
 
-static void on_notice(struct guest_link *l, struct str method, const struct json *params) {
-    (void)l, (void)method, (void)params;
+static void on_notice(struct guest_link *l, const struct guest_notice *n) {
+    (void)l, (void)n;
 }
 
 static void on_lost(struct guest_link *l, const struct err *e) {

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "core/imports/copies.h"
 #include "core/exec/exec_impl.h"
+#include "core/guest/guest_sandbox.h"
 #include "core/sandbox/sandbox_dir.h"
 #include "core/registry/reserve.h"
 #include "core/sandbox/sandbox_impl.h"
@@ -81,9 +82,7 @@ static void sandbox_converge_shutdown(struct sandbox *sb) {
         grace_ms = 0;
     sandbox_set_instance(sb, INST_SHUTDOWN);
     sb->shutdown_goal = sb->goal;
-    struct json_out *params = guest_link_ask(sb->link, "shutdown");
-    json_put_i64(params, "grace_ms", grace_ms);
-    guest_link_send(sb->link, NULL, 0, NULL);
+    guest_sandbox_shutdown(sb->link, grace_ms);
     deadline_set(sb->registry->env.deadlines, &sb->guest_deadline,
                  clock_us() + (uint64_t)(grace_ms + STOP_MARGIN_MS) * 1000);
 }

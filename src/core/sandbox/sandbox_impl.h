@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/map.h"
-#include "core/guest/guest_link.h"
+#include "core/guest/guest_notice.h"
 #include "core/imports/imports.h"
 #include "core/registry/registry_impl.h"
 #include "core/sandbox/sandbox.h"
@@ -235,4 +235,4 @@ void sandbox_lose_link(struct sandbox *sb, const struct err *e);
 
 /* files.c: no file call can go on, for now or (is_final) at all; what the guest says of one */
 void files_gone(struct sandbox *sb, bool is_final);
-void files_notice(struct sandbox *sb, struct str method, const struct json *params);
+void files_notice(struct sandbox *sb, const struct guest_notice *n);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "core/imports/copies.h"
 #include "core/exec/exec_impl.h"
+#include "core/guest/guest_sandbox.h"
 #include "core/sandbox/sandbox_impl.h"
 
 #define RELINKS_MAX 3
@@ -20,24 +21,21 @@ static struct sandbox *of_link(const struct guest_link *l) {
     return guest_link_user(l);
 }
 
-/* Whoever asks after a program by a name the guest made up finds nothing of another sandbox's. */
-static struct exec *exec_named(struct sandbox *sb, const struct json *params) {
-    const struct json *id = json_get(params, "exec_id");
-    if (!id || id->type != JSON_STRING || id->text.n >= 64)
-        return NULL;
+/* The guest names the exec, so an exec of another sandbox is not found. */
+static struct exec *link_find_exec(struct sandbox *sb, struct str exec_id) {
     char name[64];
-    snprintf(name, sizeof name, "%.*s", (int)id->text.n, id->text.p);
+    snprintf(name, sizeof name, "%.*s", (int)exec_id.n, exec_id.p);
     struct map_node *node = map_find(&sb->registry->execs, name);
     struct exec *x = node ? container_of(node, struct exec, by_id) : NULL;
     return x && x->sandbox == sb ? x : NULL;
 }
 
-static void on_exec(struct guest_link *l, const struct json *state) {
-    struct exec *x = exec_named(of_link(l), state);
+static void on_exec(struct guest_link *l, const struct guest_exec_state *state) {
+    struct exec *x = link_find_exec(of_link(l), state->exec_id);
     if (x && !exec_is_settled(x))
         exec_on_known(x, state);
     else
-        exec_tell_done(of_link(l), state);
+        guest_exec_forget(l, state->exec_id); /* it is recorded as ended, or is not ours */
 }
 
 static void sandbox_link_configured(struct sandbox *sb) {
@@ -88,18 +86,19 @@ void sandbox_configure(struct sandbox *sb) {
     if (sb->link_state == LINK_CONFIGURING)
         return;
     sandbox_set_link(sb, LINK_CONFIGURING);
-    struct json_out *o = guest_link_ask(sb->link, "configure");
-    json_put_str(o, "sandbox_id", str_of(sb->record->sandbox_id));
-    json_put_u64(o, "incarnation", sb->record->incarnation);
-    if (spec->workspace[0])
-        json_put_str(o, "workspace", str_of(spec->workspace));
-    json_put_str(o, "user", str_of(sandbox_user(sb)));
-    json_put_i64(o, "lease_ms", sb->registry->env.limits->of[LIMIT_GUEST_LEASE]);
-    if (sb->tool_path)
-        json_put_str(o, "path", str_of(sb->tool_path));
-    exec_put_env(o, spec->n_env, spec->env);
     guest_wait_init(&sb->relink.configure_wait, on_configured);
-    guest_link_send(sb->link, NULL, 0, &sb->relink.configure_wait);
+    guest_sandbox_configure(sb->link,
+                            &(struct guest_settings){
+                                .sandbox_id = sb->record->sandbox_id,
+                                .incarnation = sb->record->incarnation,
+                                .workspace = spec->workspace,
+                                .user = sandbox_user(sb),
+                                .lease_ms = sb->registry->env.limits->of[LIMIT_GUEST_LEASE],
+                                .path = sb->tool_path,
+                                .n_env = spec->n_env,
+                                .env = spec->env,
+                            },
+                            &sb->relink.configure_wait);
     (void)transcript_of(sb); /* of a link that was there before its sandbox: now it has a folder */
 }
 
@@ -113,21 +112,30 @@ static void on_link_ready(struct guest_link *l) {
     sandbox_configure(sb);
 }
 
-static void on_notice(struct guest_link *l, struct str method, const struct json *params) {
-    if (str_is(method, STR("changed")) || str_is(method, STR("tree_done"))) {
-        copies_notice(of_link(l), params);
-        files_notice(of_link(l), method, params);
-        return;
+static void on_notice(struct guest_link *l, const struct guest_notice *n) {
+    struct sandbox *sb = of_link(l);
+    struct exec *x;
+    switch (n->kind) {
+    case GUEST_GREW:
+        if ((x = link_find_exec(sb, n->grew.exec_id)))
+            exec_on_grew(x, n->grew.total_bytes);
+        break;
+    case GUEST_EXITED:
+        if ((x = link_find_exec(sb, n->exited.exec_id)))
+            exec_on_exited(x, &n->exited);
+        break;
+    case GUEST_STDIN_ROOM:
+        if ((x = link_find_exec(sb, n->stdin_room.exec_id)))
+            exec_on_stdin_writable(x, n->stdin_room.next_offset);
+        break;
+    case GUEST_TREE_DONE:
+        copies_notice(sb, &n->tree_done);
+        files_notice(sb, n);
+        break;
+    case GUEST_CHANGED:
+        files_notice(sb, n);
+        break;
     }
-    struct exec *x = exec_named(of_link(l), params);
-    if (!x)
-        return;
-    if (str_is(method, STR("grew")))
-        exec_on_grew(x, params);
-    else if (str_is(method, STR("exited")))
-        exec_on_exited(x, params);
-    else if (str_is(method, STR("stdin_room")))
-        exec_on_stdin_writable(x, params);
 }
 
 /* What passes, and is no fault of the guest's. */
