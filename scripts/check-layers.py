@@ -44,6 +44,9 @@ ONLY_IN = {
     "openssl/": "transport/tls.c",
     "xxhash.h": "api/digest.c",
 }
+# The daemon speaks JSON with the guest only, through the typed client in core/guest.
+GUEST_CLIENT = "core/guest/"
+GUEST_CLIENT_ONLY = ("base/json.h", "base/rpc.h", "core/guest/guest_field.h", "core/guest/guest_link_impl.h")
 # Outside headers that count as a folder of ours: libuv is the loop, protobuf-c the messages.
 COUNTS_AS = {"uv.h": "loop", "protobuf-c/": "proto", "berm.h": CLIENT, "berm/v1/": "proto"}
 # wire is bytes in, bytes out.
@@ -64,6 +67,8 @@ def folder_of(path):
 
 def complaint(path, quote, header):
     folder = folder_of(path)
+    if folder in ("api", "core") and header in GUEST_CLIENT_ONLY and not path.startswith(GUEST_CLIENT):
+        return f"only src/{GUEST_CLIENT} may include {header}"
     allowed = MAY[folder].split()
     if quote == "<":
         for prefix, only in ONLY_IN.items():
