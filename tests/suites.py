@@ -24,45 +24,61 @@ def pytest(name, tests, budget, env="", python=VENV, **more):
     return Suite(name, env + python + PYTEST, "junit", budget, tests, **more)
 
 
-def control(name, files, budget, env="", options="", **more):
-    return pytest(name, " ".join(f"tests/control/test_{file}.py" for file in files.split()) + options, budget, env, **more)
+# Files that have a suite of their own below; `control`, `guest-exec` and `hostile` run the other ones of their folder.
+CONTROL_APART = """caches escape events exec exec_cgroups failpoints files files_chunks files_life files_trees imports kills lifecycle
+    limits model neighbours output pool restart store tools usage"""
+GUEST_FILES = "edit files sandbox_files search trees watch"
+HOSTILE_APART = "bytes process"
 
 
-def spawn(name, budget, env="", **more):
-    return Suite(f"spawn-{name.replace('seccomp_policy', 'filter')}", f"{env}python3 tests/spawn/test_{name}.py {{tests}}", "tap",
-                 budget, **more)
+def files(folder, names):
+    return " ".join(f"tests/{folder}/test_{name}.py" for name in names.split())
 
 
-# Tests of bermd that have a suite of their own below; `control` runs the others.
-CONTROL_APART = ("caches lifecycle pool escape neighbours exec exec_cgroups usage limits files files_trees files_chunks "
-                 "files_life store model restart failpoints kills").split()
+def all_but(folder, names):
+    return " ".join([f"tests/{folder}", *(f"--ignore=tests/{folder}/test_{name}.py" for name in names.split())])
+
+
+def control(name, names, budget, env="", options="", **more):
+    return pytest(f"control-{name}", files("control", names) + options, budget, env, **more)
+
+
+def spawn(name, budget, env="", file=None, **more):
+    return Suite(f"spawn-{name}", f"{env}python3 tests/spawn/test_{file or name}.py {{tests}}", "tap", budget, **more)
+
+
+SANITIZED_GUEST = "BERM_GUEST=build-asan/bin/berm-guest BERM_GUEST_EXECS=500 "
 
 SUITES = [
     Suite("repo", "scripts/check", "tap", 120, quick=True),
     Suite("unit-asan", "build-asan/bin/unit-tests {tests}", "tap", 120, quick=True),
     Suite("unit-gcc", "build/bin/unit-tests {tests}", "tap", 60, quick=True),
-    pytest("tools", "tests/tools", 60),
-    Suite("clang", "scripts/build clang", "exit", 300, needs=["clang"]),
-    Suite("fuzz-replay", "build-asan/bin/fuzz-replay tests/fuzz/corpus", "tap", 120),
-    pytest("spec", "tests/spec", 60),
-    pytest("sdk-python", "clients/python/tests", 120, python=VENV_SDK),
-    pytest("sdk-python-daemon", "tests/sdk", 300, python=VENV_SDK),
-    Suite("sdk-go", "cd clients/go && go vet ./... && go test -json {tests} ./...", "go", 300, needs=["go"]),
-    Suite("sdk-typescript", "npm --silent --prefix clients/typescript test", "tap", 120, needs=["npm"]),
-    pytest("clients-python", "tests/clients", 180),
-    pytest("clients-python-asan", "tests/clients", 240, "BERMD=build-asan/bin/bermd "),
     Suite("client-c", "build/bin/client-tests {tests}", "tap", 60, quick=True),
     Suite("client-c-asan", "build-asan/bin/client-tests {tests}", "tap", 60, quick=True),
-    pytest("cli", "tests/cli", 600),
-    pytest("cli-asan", "tests/cli/test_commands.py tests/cli/test_sandboxes.py tests/cli/test_files.py "
-           "tests/cli/test_terminal.py -k 'not bulk'", 400, "BERM=build-asan/bin/berm "),
-    pytest("readme", "tests/readme", 300, python=VENV_SDK),
-    Suite("demo", "scripts/demo", "exit", 120),
+    pytest("tools", "tests/tools", 60),
+    Suite("clang", "scripts/build clang", "exit", 500, needs=["clang"]),
+    Suite("fuzz-replay", "build-asan/bin/fuzz-replay tests/fuzz/corpus", "tap", 120),
+    pytest("spec", "tests/spec", 60),
+    Suite("conformance-wire", "scripts/conformance-wire", "tap", 240),
+    Suite("conformance-wire-asan", "scripts/conformance-wire build-asan/bin/conformance-server", "tap", 400),
+
+    pytest("sdk-python", "clients/python/tests", 120, python=VENV_SDK),
+    pytest("sdk-python-daemon", "tests/sdk", 400, python=VENV_SDK),
+    Suite("sdk-go", "cd clients/go && go vet ./... && go test -json {tests} ./...", "go", 300, needs=["go"]),
     Suite("clients-go", "cd tests/clients/go && go vet ./... && go test -count=1 -json {tests} ./...", "go", 300, needs=["go"]),
-    Suite("clients-node", "npm --silent --prefix clients/typescript run build && "
-          "node --test --test-reporter=tap tests/node/*.test.mjs", "tap", 120, needs=["node"]),
-    pytest("hostile", "tests/hostile", 400),
-    spawn("seccomp_policy", 60),
+    # Both tests of clients/typescript use what its one build wrote.
+    Suite("typescript", "npm --silent --prefix clients/typescript run build && node --test --test-reporter=tap "
+          "clients/typescript/test/*.test.mjs tests/node/*.test.mjs", "tap", 200, needs=["node", "npm"]),
+    pytest("clients-python", "tests/clients", 180),
+    pytest("clients-python-asan", "tests/clients", 240, "BERMD=build-asan/bin/bermd "),
+    pytest("cli", "tests/cli", 480),
+    pytest("cli-asan", files("cli", "commands sandboxes files terminal") + " -k 'not bulk'", 400, "BERM=build-asan/bin/berm "),
+    pytest("readme", "tests/readme", 200, python=VENV_SDK),
+    Suite("demo", "scripts/demo", "exit", 120),
+
+    pytest("hostile", all_but("hostile", HOSTILE_APART), 400),
+    pytest("hostile-bytes", files("hostile", HOSTILE_APART), 400),
+    spawn("filter", 60, file="seccomp_policy"),
     spawn("requests", 120),
     spawn("claim", 60),
     spawn("walls", 120),
@@ -70,28 +86,32 @@ SUITES = [
     spawn("terminal", 120),
     spawn("limits", 240),
     spawn("quota", 120),
-    spawn("teardown", 600, "BERM_CYCLES=${BERM_CYCLES:-1000} "),
-    pytest("guest", "tests/guest", 500),
-    pytest("guest-asan", "tests/guest", 800, "BERM_GUEST=build-asan/bin/berm-guest BERM_GUEST_EXECS=500 "),
-    Suite("escape", "tests/escape/run", "tap", 300, alone=True),
+    spawn("teardown", 400, "BERM_CYCLES=${BERM_CYCLES:-300} "),
+    Suite("escape", "tests/escape/run", "tap", 300, alone=True),      # its controls use up what the host has
     Suite("driver-native", "build/bin/driver-tests {tests}", "tap", 120),
     Suite("driver-native-asan", "build-asan/bin/driver-tests {tests}", "tap", 120),
-    pytest("control", "tests/control " + " ".join(f"--ignore=tests/control/test_{name}.py" for name in CONTROL_APART), 600),
-    control("control-caches", "caches", 300),
-    control("control-lifecycle", "lifecycle", 300),
-    control("control-pool", "pool", 300),
-    control("control-escape", "escape neighbours", 240),
-    control("control-exec", "exec exec_cgroups", 300),
-    control("control-usage", "usage limits", 300),
-    control("control-files", "files files_trees", 400),
-    control("control-files-chunks", "files files_trees files_chunks", 400, "BERM_FILE_CHUNKS=1 "),
-    control("control-copies-chunks", "imports", 300, "BERM_FILE_CHUNKS=1 ", " -k 'cop or credential'"),
-    control("control-files-life", "files_life", 400),
-    control("control-store", "store", 240),
-    control("control-model", "model", 240),
-    control("control-restart", "restart", 300),
-    control("control-failpoints", "failpoints", 600),
-    control("control-kills", "kills", 300, "BERM_KILL_ROUNDS=40 "),
-    Suite("conformance-wire", "scripts/conformance-wire", "tap", 240),
-    Suite("conformance-wire-asan", "scripts/conformance-wire build-asan/bin/conformance-server", "tap", 400),
+    pytest("guest-exec", all_but("guest", GUEST_FILES), 500),
+    pytest("guest-files", files("guest", GUEST_FILES), 450),
+    pytest("guest-exec-asan", all_but("guest", GUEST_FILES), 500, SANITIZED_GUEST),
+    pytest("guest-files-asan", files("guest", GUEST_FILES), 500, SANITIZED_GUEST),
+
+    pytest("control", all_but("control", CONTROL_APART), 300),
+    control("events", "events", 500),
+    control("output", "output", 300),
+    control("imports", "imports tools", 400),
+    control("caches", "caches", 300),
+    control("lifecycle", "lifecycle", 300),
+    control("pool", "pool", 300),
+    control("escape", "escape neighbours", 300),
+    control("exec", "exec exec_cgroups", 300),
+    control("usage", "usage limits", 300),
+    control("files", "files files_trees", 400),
+    control("files-chunks", "files files_trees files_chunks", 400, "BERM_FILE_CHUNKS=1 "),
+    control("copies-chunks", "imports", 300, "BERM_FILE_CHUNKS=1 ", " -k 'cop or credential'"),
+    control("files-life", "files_life", 400),
+    control("store", "store", 300),
+    control("model", "model", 240),
+    control("restart", "restart", 400),
+    control("failpoints", "failpoints", 600),
+    control("kills", "kills", 300, "BERM_KILL_ROUNDS=40 "),
 ]

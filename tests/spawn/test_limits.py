@@ -15,6 +15,7 @@ from client import Spawn, id_body  # noqa: E402
 from tap import Skip, check, main, program, same, state_dir, test  # noqa: E402
 
 STATE = state_dir()
+OURS = "berm/s-{0.st_dev:x}-{0.st_ino:x}".format(os.stat(STATE))     # the cgroup of our sandboxes in each hierarchy
 MIB = 1 << 20
 HAS_MEMORY, HAS_CPU, HAS_PIDS, HAS_DISK = 1 << 4, 1 << 5, 1 << 6, 1 << 7
 
@@ -127,7 +128,7 @@ def needs_v1(*controllers):
 
 def v1_group(controller, id):
     """A sandbox's group of that controller."""
-    return v1_points()[controller] / "berm/s-{0.st_dev:x}-{0.st_ino:x}".format(os.stat(STATE)) / id
+    return v1_points()[controller] / OURS / id
 
 
 def read(group, file):
@@ -264,7 +265,7 @@ def members(id):
     for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
         _, point, kind, options, *_ = line.split()
         if kind == "cgroup2" or "freezer" in options.split(","):
-            found = {p.parent.name: p.read_text().split() for p in pathlib.Path(point, "berm").glob(f"*/{id}/*/cgroup.procs")}
+            found = {p.parent.name: p.read_text().split() for p in pathlib.Path(point, OURS).glob(f"{id}/*/cgroup.procs")}
             if found:
                 return found
     return {}

@@ -16,6 +16,16 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture(autouse=True)
+def signals():
+    """The runner installs handlers."""
+    numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before):
+        signal.signal(number, handler)
+
+
 @pytest.fixture
 def runner(tmp_path, monkeypatch):
     loader = importlib.machinery.SourceFileLoader("runner", str(ROOT / "scripts/test"))
@@ -127,15 +137,13 @@ def test_a_suite_of_a_background_run_can_be_interrupted(runner, monkeypatch, nam
     """A shell starts background jobs with SIGINT and SIGQUIT ignored, nohup with SIGHUP."""
     number = getattr(signal, name)
     monkeypatch.setenv("TMPDIR", "/tmp")
-    before = signal.signal(number, signal.SIG_IGN)
-    try:
-        ignores = f"(( (0x$(sed -n 's/^SigIgn:\\t//p' /proc/self/status) >> {number - 1}) & 1 ))"
-        assert outcome(runner, ignores, "exit").startswith("1 passed"), "this test can fail"
-        runner.prepare(1)
-        assert outcome(runner, f"! {ignores}", "exit").startswith("1 passed")
-        signal.raise_signal(number)     # the run itself goes on ignoring it
-    finally:
-        signal.signal(number, before)
+    signal.signal(number, signal.SIG_IGN)
+    ignores = f"(( (0x$(sed -n 's/^SigIgn:\\t//p' /proc/self/status) >> {number - 1}) & 1 ))"
+    assert outcome(runner, ignores, "exit").startswith("1 passed"), "this test can fail"
+    runner.prepare(1)
+    assert outcome(runner, f"! {ignores}", "exit").startswith("1 passed")
+    signal.raise_signal(number)
+    assert not runner.ENDING, "the run itself goes on ignoring it"
 
 
 @pytest.mark.parametrize("unusual", ["/tmp/" + 100 * "x", "/tmp/a b"])
@@ -157,7 +165,8 @@ def test_a_suite_makes_files_that_others_may_read(runner, tmp_path):
         os.umask(before)
 
 
-def test_a_run_that_is_terminated_takes_its_suites_along(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_ended_takes_its_suites_along(tmp_path, number):
     """Its suites are in sessions of their own, so nobody else would."""
     script = f"""
 import runpy, sys
@@ -171,9 +180,27 @@ runpy.run_path({str(ROOT / "scripts/test")!r}, run_name="__main__")
     deadline = time.monotonic() + 60
     while not ((tmp_path / "a").exists() and (tmp_path / "a").read_text()) and time.monotonic() < deadline:
         time.sleep(0.02)
-    process.terminate()
-    assert "interrupted" in process.communicate(timeout=60)[1] and process.returncode == 1
+    process.send_signal(number)
+    assert f"interrupted by {number.name}" in process.communicate(timeout=60)[1] and process.returncode == 1
     assert not is_alive(int((tmp_path / "a").read_text())) and not (tmp_path / "b").exists()
+
+
+# --- the table ---
+
+def test_every_test_file_is_in_a_suite():
+    """A file that only some suite's list could name would be forgotten."""
+    import suites
+    commands = [f"{s.command.replace('{tests}', s.tests)} " for s in suites.SUITES]
+    for path in [*ROOT.glob("tests/*/test_*.py"), *ROOT.glob("clients/python/tests/test_*.py")]:
+        file = str(path.relative_to(ROOT))
+        assert any(f" {file} " in c or f" {path.parent.relative_to(ROOT)} " in c and f"--ignore={file} " not in c
+                   for c in commands), file
+
+
+def test_suites_have_names_of_their_own():
+    import suites
+    names = [s.name for s in suites.SUITES]
+    assert len(names) == len(set(names))
 
 
 # --- side by side ---
