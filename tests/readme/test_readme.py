@@ -1,10 +1,11 @@
 """Every block of README.md does what the page says, in a throw-away place; a block that nothing here can run fails.
 
-A `sh` block is run by bash from the top of the repository, a `python` block by Python, each against a daemon of its
-own. A `text` block is what the one before it prints, line by line; `...` stands for anything. What would install, build
+bash runs a `sh` block from the top of the repository, Python a `python` block, and gcc compiles a `c` block; each uses a
+daemon of its own. A `text` block is what the one before it prints, line by line; `...` stands for anything. What would install, build
 or test everything anew (make, pip) is looked at, not run."""
 
 import os
+import pathlib
 import re
 import shlex
 import subprocess
@@ -58,7 +59,19 @@ def run_python(source, environment):
                           stderr=subprocess.STDOUT, timeout=3 * SECONDS)
 
 
-WAYS = {"sh": run_sh, "python": run_python}
+def run_c(source, environment):
+    """Compiles against the headers and the library of the build, with warnings as errors."""
+    program = pathlib.Path(environment["PATH"].split(":")[0]) / "program"
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libprotobuf-c"], capture_output=True, text=True, check=True)
+    built = subprocess.run(["gcc", "-Wall", "-Werror", "-x", "c", "-", f"-I{ROOT}/clients/c/include", f"-I{ROOT}/build/proto",
+                            "-x", "none", f"{ROOT}/build/clients/c/libberm.so", f"-Wl,-rpath,{ROOT}/build/clients/c",
+                            *flags.stdout.split(), "-o", program], input=source, text=True, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT)
+    return built if built.returncode else subprocess.run([program], env=environment, text=True, stdout=subprocess.PIPE,
+                                                         stderr=subprocess.STDOUT, timeout=3 * SECONDS)
+
+
+WAYS = {"sh": run_sh, "python": run_python, "c": run_c}
 
 
 @pytest.fixture
@@ -102,6 +115,7 @@ def test_this_can_fail(environment):
     assert run_sh("true\nfalse\ntrue", environment).returncode != 0
     assert run_sh("berm get nonesuch", environment).returncode == 125
     assert run_python("import berm; berm.Sandbox.connect('nonesuch')", environment).returncode == 1
+    assert run_c("int main(void) { return 3; }", environment).returncode == 3
     assert not agrees(["a", "b"], ["a"]) and not agrees(["ax"], ["a"]) and agrees(["pid 7, x"], ["pid ..., x"])
     with pytest.raises(AssertionError, match="no target"):
         looked_at("make everything")
