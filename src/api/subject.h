@@ -3,6 +3,7 @@
 
 #include "api/context.h"
 #include "core/exec/exec.h"
+#include "core/sandbox/sandbox.h"
 
 /* INVALID_ARGUMENT for `field`; SANDBOX_DELETED while the history of the deleted sandbox is kept;
  * SANDBOX_NOT_FOUND. */

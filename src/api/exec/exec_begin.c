@@ -151,7 +151,8 @@ static int take_on(struct exec_begin *b, struct err *e) {
     snprintf(field, sizeof field, "%ssandbox_id", b->prefix);
     if (subject_find_sandbox(b->call, b->sandbox_id, field, &sb, e) < 0 ||
         check(b, sb, &spec, e) < 0 ||
-        exec_start(sb, b->incarnation, b->asked_id, &spec, b->stdin_data, &change, &x, e) < 0)
+        exec_start(sandbox_execs(sb), b->incarnation, b->asked_id, &spec, b->stdin_data, &change,
+                   &x, e) < 0)
         return -(int)e->code;
     a->on_way = true;
     snprintf(id, EXEC_ID_BYTES, "%s", exec_record(x)->exec_id);

@@ -237,7 +237,7 @@ static int set_lines(struct reading *rd, const struct guest_file_answer *a, stru
 }
 
 static int open_reader(struct reading *rd, const struct guest_answer *a, struct err *e) {
-    struct file_turns *turns = registry_file_turns(file_call_registry(rd->file));
+    struct file_turns *turns = file_call_env(rd->file)->file_turns;
     int fd = file_take(a, O_RDONLY);
     if (fd < 0)
         return 0; /* the guest reads */

@@ -40,7 +40,7 @@ int file_target_open(const struct file_target *t, const struct call *c, bool wit
     struct sandbox *sb;
     if (subject_find_sandbox(c, t->sandbox_id, "sandbox_id", &sb, e) < 0)
         return -(int)e->code;
-    return file_call_open(sb, t->incarnation, with_handle, events, user, ret, e);
+    return file_call_open(sandbox_files(sb), t->incarnation, with_handle, events, user, ret, e);
 }
 
 struct guest_file_request file_target_request(const struct file_target *t,

@@ -104,7 +104,7 @@ static void on_ready(void *user) {
 }
 
 static int opened(struct upload *u, const struct guest_answer *a, struct err *e) {
-    struct file_turns *turns = registry_file_turns(file_call_registry(u->file));
+    struct file_turns *turns = file_call_env(u->file)->file_turns;
     int fd = file_take(a, O_WRONLY);
     if (fd >= 0 && !(of(u)->writer = file_writer_open(turns, fd, on_ready, u)))
         return answer_no_memory(e);

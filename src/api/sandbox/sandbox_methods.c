@@ -29,7 +29,7 @@ static int act_create(struct op *op, const struct change *change, struct err *e)
     const Berm__V1__CreateSandboxRequest *m = (const void *)op->m;
     struct registry *r = context_registry(op->call);
     struct sandbox *sb;
-    int result = sandbox_create(r, m->sandbox_id, op->spec, change, &sb, e);
+    int result = registry_create_sandbox(r, m->sandbox_id, op->spec, change, &sb, e);
     if (result == 0)
         snprintf(op->id, sizeof op->id, "%s", sandbox_record(sb)->sandbox_id);
     return result;

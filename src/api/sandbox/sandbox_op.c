@@ -154,7 +154,8 @@ static void on_opened(struct imports *in, const struct err *failed) {
 int op_open(struct op *op, const char *owner, const Berm__V1__SandboxSpec *spec, bool with_copies,
             struct err *e) {
     op->step = OP_OPENING;
-    return imports_begin(&op->imports, registry_of(op), owner, spec, with_copies, on_opened, e);
+    return imports_begin(&op->imports, registry_env(registry_of(op)), owner, spec, with_copies,
+                         on_opened, e);
 }
 
 static void ask(struct op *op);

@@ -33,11 +33,14 @@ bool exec_is_running(const struct exec *x) {
 }
 bool exec_is_answered(const struct exec *x) {
     struct err ignored;
-    return x->record->state != EXEC_STARTING || !x->sandbox ||
-           sandbox_check_ready(x->sandbox, 0, &ignored) < 0;
+    return x->record->state != EXEC_STARTING || !x->set ||
+           box_check_ready(x->set->box, 0, &ignored) < 0;
 }
 bool exec_is_over(const struct exec *x) {
     return x->phase == PHASE_OVER;
+}
+bool exec_is_removed(const struct exec *x) {
+    return x->set && x->set->box->instance_state == INST_REMOVING;
 }
 bool exec_has_terminal(const struct exec *x) {
     return x->record->spec->terminal != NULL;
@@ -78,14 +81,6 @@ void exec_wake(struct exec *x) {
     }
 }
 
-void exec_wake_starting(struct sandbox *sb) {
-    LIST_FOR_EACH(node, &sb->execs) {
-        struct exec *x = container_of(node, struct exec, in_sandbox);
-        if (x->record->state == EXEC_STARTING)
-            exec_wake(x);
-    }
-}
-
 /* --- life of the object --- */
 
 bool exec_is_settled(const struct exec *x) {
@@ -97,7 +92,7 @@ void exec_settle_idle(struct exec *x) {
         return;
     exec_close_logs(x);
     if (exec_is_settled(x) && list_is_empty(&x->in_idle))
-        list_push_back(&x->registry->idle_execs, &x->in_idle);
+        list_push_back(&x->table->idle, &x->in_idle);
 }
 
 static void on_durable(struct recorded *r) {
@@ -111,10 +106,10 @@ static void on_durable(struct recorded *r) {
         return;
     }
     failpoint(FAIL_EXIT_COMMIT);
-    if (x->sandbox && sandbox_is_linked(x->sandbox))
-        guest_exec_forget(x->sandbox->link, str_of(x->record->exec_id));
-    if (x->sandbox)
-        exec_cgroup_make_ahead(x->sandbox);
+    if (x->set && box_is_linked(x->set->box))
+        guest_exec_forget(x->set->box->link, str_of(x->record->exec_id));
+    if (x->set)
+        execs_cgroup_make_ahead(x->set);
     exec_settle_idle(x);
 }
 
@@ -127,12 +122,12 @@ static void on_reverted(struct recorded *r) {
         exec_cgroup_return(x);
         exec_drop(x);
     } else if (x->phase == PHASE_OVER)
-        deadline_set(x->registry->env.deadlines, &x->again, clock_us() + AGAIN_US);
+        deadline_set(x->env->deadlines, &x->again, clock_us() + AGAIN_US);
 }
 
 static void on_again(struct deadline *d) {
     struct exec *x = container_of(d, struct exec, again);
-    if (x->sandbox->instance_state ==
+    if (x->set->box->instance_state ==
         INST_REMOVING) /* an entry must not hold what goes with the sandbox */
         exec_drop(x);
     else
@@ -141,19 +136,21 @@ static void on_again(struct deadline *d) {
 
 static const struct recorded_ops recorded_ops = {on_durable, on_reverted};
 
-static struct exec *exec_new(struct registry *r, Berm__V1__Exec *record, const char *owner,
-                             uint64_t number) {
+static struct exec *exec_new(struct env *env, struct exec_table *table, struct execs *set,
+                             Berm__V1__Exec *record, const char *owner, uint64_t number) {
     struct exec *x = calloc(1, sizeof *x);
     if (!x || !(x->owner = strdup(owner))) {
         free(x);
         return NULL;
     }
-    x->registry = r;
+    x->env = env;
+    x->table = table;
+    x->set = set;
     x->record = record;
     x->number = number;
     x->recorded.ops = &recorded_ops;
     x->cgroup_fd = x->log_fds[0] = x->log_fds[1] = -1;
-    list_init(&x->in_sandbox);
+    list_init(&x->in_set);
     list_init(&x->in_idle);
     list_init(&x->watches);
     list_init(&x->asks);
@@ -161,18 +158,15 @@ static struct exec *exec_new(struct registry *r, Berm__V1__Exec *record, const c
     guest_wait_init(&x->input_wait, NULL);
     deadline_init(&x->again, on_again);
     exec_readers_init(x);
-    map_add(&r->execs, &x->by_id, record->exec_id);
-    struct map_node *node = map_find(&r->sandboxes, record->sandbox_id);
-    if (node) {
-        x->sandbox = container_of(node, struct sandbox, by_id);
-        list_push_back(&x->sandbox->execs, &x->in_sandbox);
-    }
+    map_add(&table->by_id, &x->by_id, record->exec_id);
+    if (set)
+        list_push_back(&set->all, &x->in_set);
     return x;
 }
 
 static void count(struct exec *x, int by) {
-    if (x->sandbox)
-        x->sandbox->n_running += (unsigned)by;
+    if (x->set)
+        x->set->n_running += (unsigned)by;
 }
 
 /* The parts every record has, so that nothing has to ask whether they are there. */
@@ -180,12 +174,13 @@ static bool complete(Berm__V1__Exec *record) {
     return record && record->spec && record->usage && record->input && record->n_output > 0;
 }
 
-struct exec *exec_restore(struct registry *r, const struct db_exec *row) {
+struct exec *exec_restore(struct env *env, struct exec_table *t, struct execs *set,
+                          const struct db_exec *row) {
     char owner[CALLER_IDENTITY_MAX];
     Berm__V1__Exec *record =
         berm__v1__exec__unpack(NULL, row->record.n, (const uint8_t *)row->record.p);
     snprintf(owner, sizeof owner, "%.*s", (int)row->owner.n, row->owner.p);
-    struct exec *x = complete(record) ? exec_new(r, record, owner, row->number) : NULL;
+    struct exec *x = complete(record) ? exec_new(env, t, set, record, owner, row->number) : NULL;
     if (!x) {
         if (record)
             berm__v1__exec__free_unpacked(record, NULL);
@@ -211,15 +206,15 @@ struct exec *exec_restore(struct registry *r, const struct db_exec *row) {
 }
 
 void exec_drop(struct exec *x) {
-    struct registry *r = x->registry;
+    struct deadlines *deadlines = x->env->deadlines;
     if (x->phase != PHASE_OVER)
         count(x, -1);
     guest_wait_cancel(&x->start_wait);
     guest_wait_cancel(&x->input_wait);
     exec_asks_cancel(x);
-    deadline_clear(r->env.deadlines, &x->again);
-    map_remove(&r->execs, &x->by_id);
-    list_remove(&x->in_sandbox);
+    deadline_clear(deadlines, &x->again);
+    map_remove(&x->table->by_id, &x->by_id);
+    list_remove(&x->in_set);
     list_remove(&x->in_idle);
     for (struct list *node; (node = list_pop_front(&x->watches));) {
         struct exec_watch *w = container_of(node, struct exec_watch, in_exec);
@@ -239,22 +234,6 @@ void exec_drop(struct exec *x) {
     free(x);
 }
 
-void exec_drop_all(struct sandbox *sb) {
-    LIST_FOR_EACH(node, &sb->execs) {
-        struct exec *x = container_of(node, struct exec, in_sandbox);
-        if (x->recorded.on_way == 0)
-            exec_drop(x);
-    }
-}
-
-void exec_put_running(struct sandbox *sb, struct entry *t) {
-    LIST_FOR_EACH(node, &sb->execs) {
-        struct exec *x = container_of(node, struct exec, in_sandbox);
-        if (x->phase != PHASE_OVER && x->record->state == EXEC_RUNNING)
-            entry_put_exec(t, &x->recorded, exec_record(x), x->owner, x->number, x->cgroup);
-    }
-}
-
 /* --- start --- */
 
 static bool found(void *user, const struct db_exec *row) {
@@ -263,17 +242,17 @@ static bool found(void *user, const struct db_exec *row) {
     return false;
 }
 
-static int check_id_free(struct registry *r, const char *id, struct err *e) {
-    int taken = map_find(&r->execs, id) != NULL;
+static int check_id_free(const struct execs *set, const char *id, struct err *e) {
+    int taken = exec_table_find(set->table, id) != NULL;
     if (!taken)
-        taken = db_find_exec(r->env.db, str_of(id), found, NULL, e);
+        taken = db_find_exec(set->box->env->db, str_of(id), found, NULL, e);
     if (taken <= 0)
         return taken;
     err_set(e, ERR_EXEC_EXISTS, "the id %s is, or was, in use", id);
     return err_about(e, "exec_id", id);
 }
 
-static Berm__V1__Exec *record_new(const struct sandbox *sb, const char *id,
+static Berm__V1__Exec *record_new(const struct execs *set, const char *id,
                                   const Berm__V1__ExecSpec *spec) {
     Berm__V1__Exec model = BERM__V1__EXEC__INIT;
     Berm__V1__ExecSpec filled = *spec; /* with what the sandbox gives where nothing is asked for */
@@ -285,12 +264,12 @@ static Berm__V1__Exec *record_new(const struct sandbox *sb, const char *id,
     streams[0].stream = BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDOUT;
     streams[1].stream = BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDERR;
     if (!filled.user[0])
-        filled.user = (char *)sandbox_user(sb);
+        filled.user = (char *)box_user(set->box);
     if (!filled.cwd[0])
-        filled.cwd = sb->record->spec->workspace;
+        filled.cwd = set->box->record->spec->workspace;
     model.exec_id = (char *)id;
-    model.sandbox_id = sb->record->sandbox_id;
-    model.incarnation = sb->record->incarnation;
+    model.sandbox_id = set->box->record->sandbox_id;
+    model.incarnation = set->box->record->incarnation;
     model.spec = &filled;
     model.state = EXEC_STARTING;
     model.usage = &usage;
@@ -336,12 +315,11 @@ static void put_start_event(struct exec *x, struct entry *t, const struct change
     Berm__V1__Actor actor;
     Berm__V1__ExecStartEvent start = BERM__V1__EXEC_START_EVENT__INIT;
     const Berm__V1__ExecSpec *spec = x->record->spec;
-    const Berm__V1__SandboxSpec *sandbox = x->sandbox->record->spec;
+    const Berm__V1__SandboxSpec *sandbox = x->set->box->record->spec;
     char *argv[ARGV_MAX];
     char cut[EVENT_ARGV_MAX + 1];
     bool was_cut = false;
-    sandbox_event_init(x->sandbox, &event, &actor, c->who, false,
-                       c->key ? c->key->request_id : NULL);
+    box_event_init(x->set->box, &event, &actor, c->who, false, c->key ? c->key->request_id : NULL);
     start.exec_id = x->record->exec_id;
     start.n_argv = fit_argv(spec, EVENT_ARGV_MAX, argv, cut, &was_cut);
     start.argv = argv;
@@ -354,30 +332,32 @@ static void put_start_event(struct exec *x, struct entry *t, const struct change
     x->record->changed_sequence = entry_event(t, &event, sandbox->n_labels, sandbox->labels);
 }
 
-static int check_capacity(const struct sandbox *sb, struct err *e) {
-    int64_t most = sb->record->spec->limits ? sb->record->spec->limits->execs : -1;
-    if (most <= 0 || (int64_t)sb->n_running < most)
+static int check_capacity(const struct execs *set, struct err *e) {
+    int64_t most = set->box->record->spec->limits ? set->box->record->spec->limits->execs : -1;
+    if (most <= 0 || (int64_t)set->n_running < most)
         return 0;
     return err_limit(e, ERR_LIMIT_REACHED, LIMIT_EXECS, most, "%lld programs run in %s",
-                     (long long)most, sb->record->sandbox_id);
+                     (long long)most, set->box->record->sandbox_id);
 }
 
-int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
+int exec_start(struct execs *set, uint64_t incarnation, const char *id,
                const Berm__V1__ExecSpec *spec, struct str stdin_data, const struct change *c,
                struct exec **ret_x, struct err *e) {
     char made[64];
-    struct registry *r = sb->registry;
+    struct env *env = set->box->env;
     if (!id[0]) {
         env_make_id("ex-", made);
         id = made;
     }
-    if (sandbox_check_ready(sb, incarnation, e) < 0 || check_capacity(sb, e) < 0 ||
-        check_id_free(r, id, e) < 0)
+    if (box_check_ready(set->box, incarnation, e) < 0 || check_capacity(set, e) < 0 ||
+        check_id_free(set, id, e) < 0)
         return -(int)e->code;
-    Berm__V1__Exec *record = record_new(sb, id, spec);
-    struct exec *x = record ? exec_new(r, record, sb->record->owner, r->exec_number + 1) : NULL;
+    Berm__V1__Exec *record = record_new(set, id, spec);
+    struct exec *x = record ? exec_new(env, set->table, set, record, set->box->record->owner,
+                                       set->table->newest + 1)
+                            : NULL;
     bool kept = x && exec_keep_input(x, stdin_data, e) == 0;
-    struct entry *t = kept ? ledger_begin(r->env.ledger) : NULL;
+    struct entry *t = kept ? ledger_begin(env->ledger) : NULL;
     if (!t) {
         if (x) {
             count(x, 1); /* exec_drop takes it off */
@@ -388,10 +368,10 @@ int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
         }
         return x && !kept ? -(int)e->code : change_refused(e);
     }
-    r->exec_number++;
-    sb->n_started++;
+    set->table->newest++;
+    set->n_started++;
     count(x, 1);
-    sandbox_touch(sb);
+    set->box->ops->touch(set->box);
     exec_cgroup_take(x);
     put_start_event(x, t, c);
     entry_put_exec(t, &x->recorded, x->record, x->owner, x->number, x->cgroup);

@@ -11,7 +11,11 @@
  *          GUEST_LOST.                                             Spec: spec/behavior.md, EXEC, OUT, STDIN */
 #pragma once
 
-#include "core/sandbox/sandbox.h"
+#include "core/change.h"
+#include "core/driver.h"
+
+struct exec;
+struct execs;
 
 #define EXEC_READERS_MAX 64
 
@@ -20,7 +24,7 @@ enum exec_stream { EXEC_STDOUT = 0, EXEC_STDERR = 1, EXEC_STREAMS = 2 };
 /* `spec` is checked and has every default filled in; it is copied. An empty id gets a generated one.
  * c->wait hears when the intent is durable; the exec then goes on by itself, and a watch is woken when
  * the guest has answered (exec_is_answered). */
-MUST_USE int exec_start(struct sandbox *sb, uint64_t incarnation, const char *id,
+MUST_USE int exec_start(struct execs *set, uint64_t incarnation, const char *id,
                         const Berm__V1__ExecSpec *spec, struct str stdin_data,
                         const struct change *c, struct exec **ret_x, struct err *e);
 

@@ -99,7 +99,7 @@ static bool set_lost(Berm__V1__ExitStatus *s, const char *code, const char *mess
 /* --- what the guest said --- */
 
 static int source_of(const struct exec *x, int number) {
-    if (x->sandbox && x->sandbox->goal >= GOAL_STOP)
+    if (x->set && x->set->box->goal >= GOAL_STOP)
         return BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_STOP;
     return x->caller_signal == number ? BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_CALLER
                                       : BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_SANDBOX;
@@ -116,13 +116,12 @@ static bool exit_fill(const struct exec *x, Berm__V1__ExitStatus *s,
         return true;
     case GUEST_EXIT_SIGNAL:
         if (x->is_over_limit && exit->number == SIGKILL)
-            return set_output_limit(s, x->sandbox->record->spec->limits->output_bytes);
+            return set_output_limit(s, x->set->box->record->spec->limits->output_bytes);
         return set_signal(s, exit->number, source_of(x, exit->number));
     case GUEST_EXIT_TIMED_OUT:
         return set_timed_out(s, exit->number, spec->timeout_ms);
     case GUEST_EXIT_OUT_OF_MEMORY:
-        return set_out_of_memory(s,
-                                 x->sandbox ? x->sandbox->record->spec->limits->memory_bytes : 0);
+        return set_out_of_memory(s, x->set ? x->set->box->record->spec->limits->memory_bytes : 0);
     case GUEST_EXIT_OUTPUT_LIMIT:
         return set_output_limit(s, spec->output_limit_bytes);
     case GUEST_EXIT_NOT_STARTED:
@@ -143,7 +142,7 @@ void exec_read_usage(struct exec *x) {
         return; /* what the exec cgroup counts before the start is the attempt, not the program */
     struct exec_cgroup_usage now = {u->cpu_user_us, u->cpu_system_us, u->memory_peak_bytes,
                                     u->pids_peak};
-    x->sandbox->driver->exec_cgroups->read_usage(x->cgroup_fd, &now);
+    x->set->box->driver->exec_cgroups->read_usage(x->cgroup_fd, &now);
     u->cpu_user_us = now.cpu_user_us;
     u->cpu_system_us = now.cpu_system_us;
     u->memory_peak_bytes = now.memory_peak_bytes;
@@ -156,8 +155,8 @@ static void put_exit_event(struct exec *x, struct entry *t) {
     Berm__V1__Event event;
     Berm__V1__Actor actor;
     Berm__V1__ExecExitEvent exited = BERM__V1__EXEC_EXIT_EVENT__INIT;
-    const Berm__V1__SandboxSpec *spec = x->sandbox->record->spec;
-    sandbox_event_init(x->sandbox, &event, &actor, NULL, true, NULL);
+    const Berm__V1__SandboxSpec *spec = x->set->box->record->spec;
+    box_event_init(x->set->box, &event, &actor, NULL, true, NULL);
     event.incarnation = x->record->incarnation;
     exited.exec_id = x->record->exec_id;
     exited.exit = x->record->exit;
@@ -169,9 +168,9 @@ static void put_exit_event(struct exec *x, struct entry *t) {
 }
 
 void exec_record_exit(struct exec *x) {
-    struct entry *t = ledger_begin(x->registry->env.ledger);
+    struct entry *t = ledger_begin(x->env->ledger);
     if (!t) {
-        deadline_set(x->registry->env.deadlines, &x->again, clock_us() + AGAIN_US);
+        deadline_set(x->env->deadlines, &x->again, clock_us() + AGAIN_US);
         return;
     }
     put_exit_event(x, t);
@@ -183,15 +182,15 @@ void exec_record_exit(struct exec *x) {
 /* Kills that the memory controller counted up to now belong to programs that have ended. */
 static void on_leaf_killed(struct instance *p, const struct instance_answer *a, void *user) {
     (void)user;
-    struct sandbox *sb = p->user;
+    struct execs *set = execs_of(p);
     if (!a->e)
-        sb->oom_kills_seen = MAX(sb->oom_kills_seen, a->usage.oom_kills);
+        set->oom_kills_seen = MAX(set->oom_kills_seen, a->usage.oom_kills);
 }
 
 /* The exit may be told from here on: it is in the guest's status file, or there will be none. */
 static void finish(struct exec *x) {
     Berm__V1__Exec *record = x->record;
-    struct sandbox *sb = x->sandbox;
+    struct execs *set = x->set;
     bool is_lost = x->exit->how_case == BERM__V1__EXIT_STATUS__HOW_LOST;
     exec_record(x);
     record->exit = TAKE(x->exit);
@@ -199,16 +198,16 @@ static void finish(struct exec *x) {
     exec_read_usage(x);
     if (record->usage->memory_peak_bytes == 0) /* no cgroup has counted it */
         record->usage->memory_peak_bytes = x->max_rss_bytes;
-    if (x->cgroup && sb->instance && !record->spec->keep_descendants)
-        instance_kill_exec_cgroup(sb->instance, x->cgroup, on_leaf_killed, NULL);
+    if (x->cgroup && set->box->instance && !record->spec->keep_descendants)
+        instance_kill_exec_cgroup(set->box->instance, x->cgroup, on_leaf_killed, NULL);
     record->state = is_lost ? EXEC_LOST : EXEC_EXITED;
     if (record->exited_unix_ms == 0)
         record->exited_unix_ms = clock_unix_ms();
     record->input->closed = true;
-    x->registry->env.n_lost_execs += is_lost && !x->registry->env.is_recovered;
+    x->env->n_lost_execs += is_lost && !x->env->is_recovered;
     exec_set_phase(x, PHASE_OVER);
-    sb->n_running--;
-    sandbox_touch(sb);
+    set->n_running--;
+    set->box->ops->touch(set->box);
     exec_forget_input(x);
     exec_record_exit(x);
     exec_wake(x);
@@ -216,19 +215,19 @@ static void finish(struct exec *x) {
 
 /* A program that SIGKILL ended may have met the memory limit: the controller counted a kill then. */
 static void on_usage(struct instance *p, const struct instance_answer *a, void *user) {
-    struct sandbox *sb = p->user;
-    LIST_FOR_EACH(node, &sb->execs) {
-        struct exec *x = container_of(node, struct exec, in_sandbox);
+    struct execs *set = execs_of(p);
+    LIST_FOR_EACH(node, &set->all) {
+        struct exec *x = container_of(node, struct exec, in_set);
         if (x->number != (uint64_t)(uintptr_t)user || x->phase != PHASE_ENDING)
             continue;
         Berm__V1__ExitStatus *s = x->exit;
-        if (!a->e && a->usage.oom_kills > sb->oom_kills_seen) {
+        if (!a->e && a->usage.oom_kills > set->oom_kills_seen) {
             free(s->signal);
             s->signal = NULL;
-            if (!set_out_of_memory(s, sb->record->spec->limits->memory_bytes))
+            if (!set_out_of_memory(s, set->box->record->spec->limits->memory_bytes))
                 s->how_case = BERM__V1__EXIT_STATUS__HOW__NOT_SET;
         }
-        sb->oom_kills_seen = MAX(sb->oom_kills_seen, a->e ? 0 : a->usage.oom_kills);
+        set->oom_kills_seen = MAX(set->oom_kills_seen, a->e ? 0 : a->usage.oom_kills);
         finish(x);
         return;
     }
@@ -239,7 +238,7 @@ static bool may_be_out_of_memory(const struct exec *x) {
     return s->how_case == BERM__V1__EXIT_STATUS__HOW_SIGNAL &&
            s->signal->signal_number == SIGKILL &&
            s->signal->source == BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_SANDBOX &&
-           x->sandbox->instance && x->sandbox->driver->usage;
+           x->set->box->instance && x->set->box->driver->usage;
 }
 
 static void ended(struct exec *x, Berm__V1__ExitStatus *s) {
@@ -247,13 +246,13 @@ static void ended(struct exec *x, Berm__V1__ExitStatus *s) {
     guest_wait_cancel(&x->start_wait);
     x->exit = s;
     if (may_be_out_of_memory(x))
-        instance_measure(x->sandbox->instance, on_usage, (void *)(uintptr_t)x->number);
+        instance_measure(x->set->box->instance, on_usage, (void *)(uintptr_t)x->number);
     else
         finish(x);
 }
 
 void exec_on_exited(struct exec *x, const struct guest_exec_state *state) {
-    if (!exec_is_live(x) || !x->sandbox)
+    if (!exec_is_live(x) || !x->set)
         return;
     failpoint(FAIL_EXIT_ACK);
     Berm__V1__ExitStatus *s = exit_new();
@@ -284,7 +283,7 @@ void exec_not_started(struct exec *x, const struct err *e) {
 static void settle_from_file(struct exec *x) {
     char name[80], text[GUEST_STATUS_MAX + 2];
     struct guest_exec_state state;
-    int dir = sandbox_dir(x->sandbox);
+    int dir = box_dir(x->set->box);
     exec_log_name(x, EXEC_FILE_STATUS, name, sizeof name);
     ssize_t n = dir < 0 ? -1 : fd_read_text(dir, name, text, sizeof text);
     struct arena a;
@@ -315,19 +314,19 @@ static void gone(struct exec *x) {
         free(s);
 }
 
-void exec_take_reported(struct sandbox *sb) {
-    LIST_FOR_EACH(node, &sb->execs) {
-        struct exec *x = container_of(node, struct exec, in_sandbox);
+void execs_take_reported(struct execs *set) {
+    LIST_FOR_EACH(node, &set->all) {
+        struct exec *x = container_of(node, struct exec, in_set);
         if (exec_is_live(x))
             settle_from_file(x);
     }
 }
 
-void exec_all_gone(struct sandbox *sb) {
-    sb->oom_kills_seen = 0;
-    exec_cgroup_ahead_done(sb);
-    LIST_FOR_EACH(node, &sb->execs) {
-        struct exec *x = container_of(node, struct exec, in_sandbox);
+void execs_gone(struct execs *set) {
+    set->oom_kills_seen = 0;
+    execs_cgroup_done(set);
+    LIST_FOR_EACH(node, &set->all) {
+        struct exec *x = container_of(node, struct exec, in_set);
         if (x->phase != PHASE_OVER)
             gone(x);
     }

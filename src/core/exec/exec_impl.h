@@ -1,10 +1,10 @@
-/* The exec's insides, for core alone. */
+/* exec_impl — the fields of an exec, for core/exec alone. */
 #pragma once
 
 #include "base/outlog.h"
 #include "core/exec/exec.h"
 #include "core/exec/exec_state.h"
-#include "core/sandbox/sandbox_impl.h"
+#include "core/exec/execs.h"
 
 /* A reader under the BLOCK policy. */
 struct exec_reader {
@@ -16,10 +16,11 @@ struct exec_reader {
 
 struct exec {
     struct map_node by_id;
-    struct list in_sandbox;
+    struct list in_set;
     struct list in_idle;
-    struct registry *registry;
-    struct sandbox *sandbox;
+    struct env *env;
+    struct exec_table *table;
+    struct execs *set; /* NULL: its sandbox is gone */
     struct recorded recorded;
     Berm__V1__Exec *record;
     char *owner;
@@ -58,28 +59,19 @@ struct exec {
 #define EXEC_EXITED BERM__V1__EXEC_STATE__EXEC_STATE_EXITED
 #define EXEC_LOST BERM__V1__EXEC_STATE__EXEC_STATE_LOST
 
+/* execs.c: of the instance that a reply of the driver is about */
+struct execs *execs_of(const struct instance *p);
+
 /* exec.c */
-struct exec *exec_restore(struct registry *r, const struct db_exec *row);
 /* Out of memory and every list; watchers hear that nothing more can come. */
 void exec_drop(struct exec *x);
-void exec_drop_all(struct sandbox *sb);
 /* Ends its time in memory when it has ended and nobody looks. */
 void exec_settle_idle(struct exec *x);
 void exec_wake(struct exec *x);
-/* Wakes the watchers of execs that have not started: the sandbox is no longer ready. */
-void exec_wake_starting(struct sandbox *sb);
 bool exec_is_running(const struct exec *x);
-/* It has ended, and that is durable. */
-bool exec_is_settled(const struct exec *x);
-/* Puts every running program as it stands into the entry. */
-void exec_put_running(struct sandbox *sb, struct entry *t);
 
 /* exec_start.c: asks the guest, when intent, exec cgroup and link are there. */
 void exec_go(struct exec *x);
-/* After the link is up: every program that the guest does not know is started. */
-void exec_resume_all(struct sandbox *sb);
-/* The guest knows this program. */
-void exec_on_known(struct exec *x, const struct guest_exec_state *state);
 
 /* exec_cgroup.c: the one made ahead, or one that is asked for by exec_cgroup_request */
 void exec_cgroup_take(struct exec *x);
@@ -87,24 +79,21 @@ void exec_cgroup_request(struct exec *x);
 /* Of one that will never run. */
 void exec_cgroup_return(struct exec *x);
 /* For the sandbox's next program, unless there is one. */
-void exec_cgroup_make_ahead(struct sandbox *sb);
+void execs_cgroup_make_ahead(struct execs *set);
+void execs_cgroup_init(struct execs *set);
+/* Also when the instance, with all its cgroups, is gone. */
+void execs_cgroup_done(struct execs *set);
 /* Removes what the last daemon left: of each of the sandbox's programs of that time, the newest first. */
-void exec_cgroup_sweep(struct sandbox *sb, const struct db_exec *row);
+void execs_cgroup_sweep(struct execs *set, const struct db_exec *row);
 
 /* exec_exit.c */
-void exec_on_exited(struct exec *x, const struct guest_exec_state *state);
 /* It never ran. */
 void exec_not_started(struct exec *x, const struct err *e);
-/* The guest does not answer: exits from status files, which callers of the last daemon may have been told. */
-void exec_take_reported(struct sandbox *sb);
-/* The instance is gone: exits from status files, else lost. */
-void exec_all_gone(struct sandbox *sb);
 /* Usage from its cgroup, while that is there. */
 void exec_read_usage(struct exec *x);
 void exec_record_exit(struct exec *x);
 
 /* output.c */
-void exec_on_grew(struct exec *x, uint64_t total_bytes);
 void exec_close_logs(struct exec *x);
 enum exec_file {
     EXEC_FILE_STDOUT,
@@ -116,12 +105,11 @@ enum exec_file {
 void exec_log_name(const struct exec *x, enum exec_file which, char *out, size_t cap);
 void exec_fill_output(struct exec *x);
 /* Everything on disk of a program that is forgotten. */
-void exec_remove_files(struct sandbox *sb, const char *id);
+void exec_remove_files(struct execs *set, const char *id);
 
 /* output_cap.c */
 int64_t exec_cap(const struct exec *x); /* its own, or less where the sandbox has less left */
 void exec_count_output(struct exec *x);
-void sandbox_count_output(struct sandbox *sb);
 
 /* readers.c */
 void exec_readers_init(struct exec *x);
@@ -130,7 +118,6 @@ void exec_readers_done(struct exec *x);
 void exec_readers_restore(struct exec *x);
 
 /* exec_input.c */
-void exec_on_stdin_writable(struct exec *x, uint64_t next_offset);
 void exec_give_input(struct exec *x);
 /* Input that came with the start outlives the daemon in a file. */
 MUST_USE int exec_keep_input(struct exec *x, struct str data, struct err *e);

@@ -69,10 +69,10 @@ static int check_alive(struct exec *x, struct err *e) {
         err_set(e, ERR_EXEC_ENDED, "%s has ended", x->record->exec_id);
         return err_about(e, "exec_id", x->record->exec_id);
     }
-    if (!x->sandbox)
+    if (!x->set)
         return err_set(e, ERR_GUEST_LOST, "the sandbox is gone");
-    int r = sandbox_check_ready(x->sandbox, 0, e);
-    if (r == 0 && (!sandbox_is_linked(x->sandbox) || x->phase != PHASE_RUNNING))
+    int r = box_check_ready(x->set->box, 0, e);
+    if (r == 0 && (!box_is_linked(x->set->box) || x->phase != PHASE_RUNNING))
         return err_set(e, ERR_GUEST_LOST, "the guest cannot be reached at this moment");
     return r;
 }
@@ -111,7 +111,7 @@ int exec_write(struct exec *x, uint64_t offset, struct str data, struct exec_ask
     if (!ask)
         return no_memory(e);
     ledger_wait_init(&ask->durable, NULL);
-    guest_exec_write(x->sandbox->link, x->record->exec_id, offset, data, &ask->wait);
+    guest_exec_write(x->set->box->link, x->record->exec_id, offset, data, &ask->wait);
     return 0;
 }
 
@@ -137,7 +137,7 @@ int exec_close_input(struct exec *x, uint64_t offset, struct exec_ask *a, struct
     if (!ask)
         return no_memory(e);
     ledger_wait_init(&ask->durable, NULL);
-    guest_exec_close_stdin(x->sandbox->link, x->record->exec_id, offset, &ask->wait);
+    guest_exec_close_stdin(x->set->box->link, x->record->exec_id, offset, &ask->wait);
     return 0;
 }
 
@@ -147,7 +147,7 @@ int exec_keep_input(struct exec *x, struct str data, struct err *e) {
     char name[80];
     if (data.n == 0)
         return 0;
-    int dir = sandbox_dir(x->sandbox);
+    int dir = box_dir(x->set->box);
     exec_log_name(x, EXEC_FILE_INPUT, name, sizeof name);
     AUTO_CLOSE int fd =
         dir < 0 ? dir : openat(dir, name, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
@@ -164,7 +164,7 @@ int exec_keep_input(struct exec *x, struct str data, struct err *e) {
 void exec_restore_input(struct exec *x) {
     char name[80];
     struct stat st;
-    int dir = x->sandbox ? sandbox_dir(x->sandbox) : -1;
+    int dir = x->set ? box_dir(x->set->box) : -1;
     exec_log_name(x, EXEC_FILE_INPUT, name, sizeof name);
     AUTO_CLOSE int fd = dir < 0 ? -1 : fd_open_beneath(dir, name, O_RDONLY, 0);
     if (fd < 0 || fstat(fd, &st) < 0 || st.st_size == 0 || !(x->input = malloc((size_t)st.st_size)))
@@ -179,8 +179,8 @@ void exec_forget_input(struct exec *x) {
         return;
     free(TAKE(x->input));
     exec_log_name(x, EXEC_FILE_INPUT, name, sizeof name);
-    if (x->sandbox && x->sandbox->dir_fd >= 0)
-        unlinkat(x->sandbox->dir_fd, name, 0);
+    if (x->set && x->set->box->dir_fd >= 0)
+        unlinkat(x->set->box->dir_fd, name, 0);
 }
 
 /* Input that came with the start: given as the program takes it, then ended. It is kept until the guest
@@ -213,17 +213,17 @@ static void on_input_ended(struct guest_wait *w, const struct guest_answer *a) {
 }
 
 void exec_give_input(struct exec *x) {
-    if (!x->input || !exec_is_live(x) || !sandbox_is_linked(x->sandbox) ||
+    if (!x->input || !exec_is_live(x) || !box_is_linked(x->set->box) ||
         guest_wait_is_on(&x->input_wait))
         return;
     uint64_t next = x->record->input->next_offset;
     if (next < x->n_input) {
         struct str left = {(const char *)x->input + next, x->n_input - next};
         guest_wait_init(&x->input_wait, on_given);
-        guest_exec_write(x->sandbox->link, x->record->exec_id, next, left, &x->input_wait);
+        guest_exec_write(x->set->box->link, x->record->exec_id, next, left, &x->input_wait);
     } else {
         guest_wait_init(&x->input_wait, on_input_ended);
-        guest_exec_close_stdin(x->sandbox->link, x->record->exec_id, next, &x->input_wait);
+        guest_exec_close_stdin(x->set->box->link, x->record->exec_id, next, &x->input_wait);
     }
 }
 
@@ -243,7 +243,7 @@ static void on_signalled(struct guest_wait *w, const struct guest_answer *a) {
 static void send_signal(struct guest_ask *ask) {
     struct exec *x = ask->exec;
     x->caller_signal = ask->signal;
-    guest_exec_signal(x->sandbox->link, x->record->exec_id, ask->signal, ask->leader_only,
+    guest_exec_signal(x->set->box->link, x->record->exec_id, ask->signal, ask->leader_only,
                       ask->number, &ask->wait);
     failpoint(FAIL_SIGNAL_SEND);
 }
@@ -267,9 +267,8 @@ static uint64_t put_signal_event(struct exec *x, struct entry *t, int number,
     Berm__V1__Event event;
     Berm__V1__Actor actor;
     Berm__V1__ExecSignalEvent signal = BERM__V1__EXEC_SIGNAL_EVENT__INIT;
-    const Berm__V1__SandboxSpec *spec = x->sandbox->record->spec;
-    sandbox_event_init(x->sandbox, &event, &actor, c->who, false,
-                       c->key ? c->key->request_id : NULL);
+    const Berm__V1__SandboxSpec *spec = x->set->box->record->spec;
+    box_event_init(x->set->box, &event, &actor, c->who, false, c->key ? c->key->request_id : NULL);
     signal.exec_id = x->record->exec_id;
     signal.signal_number = number;
     event.kind = BERM__V1__EVENT_KIND__EVENT_KIND_EXEC_SIGNAL;
@@ -286,7 +285,7 @@ int exec_signal(struct exec *x, int number, bool leader_only, const struct chang
     struct guest_ask *ask = ask_new(x, a, on_signalled);
     if (!ask)
         return no_memory(e);
-    struct entry *t = ledger_begin(x->registry->env.ledger);
+    struct entry *t = ledger_begin(x->env->ledger);
     if (!t) {
         ask->asker = NULL;
         a->inner = NULL;
@@ -334,7 +333,7 @@ int exec_resize(struct exec *x, uint32_t cols, uint32_t rows, struct exec_ask *a
     if (!ask)
         return no_memory(e);
     ledger_wait_init(&ask->durable, NULL);
-    guest_exec_resize(x->sandbox->link, x->record->exec_id, cols, rows, &ask->wait);
+    guest_exec_resize(x->set->box->link, x->record->exec_id, cols, rows, &ask->wait);
     return 0;
 }
 

@@ -17,9 +17,9 @@ void exec_log_name(const struct exec *x, enum exec_file which, char *out, size_t
     snprintf(out, cap, "%s.%s", x->record->exec_id, ends[which]);
 }
 
-void exec_remove_files(struct sandbox *sb, const char *id) {
+void exec_remove_files(struct execs *set, const char *id) {
     char name[80];
-    int dir = sandbox_dir(sb);
+    int dir = box_dir(set->box);
     for (size_t i = 0; dir >= 0 && i < COUNT_OF(ends); i++) {
         snprintf(name, sizeof name, "%.64s.%s", id, ends[i]);
         unlinkat(dir, name, 0);
@@ -30,9 +30,9 @@ static int log_fd(struct exec *x, enum exec_stream s) {
     char name[80];
     if (x->log_fds[s] >= 0)
         return x->log_fds[s];
-    if (!x->sandbox)
+    if (!x->set)
         return -ENOENT;
-    int dir = sandbox_dir(x->sandbox);
+    int dir = box_dir(x->set->box);
     exec_log_name(x, (enum exec_file)s, name, sizeof name);
     return dir < 0 ? dir : (x->log_fds[s] = fd_open_beneath(dir, name, O_RDONLY, 0));
 }
@@ -114,11 +114,11 @@ static void tell_cap(struct exec *x) {
     Berm__V1__Event event;
     Berm__V1__Actor actor;
     Berm__V1__OutputCapEvent cap = BERM__V1__OUTPUT_CAP_EVENT__INIT;
-    const Berm__V1__SandboxSpec *spec = x->sandbox->record->spec;
-    struct entry *t = ledger_begin(x->registry->env.ledger);
+    const Berm__V1__SandboxSpec *spec = x->set->box->record->spec;
+    struct entry *t = ledger_begin(x->env->ledger);
     if (!t)
         return; /* the next growth tells it */
-    sandbox_event_init(x->sandbox, &event, &actor, NULL, true, NULL);
+    box_event_init(x->set->box, &event, &actor, NULL, true, NULL);
     cap.exec_id = x->record->exec_id;
     cap.policy = x->record->spec->output_policy;
     cap.limit_bytes = x->record->spec->output_limit_bytes;

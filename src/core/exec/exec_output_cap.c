@@ -7,26 +7,26 @@
 
 #include "base/fd.h"
 #include "core/exec/exec_impl.h"
-#include "core/sandbox/sandbox_dir.h"
+#include "core/box/box_dir.h"
 
 #define BLOCK_BYTES UINT64_C(4096)
 #define LEAST_BYTES INT64_C(65536) /* the smallest cap a program can have */
 
-static int64_t limit_of(const struct sandbox *sb) {
-    return sb->record->spec->limits ? sb->record->spec->limits->output_bytes : -1;
+static int64_t limit_of(const struct execs *set) {
+    return set->box->record->spec->limits ? set->box->record->spec->limits->output_bytes : -1;
 }
 
-uint64_t sandbox_output_bytes(struct sandbox *sb) {
-    if (!sb->output_counted)
-        sandbox_count_output(sb);
-    return sb->output_kept;
+uint64_t execs_output_bytes(struct execs *set) {
+    if (!set->output_counted)
+        execs_count_output(set);
+    return set->output_kept;
 }
 
 int64_t exec_cap(const struct exec *x) {
-    int64_t asked = x->record->spec->output_limit_bytes, limit = limit_of(x->sandbox);
+    int64_t asked = x->record->spec->output_limit_bytes, limit = limit_of(x->set);
     if (limit <= 0)
         return asked;
-    return MIN(asked, MAX(limit - (int64_t)sandbox_output_bytes(x->sandbox), LEAST_BYTES));
+    return MIN(asked, MAX(limit - (int64_t)execs_output_bytes(x->set), LEAST_BYTES));
 }
 
 static uint64_t kept_of(struct exec *x) {
@@ -47,7 +47,7 @@ static void drop_oldest(struct exec *x, uint64_t excess) {
         exec_extent(x, (enum exec_stream)s, &first[s], &end[s]);
     unsigned s = end[1] - first[1] > end[0] - first[0] ? 1 : 0;
     uint64_t upto = MIN(first[s] + excess + BLOCK_BYTES, end[s]) / BLOCK_BYTES * BLOCK_BYTES;
-    int dir = sandbox_dir(x->sandbox);
+    int dir = box_dir(x->set->box);
     exec_log_name(x, (enum exec_file)s, name, sizeof name);
     AUTO_CLOSE int fd = dir < 0 ? -1 : fd_open_beneath(dir, name, O_WRONLY, 0);
     if (fd >= 0 && upto > 0)
@@ -55,39 +55,39 @@ static void drop_oldest(struct exec *x, uint64_t excess) {
 }
 
 static void kill_it(struct exec *x) {
-    struct sandbox *sb = x->sandbox;
-    if (x->is_over_limit || !sandbox_is_linked(sb))
+    struct execs *set = x->set;
+    if (x->is_over_limit || !box_is_linked(set->box))
         return;
     x->is_over_limit = true;
-    guest_exec_kill(sb->link, x->record->exec_id);
+    guest_exec_kill(set->box->link, x->record->exec_id);
 }
 
 void exec_count_output(struct exec *x) {
-    struct sandbox *sb = x->sandbox;
-    int64_t limit = limit_of(sb);
-    uint64_t all = sandbox_output_bytes(sb); /* which may count x->kept as well */
+    struct execs *set = x->set;
+    int64_t limit = limit_of(set);
+    uint64_t all = execs_output_bytes(set); /* which may count x->kept as well */
     uint64_t kept = kept_of(x);
-    sb->output_kept = all - x->kept + kept;
+    set->output_kept = all - x->kept + kept;
     x->kept = kept;
-    if (limit <= 0 || sb->output_kept <= (uint64_t)limit)
+    if (limit <= 0 || set->output_kept <= (uint64_t)limit)
         return;
     if (x->record->spec->output_policy == BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_KILL)
         kill_it(x);
     else if (x->record->spec->output_policy != BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_BLOCK)
-        drop_oldest(x, sb->output_kept - (uint64_t)limit);
+        drop_oldest(x, set->output_kept - (uint64_t)limit);
     kept = kept_of(x);
-    sb->output_kept += kept - x->kept;
+    set->output_kept += kept - x->kept;
     x->kept = kept;
 }
 
 /* What lies in the folder is what is kept. */
-void sandbox_count_output(struct sandbox *sb) {
-    LIST_FOR_EACH(node, &sb->execs) {
-        struct exec *x = container_of(node, struct exec, in_sandbox);
+void execs_count_output(struct execs *set) {
+    LIST_FOR_EACH(node, &set->all) {
+        struct exec *x = container_of(node, struct exec, in_set);
         x->kept = kept_of(x);
         exec_close_logs(x);
     }
-    int dir = sandbox_dir(sb);
-    sb->output_kept = dir < 0 ? 0 : folder_output_bytes(dir);
-    sb->output_counted = true;
+    int dir = box_dir(set->box);
+    set->output_kept = dir < 0 ? 0 : box_dir_output_bytes(dir);
+    set->output_counted = true;
 }

@@ -39,10 +39,10 @@ static void grant(struct exec *x) {
         total += floor[s];
     }
     uint64_t step = (uint64_t)x->record->spec->output_limit_bytes / 16;
-    if (total < x->granted_bytes + step || !x->sandbox || !sandbox_is_linked(x->sandbox))
+    if (total < x->granted_bytes + step || !x->set || !box_is_linked(x->set->box))
         return;
     char name[80];
-    int dir = sandbox_dir(x->sandbox);
+    int dir = box_dir(x->set->box);
     for (unsigned s = 0; s < exec_n_streams(x) && dir >= 0; s++) {
         exec_log_name(x, (enum exec_file)s, name, sizeof name);
         AUTO_CLOSE int fd = fd_open_beneath(dir, name, O_WRONLY, 0);
@@ -52,14 +52,14 @@ static void grant(struct exec *x) {
             return; /* nothing was dropped, so nothing more may come */
     }
     x->granted_bytes = total;
-    guest_exec_grant(x->sandbox->link, x->record->exec_id, total + (uint64_t)exec_cap(x));
+    guest_exec_grant(x->set->box->link, x->record->exec_id, total + (uint64_t)exec_cap(x));
 }
 
 /* The names alone: how far they were is told again by their acknowledgements. */
 static void save_readers(struct exec *x) {
     char name[80], text[EXEC_READERS_MAX * 68];
     size_t n = 0;
-    int dir = x->sandbox ? sandbox_dir(x->sandbox) : -1;
+    int dir = x->set ? box_dir(x->set->box) : -1;
     for (size_t i = 0; i < x->n_readers; i++)
         if (x->readers[i].name[0])
             n += (size_t)snprintf(text + n, sizeof text - n, "%s\n", x->readers[i].name);
@@ -74,10 +74,9 @@ static void save_readers(struct exec *x) {
 
 static void hold_reader(struct exec *x, struct exec_reader *r) {
     r->watch = NULL;
-    r->held_until_us =
-        clock_us() + (uint64_t)x->registry->env.limits->of[LIMIT_OUTPUT_READER_HOLD] * 1000;
+    r->held_until_us = clock_us() + (uint64_t)x->env->limits->of[LIMIT_OUTPUT_READER_HOLD] * 1000;
     if (!x->reader_hold.is_set)
-        deadline_set(x->registry->env.deadlines, &x->reader_hold, r->held_until_us);
+        deadline_set(x->env->deadlines, &x->reader_hold, r->held_until_us);
 }
 
 static void on_hold_over(struct deadline *d) {
@@ -94,7 +93,7 @@ static void on_hold_over(struct deadline *d) {
             next = r->held_until_us;
     }
     if (next != 0)
-        deadline_set(x->registry->env.deadlines, &x->reader_hold, next);
+        deadline_set(x->env->deadlines, &x->reader_hold, next);
     grant(x);
 }
 
@@ -102,7 +101,7 @@ void exec_readers_restore(struct exec *x) {
     char name[80], text[EXEC_READERS_MAX * 68 + 1];
     uint64_t first[EXEC_STREAMS] = {0}, end;
     struct err e;
-    int dir = x->sandbox && is_blocking(x) ? sandbox_dir(x->sandbox) : -1;
+    int dir = x->set && is_blocking(x) ? box_dir(x->set->box) : -1;
     exec_log_name(x, EXEC_FILE_READERS, name, sizeof name);
     ssize_t n = dir < 0 ? -1 : fd_read_text(dir, name, text, sizeof text);
     struct str rest = {text, n > 0 ? (size_t)n : 0}, line;
@@ -122,7 +121,7 @@ void exec_readers_init(struct exec *x) {
 }
 
 void exec_readers_done(struct exec *x) {
-    deadline_clear(x->registry->env.deadlines, &x->reader_hold);
+    deadline_clear(x->env->deadlines, &x->reader_hold);
     free(x->readers);
 }
 

@@ -44,7 +44,7 @@ static int add_file(struct exec *x, struct files *f, int dir, enum exec_file whi
 }
 
 static int open_files(struct exec *x, struct files *f, struct err *e) {
-    int dir = sandbox_dir(x->sandbox);
+    int dir = box_dir(x->set->box);
     if (dir < 0)
         return err_sys(e, code_of(-dir), -dir, "open the sandbox's folder");
     int r = add_file(x, f, dir, EXEC_FILE_STDOUT, "stdout", e);
@@ -70,7 +70,7 @@ static void on_started(struct guest_wait *w, const struct guest_answer *a) {
 
 /* Gives the guest the exec's files and spec. */
 static void exec_send(struct exec *x) {
-    struct sandbox *sb = x->sandbox;
+    struct execs *set = x->set;
     struct files f = {.n = 0};
     struct err e;
     if (open_files(x, &f, &e) < 0) {
@@ -87,7 +87,7 @@ static void exec_send(struct exec *x) {
     bool is_piped = spec->stdin_mode == BERM__V1__STDIN_MODE__STDIN_MODE_PIPE;
     exec_set_phase(x, PHASE_SENT);
     guest_wait_init(&x->start_wait, on_started);
-    guest_exec_start(sb->link,
+    guest_exec_start(set->box->link,
                      &(struct guest_exec_start){
                          .exec_id = x->record->exec_id,
                          .spec = spec,
@@ -111,7 +111,7 @@ void exec_go(struct exec *x) {
     case PHASE_OVER:
         return;
     case PHASE_WAITING:
-        if (x->cgroup_state != CGROUP_REQUESTED && x->sandbox && sandbox_takes_execs(x->sandbox))
+        if (x->cgroup_state != CGROUP_REQUESTED && x->set && box_takes_execs(x->set->box))
             exec_send(x);
         return;
     }
@@ -143,9 +143,9 @@ void exec_on_known(struct exec *x, const struct guest_exec_state *state) {
     exec_wake(x);
 }
 
-void exec_resume_all(struct sandbox *sb) {
-    LIST_FOR_EACH(node, &sb->execs) {
-        struct exec *x = container_of(node, struct exec, in_sandbox);
+void execs_resume(struct execs *set) {
+    LIST_FOR_EACH(node, &set->all) {
+        struct exec *x = container_of(node, struct exec, in_set);
         if (!exec_is_live(x))
             continue;
         if (x->phase == PHASE_RUNNING) {

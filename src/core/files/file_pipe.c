@@ -5,7 +5,6 @@
 #include <sys/uio.h>
 
 #include "base/fd.h"
-#include "core/registry/registry_impl.h"
 
 #define CHUNK_BYTES ((size_t)GUEST_CHUNK_BYTES)
 #define OWN_BYTES ((size_t)65536) /* what a pipe has room for, unless its user has too many */
@@ -40,7 +39,7 @@ static bool open_chunks(struct file_pipe *p, struct file_call *f) {
 }
 
 static bool open_fd(struct file_pipe *p, struct file_call *f, const struct guest_answer *a) {
-    if (uv_poll_init(file_call_registry(f)->env.loop, &p->poll, a->fds[0]) < 0)
+    if (uv_poll_init(file_call_env(f)->loop, &p->poll, a->fds[0]) < 0)
         return false;
     p->fd = TAKE_FD(a->fds[0]);
     p->poll.data = p;

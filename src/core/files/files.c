@@ -6,14 +6,12 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#include "core/sandbox/sandbox_impl.h"
-
 #define XFS_MAGIC 0x58465342
 #define ZFS_MAGIC 0x2fc12fc1
 
 struct file_call {
-    struct list in_sandbox;
-    struct sandbox *sandbox;
+    struct list in_set;
+    struct files *set;
     const struct file_events *events;
     void *user;
     struct guest_wait wait;
@@ -24,19 +22,24 @@ struct file_call {
     bool is_gone;   /* the guest has closed its side, or will */
 };
 
+void files_init(struct files *set, struct box *b) {
+    set->box = b;
+    list_init(&set->calls);
+}
+
 /* --- its end --- */
 
 static void let_go(struct file_call *f) {
-    struct guest_link *l = f->is_gone || !sandbox_is_linked(f->sandbox) ? NULL : f->sandbox->link;
+    struct guest_link *l = f->is_gone || !box_is_linked(f->set->box) ? NULL : f->set->box->link;
     if (l && f->handle > 0)
         guest_files_close(l, f->handle);
     if (l && f->watch_id > 0)
         guest_files_unwatch(l, f->watch_id);
-    list_remove(&f->in_sandbox);
-    f->sandbox->n_files--;
-    f->sandbox->n_file_handles -= f->with_handle;
+    list_remove(&f->in_set);
+    f->set->n_calls--;
+    f->set->n_handles -= f->with_handle;
     if (!f->is_gone)
-        sandbox_touch(f->sandbox);
+        f->set->box->ops->touch(f->set->box);
     free(f);
 }
 
@@ -49,19 +52,19 @@ void file_call_close(struct file_call *f) {
 }
 
 /* Callbacks may close any call, and open new ones: only those of now are told. */
-void files_gone(struct sandbox *sb, bool is_final) {
+void files_gone(struct files *set, bool is_final) {
     struct list told;
     struct err e;
-    if (sandbox_check_ready(sb, 0, &e) == 0) {
+    if (box_check_ready(set->box, 0, &e) == 0) {
         err_set(&e, ERR_GUEST_LOST, "the link to the guest broke");
-        err_about(&e, "sandbox_id", sb->record->sandbox_id);
+        err_about(&e, "sandbox_id", set->box->record->sandbox_id);
     }
     list_init(&told);
-    for (struct list *node; (node = list_pop_front(&sb->files));)
+    for (struct list *node; (node = list_pop_front(&set->calls));)
         list_push_back(&told, node);
     for (struct list *node; (node = list_pop_front(&told));) {
-        struct file_call *f = container_of(node, struct file_call, in_sandbox);
-        list_push_back(&sb->files, node);
+        struct file_call *f = container_of(node, struct file_call, in_set);
+        list_push_back(&set->calls, node);
         if (is_final) {
             guest_wait_cancel(&f->wait);
             f->is_gone = true;
@@ -89,10 +92,10 @@ static void on_answer(struct guest_wait *w, const struct guest_answer *a) {
         f->events->on_answer(f->user, a);
 }
 
-void files_notice(struct sandbox *sb, const struct guest_notice *n) {
+void files_notice(struct files *set, const struct guest_notice *n) {
     bool is_tree = n->kind == GUEST_TREE_DONE;
-    LIST_FOR_EACH(node, &sb->files) {
-        struct file_call *f = container_of(node, struct file_call, in_sandbox);
+    LIST_FOR_EACH(node, &set->calls) {
+        struct file_call *f = container_of(node, struct file_call, in_set);
         bool is_its =
             is_tree ? f->handle == n->tree_done.handle : f->watch_id == n->changed.watch_id;
         if (!is_its || f->is_closed || !f->events->on_notice)
@@ -102,38 +105,38 @@ void files_notice(struct sandbox *sb, const struct guest_notice *n) {
     }
 }
 
-int file_call_open(struct sandbox *sb, uint64_t incarnation, bool with_handle,
+int file_call_open(struct files *set, uint64_t incarnation, bool with_handle,
                    const struct file_events *events, void *user, struct file_call **ret,
                    struct err *e) {
-    int r = sandbox_check_ready(sb, incarnation, e);
+    int r = box_check_ready(set->box, incarnation, e);
     if (r == 0)
-        sandbox_wake(sb);
-    if (r == 0 && !sb->link) /* while that is greeted, what is asked waits in line */
+        set->box->ops->wake(set->box);
+    if (r == 0 && !set->box->link) /* while that is greeted, what is asked waits in line */
         r = err_set(e, ERR_GUEST_LOST, "the guest cannot be reached at this moment");
-    if (r == 0 && sb->n_files >= FILE_CALLS_MAX)
+    if (r == 0 && set->n_calls >= FILE_CALLS_MAX)
         r = err_set(e, ERR_LIMIT_REACHED, "%d file calls are under way", FILE_CALLS_MAX);
-    if (r == 0 && with_handle && sb->n_file_handles >= FILE_HANDLES_MAX)
+    if (r == 0 && with_handle && set->n_handles >= FILE_HANDLES_MAX)
         r = err_set(e, ERR_LIMIT_REACHED, "%d files are open", FILE_HANDLES_MAX);
     struct file_call *f = r == 0 ? calloc(1, sizeof *f) : NULL;
     if (r == 0 && !f)
         r = err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     if (r < 0)
-        return err_about(e, "sandbox_id", sb->record->sandbox_id);
-    f->sandbox = sb;
+        return err_about(e, "sandbox_id", set->box->record->sandbox_id);
+    f->set = set;
     f->events = events;
     f->user = user;
     f->with_handle = with_handle;
     guest_wait_init(&f->wait, on_answer);
-    list_push_back(&sb->files, &f->in_sandbox);
-    sb->n_files++;
-    sb->n_file_handles += with_handle;
-    sandbox_touch(sb);
+    list_push_back(&set->calls, &f->in_set);
+    set->n_calls++;
+    set->n_handles += with_handle;
+    set->box->ops->touch(set->box);
     *ret = f;
     return 0;
 }
 
 void file_call_ask(struct file_call *f, const struct guest_file_request *r) {
-    guest_files_ask(f->sandbox->link, r, &f->wait);
+    guest_files_ask(f->set->box->link, r, &f->wait);
 }
 
 bool file_call_is_waiting(const struct file_call *f) {
@@ -144,8 +147,8 @@ uint64_t file_call_handle(const struct file_call *f) {
     return f->handle;
 }
 
-struct registry *file_call_registry(const struct file_call *f) {
-    return f->sandbox->registry;
+struct env *file_call_env(const struct file_call *f) {
+    return f->set->box->env;
 }
 
 /* --- bytes --- */
@@ -191,7 +194,7 @@ int file_take(const struct guest_answer *a, int access) {
 
 int file_call_intend(struct file_call *f, const struct request_key *key, bool is_over,
                      struct ledger_wait *w, struct err *e) {
-    struct entry *t = ledger_begin(f->sandbox->registry->env.ledger);
+    struct entry *t = ledger_begin(f->set->box->env->ledger);
     struct request_key kept = *key;
     if (!t)
         return change_refused(e);
@@ -211,15 +214,15 @@ static void set_path(struct str path, char **text, ProtobufCBinaryData *raw) {
 
 int file_call_record(struct file_call *f, const struct file_audit *audit, const struct change *c,
                      struct str answer, struct err *e) {
-    struct sandbox *sb = f->sandbox;
-    const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    struct files *set = f->set;
+    const Berm__V1__SandboxSpec *spec = set->box->record->spec;
     Berm__V1__Event event;
     Berm__V1__Actor actor;
     Berm__V1__FileEvent file = BERM__V1__FILE_EVENT__INIT;
-    struct entry *t = ledger_begin(sb->registry->env.ledger);
+    struct entry *t = ledger_begin(set->box->env->ledger);
     if (!t)
         return change_refused(e);
-    sandbox_event_init(sb, &event, &actor, c->who, false, c->key ? c->key->request_id : NULL);
+    box_event_init(set->box, &event, &actor, c->who, false, c->key ? c->key->request_id : NULL);
     file.operation = (Berm__V1__FileOperation)audit->operation;
     file.bytes_moved = audit->bytes_moved;
     set_path(audit->path, &file.path, &file.raw_path);
@@ -230,7 +233,7 @@ int file_call_record(struct file_call *f, const struct file_audit *audit, const 
     event.file = &file;
     entry_event(t, &event, spec->n_labels, spec->labels);
     if (c->key)
-        entry_put_request(t, c->key, sb->record->sandbox_id, answer);
+        entry_put_request(t, c->key, set->box->record->sandbox_id, answer);
     ledger_commit(t, c->wait);
     return 0;
 }

@@ -12,11 +12,25 @@
  * Spec:    spec/behavior.md, FILE; spec/guest.md */
 #pragma once
 
+#include "core/box/box.h"
+#include "core/change.h"
 #include "core/guest/guest_notice.h"
-#include "core/sandbox/sandbox.h"
 
 #define FILE_CALLS_MAX 192
 #define FILE_HANDLES_MAX 64
+
+/* All file calls of one sandbox; the sandbox embeds it. */
+struct files {
+    struct box *box;
+    struct list calls; /* those that only wait for an answer too */
+    unsigned n_calls;
+    unsigned n_handles;
+};
+void files_init(struct files *set, struct box *b);
+/* No file call can go on, for now or (is_final) at all. */
+void files_gone(struct files *set, bool is_final);
+/* What the guest reports of one. */
+void files_notice(struct files *set, const struct guest_notice *n);
 
 struct file_call;
 
@@ -31,7 +45,7 @@ struct file_events {
 };
 
 /* `with_handle`: it will have one in the guest. */
-MUST_USE int file_call_open(struct sandbox *sb, uint64_t incarnation, bool with_handle,
+MUST_USE int file_call_open(struct files *set, uint64_t incarnation, bool with_handle,
                             const struct file_events *events, void *user, struct file_call **ret,
                             struct err *e);
 /* Idempotent with NULL. Lets go of its handle and its watch. */
@@ -40,7 +54,7 @@ void file_call_close(struct file_call *f);
 void file_call_ask(struct file_call *f, const struct guest_file_request *r);
 bool file_call_is_waiting(const struct file_call *f);
 uint64_t file_call_handle(const struct file_call *f); /* 0 = none */
-struct registry *file_call_registry(const struct file_call *f);
+struct env *file_call_env(const struct file_call *f);
 
 /* Takes the regular file out of an answer, to be read (O_RDONLY), on the loop's thread, or written (O_WRONLY) at
  * offsets. -1 where that could wait for long or do more than move bytes: a guest may pass whatever

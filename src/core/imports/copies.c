@@ -21,7 +21,7 @@ struct copy_item {
 };
 
 struct copying {
-    struct sandbox *sandbox;
+    struct copies *copies;
     size_t at;    /* which one, the spec's copies first */
     size_t found; /* files of the present tool */
     struct copy_item secrets[TOOLS_MAX * TOOL_FILES_MAX];
@@ -42,12 +42,12 @@ struct copying {
 /* --- the list --- */
 
 static const Berm__V1__Copy *copy_of(const struct copying *c) {
-    const Berm__V1__SandboxSpec *spec = c->sandbox->record->spec;
+    const Berm__V1__SandboxSpec *spec = c->copies->box->record->spec;
     return c->at < spec->n_copies ? spec->copies[c->at] : NULL;
 }
 
 static const struct copy_item *secret_of(const struct copying *c) {
-    return &c->secrets[c->at - c->sandbox->record->spec->n_copies];
+    return &c->secrets[c->at - c->copies->box->record->spec->n_copies];
 }
 
 static const char *source_of(const struct copying *c) {
@@ -59,7 +59,7 @@ static const char *target_of(const struct copying *c) {
 }
 
 static void list_secrets(struct copying *c) {
-    const Berm__V1__SandboxSpec *spec = c->sandbox->record->spec;
+    const Berm__V1__SandboxSpec *spec = c->copies->box->record->spec;
     bool is_root = spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT;
     for (size_t i = 0; i < spec->n_tools; i++) {
         const struct tool *t =
@@ -76,30 +76,26 @@ static void list_secrets(struct copying *c) {
 
 /* --- what was done --- */
 
-static bool is_kept(const struct sandbox *sb) {
-    const Berm__V1__RootFilesystem *root = sb->record->spec->root;
+static bool is_kept(const struct copies *all) {
+    const Berm__V1__RootFilesystem *root = all->box->record->spec->root;
     return !root || root->layer != BERM__V1__WRITABLE_LAYER__WRITABLE_LAYER_MEMORY;
 }
 
-bool copies_are_done(struct sandbox *sb) {
+bool copies_are_done(struct copies *all) {
     struct stat st;
-    const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    const Berm__V1__SandboxSpec *spec = all->box->record->spec;
     bool is_needed = spec->n_copies > 0;
     for (size_t i = 0; i < spec->n_tools; i++)
         is_needed = is_needed || spec->tools[i]->credentials;
-    if (!is_needed || sb->copied)
+    if (!is_needed || all->are_done)
         return true;
-    int dir = is_kept(sb) ? sandbox_dir(sb) : -1;
-    sb->copied = dir >= 0 && fstatat(dir, MARK, &st, AT_SYMLINK_NOFOLLOW) == 0;
-    return sb->copied;
+    int dir = is_kept(all) ? box_dir(all->box) : -1;
+    all->are_done = dir >= 0 && fstatat(dir, MARK, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    return all->are_done;
 }
 
-bool sandbox_needs_copies(struct sandbox *sb) {
-    return !copies_are_done(sb);
-}
-
-static int keep_mark(struct sandbox *sb, struct err *e) {
-    int dir = sandbox_dir(sb);
+static int keep_mark(struct copies *all, struct err *e) {
+    int dir = box_dir(all->box);
     AUTO_CLOSE int fd =
         dir < 0 ? -1 : openat(dir, MARK, O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
@@ -107,9 +103,9 @@ static int keep_mark(struct sandbox *sb, struct err *e) {
     return 0;
 }
 
-void copies_forget(struct sandbox *sb) {
-    int dir = sandbox_dir(sb);
-    sb->copied = false;
+void copies_forget(struct copies *all) {
+    int dir = box_dir(all->box);
+    all->are_done = false;
     if (dir >= 0)
         unlinkat(dir, MARK, 0);
 }
@@ -117,34 +113,34 @@ void copies_forget(struct sandbox *sb) {
 /* --- its end --- */
 
 static void close_handle(struct copying *c) {
-    struct sandbox *sb = c->sandbox;
-    if (c->handle == 0 || !sandbox_is_linked(sb))
+    struct copies *all = c->copies;
+    if (c->handle == 0 || !box_is_linked(all->box))
         return;
-    guest_files_close(sb->link, c->handle);
+    guest_files_close(all->box->link, c->handle);
     c->handle = 0;
 }
 
-void copies_drop(struct sandbox *sb) {
-    struct copying *c = TAKE(sb->copying);
+void copies_drop(struct copies *all) {
+    struct copying *c = TAKE(all->now);
     if (!c)
         return;
     open_ask_cancel(&c->ask);
     guest_wait_cancel(&c->wait);
     copy_feed_close(c->feed);
-    deadline_clear(sb->registry->env.deadlines, &c->late);
+    deadline_clear(all->box->env->deadlines, &c->late);
     free(c);
 }
 
 static void fail(struct copying *c, const struct err *e) {
-    struct sandbox *sb = c->sandbox;
-    sb->failure = *e;
+    struct copies *all = c->copies;
+    struct err why = *e;
     if (copy_of(c))
-        (void)err_wrap(&sb->failure, "spec.copies[%zu]", c->at);
+        (void)err_wrap(&why, "spec.copies[%zu]", c->at);
     else
-        (void)err_wrap(&sb->failure, "spec.tools[%zu].credentials", secret_of(c)->index);
+        (void)err_wrap(&why, "spec.tools[%zu].credentials", secret_of(c)->index);
     close_handle(c);
-    copies_drop(sb);
-    sandbox_converge(sb);
+    copies_drop(all);
+    all->on_done(all, &why);
 }
 
 /* --- one copy --- */
@@ -152,21 +148,21 @@ static void fail(struct copying *c, const struct err *e) {
 static void look_at_source(struct copying *c);
 
 static void copied_all(struct copying *c) {
-    struct sandbox *sb = c->sandbox;
+    struct copies *all = c->copies;
     struct err e;
-    if (is_kept(sb) && keep_mark(sb, &e) < 0) {
+    if (is_kept(all) && keep_mark(all, &e) < 0) {
         c->at--;
         fail(c, &e);
         return;
     }
-    sb->copied = true;
-    copies_drop(sb);
-    sandbox_converge(sb);
+    all->are_done = true;
+    copies_drop(all);
+    all->on_done(all, NULL);
 }
 
 /* Of a tool's files those that are there go in, and one must be. */
 static void copy_next(struct copying *c, bool was_there) {
-    size_t n = c->sandbox->record->spec->n_copies + c->n_secrets;
+    size_t n = c->copies->box->record->spec->n_copies + c->n_secrets;
     struct err e;
     bool was_secret = !copy_of(c);
     size_t index = was_secret ? secret_of(c)->index : 0;
@@ -192,7 +188,7 @@ static void copy_next(struct copying *c, bool was_there) {
 /* Each side sees the other's failure as an early end, so the one that says more is told. */
 static void look(struct copying *c) {
     enum err_code pack = c->pack_failure.code, unpack = c->unpack_failure.code;
-    struct deadlines *deadlines = c->sandbox->registry->env.deadlines;
+    struct deadlines *deadlines = c->copies->box->env->deadlines;
     if (c->packed && pack != ERR_NONE && pack != ERR_GUEST_LOST)
         fail(c, &c->pack_failure);
     else if (c->packed && c->unpacked && unpack != ERR_NONE)
@@ -220,22 +216,22 @@ static void on_packed(struct open_ask *a, const struct open_result *result) {
     look(c);
 }
 
-void copies_notice(struct sandbox *sb, const struct guest_tree_done *done) {
-    struct copying *c = sb->copying;
+void copies_notice(struct copies *all, const struct guest_tree_done *done) {
+    struct copying *c = all->now;
     if (!c || c->handle != done->handle || c->unpacked)
         return;
     c->unpacked = true;
-    deadline_clear(sb->registry->env.deadlines, &c->late);
+    deadline_clear(all->box->env->deadlines, &c->late);
     c->unpack_failure = done->failure;
     look(c);
 }
 
 /* The guest's pipe, or one of ours where it has passed none. */
 static int pipe_of(struct copying *c, const struct guest_answer *a, struct err *e) {
-    struct sandbox *sb = c->sandbox;
+    struct copies *all = c->copies;
     int fd = -1;
     if (a->n_fds == 0)
-        return copy_feed_new(sb->registry->env.loop, sb->link, c->handle, &c->feed, &fd, e) < 0
+        return copy_feed_new(all->box->env->loop, all->box->link, c->handle, &c->feed, &fd, e) < 0
                    ? -(int)e->code
                    : fd;
     return TAKE_FD(a->fds[0]);
@@ -258,7 +254,7 @@ static void on_unpacking(struct guest_wait *w, const struct guest_answer *a) {
     }
     const Berm__V1__Copy *copy = copy_of(c);
     open_ask_init(&c->ask, on_packed);
-    opener_pack(c->sandbox->registry->env.opener, &c->ask, c->uid,
+    opener_pack(c->copies->box->env->opener, &c->ask, c->uid,
                 &(struct open_pack_spec){.path = source_of(c),
                                          .name = strrchr(target_of(c), '/') + 1,
                                          .n_excludes = copy ? copy->n_excludes : 0,
@@ -269,7 +265,7 @@ static void on_unpacking(struct guest_wait *w, const struct guest_answer *a) {
 
 static void on_source(struct open_ask *a, const struct open_result *result) {
     struct copying *c = container_of(a, struct copying, ask);
-    struct sandbox *sb = c->sandbox;
+    struct copies *all = c->copies;
     const char *target = target_of(c);
     size_t n = strlen(target);
     if (result->e && result->e->code == ERR_FILE_NOT_FOUND && !copy_of(c)) {
@@ -284,7 +280,7 @@ static void on_source(struct open_ask *a, const struct open_result *result) {
         n = MAX((size_t)(strrchr(target, '/') - target), (size_t)1);
     guest_wait_init(&c->wait, on_unpacking);
     guest_files_ask(
-        sb->link,
+        all->box->link,
         &(struct guest_file_request){.method = GUEST_UNPACK, .path = {.bytes = {target, n}}},
         &c->wait);
 }
@@ -293,26 +289,26 @@ static void look_at_source(struct copying *c) {
     c->packed = c->unpacked = false;
     c->pack_failure = c->unpack_failure = (struct err){0};
     open_ask_init(&c->ask, on_source);
-    opener_source(c->sandbox->registry->env.opener, &c->ask, c->uid, source_of(c));
+    opener_source(c->copies->box->env->opener, &c->ask, c->uid, source_of(c));
 }
 
-void copies_begin(struct sandbox *sb) {
-    struct copying *c = sb->copying ? NULL : calloc(1, sizeof *c);
-    if (sb->copying)
+void copies_begin(struct copies *all) {
+    struct err e;
+    struct copying *c = all->now ? NULL : calloc(1, sizeof *c);
+    if (all->now)
         return;
     if (!c) {
-        err_set(&sb->failure, ERR_OUT_OF_MEMORY, "out of memory");
-        sandbox_converge(sb);
+        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
+        all->on_done(all, &e);
         return;
     }
-    c->sandbox = sb;
+    c->copies = all;
     open_ask_init(&c->ask, on_source);
     guest_wait_init(&c->wait, on_unpacking);
     deadline_init(&c->late, on_late);
-    sb->copying = c;
+    all->now = c;
     list_secrets(c);
-    struct err e;
-    if (imports_uid(sb->registry, sb->record->owner, &c->uid, &e) < 0)
+    if (imports_uid(all->box->env, all->box->record->owner, &c->uid, &e) < 0)
         fail(c, &e);
     else
         look_at_source(c);

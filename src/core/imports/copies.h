@@ -6,18 +6,27 @@
  * Restart: a daemon that ends in the middle, or a link that breaks, begins again; the guest replaces what
  *          is there. That all were done is kept by a file in the sandbox's folder; a layer in memory gets
  *          them at every start.
- * Errors:  as sandbox.failure, with the field in front: what berm-open or the guest says. */
+ * Errors:  in on_done, with the field in front: what berm-open or the guest says. */
 #pragma once
 
-#include "core/sandbox/sandbox_impl.h"
+#include "core/box/box.h"
+#include "core/guest/guest_notice.h"
+
+/* The copies of one sandbox; the sandbox embeds it. */
+struct copies {
+    struct box *box;
+    struct copying *now; /* while they go in */
+    bool are_done;
+    void (*on_done)(struct copies *all, const struct err *e); /* NULL error: all are in */
+};
 
 /* Whether nothing is left to copy. */
-bool copies_are_done(struct sandbox *sb);
+bool copies_are_done(struct copies *all);
 /* Its layer has gone: they are to be done again. */
-void copies_forget(struct sandbox *sb);
-/* Begins, unless it is under way; sandbox_converge follows when it is over. */
-void copies_begin(struct sandbox *sb);
+void copies_forget(struct copies *all);
+/* Begins, unless it is under way; on_done follows. */
+void copies_begin(struct copies *all);
 /* Lets go of what is under way, if anything is. */
-void copies_drop(struct sandbox *sb);
+void copies_drop(struct copies *all);
 /* `tree_done` of the guest. */
-void copies_notice(struct sandbox *sb, const struct guest_tree_done *done);
+void copies_notice(struct copies *all, const struct guest_tree_done *done);

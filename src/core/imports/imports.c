@@ -5,18 +5,18 @@
 
 #include "base/programs.h"
 #include "base/str.h"
-#include "core/registry/registry_impl.h"
+#include "core/env.h"
 
-int imports_uid(struct registry *r, const char *owner, uint32_t *ret_uid, struct err *e) {
+int imports_uid(struct env *env, const char *owner, uint32_t *ret_uid, struct err *e) {
     const char prefix[] = "uid:";
     uint64_t uid;
-    if (!r->env.opener)
-        return err_set(e, ERR_HOST_PATH_REFUSED, "no host path may go in: %s", r->env.no_opener);
+    if (!env->opener)
+        return err_set(e, ERR_HOST_PATH_REFUSED, "no host path may go in: %s", env->no_opener);
     if (strncmp(owner, prefix, sizeof prefix - 1) == 0 &&
         str_to_u64(str_of(owner + sizeof prefix - 1), 0, UINT32_MAX - 1, &uid) == 0)
         *ret_uid = (uint32_t)uid;
-    else if (r->env.token_uid >= 0)
-        *ret_uid = (uint32_t)r->env.token_uid;
+    else if (env->token_uid >= 0)
+        *ret_uid = (uint32_t)env->token_uid;
     else
         return err_set(e, ERR_HOST_PATH_REFUSED,
                        "callers by token bring in no host path: the knob token_uid is empty");
@@ -146,7 +146,7 @@ static void on_searched(struct tool_search *s, const struct err *failed) {
 }
 
 static void ask_next(struct imports *in) {
-    struct opener *o = in->registry->env.opener;
+    struct opener *o = in->env->opener;
     const struct import_item *item = &in->items[in->at];
     bool is_listed = in->at < in->n_items && item->kind != IMPORT_TOOL;
     while (in->tool < in->n_tools && !in->tools[in->tool])
@@ -206,11 +206,11 @@ static int name_tool(struct err *e, size_t index, const char *member) {
 }
 
 /* Credentials come from the caller's home, as copies do. */
-static int check_tools(struct registry *r, const char *owner, const Berm__V1__SandboxSpec *spec,
+static int check_tools(struct env *env, const char *owner, const Berm__V1__SandboxSpec *spec,
                        struct err *e) {
     uint32_t uid;
     for (size_t i = 0; i < spec->n_tools; i++)
-        if (spec->tools[i]->credentials && imports_uid(r, owner, &uid, e) < 0)
+        if (spec->tools[i]->credentials && imports_uid(env, owner, &uid, e) < 0)
             return name_tool(e, i, "credentials");
     return 0;
 }
@@ -224,7 +224,7 @@ static int list_tools(struct imports *in, const Berm__V1__SandboxSpec *spec, con
     for (size_t i = 0; i < MIN(spec->n_tools, (size_t)TOOLS_MAX); i++) {
         const struct tool *t = missing_tool(spec->tools[i]);
         bool has_cache = spec->tools[i]->cache;
-        bool may = (!t && !has_cache) || imports_uid(in->registry, owner, &in->uid, &why) == 0;
+        bool may = (!t && !has_cache) || imports_uid(in->env, owner, &in->uid, &why) == 0;
         if (t && (!may || !t->homes[0].trees[0])) {
             tool_not_found(t, may ? NULL : why.text, e);
             return name_tool(e, i, "name");
@@ -246,7 +246,7 @@ static int begin(struct imports *in, const char *owner, const Berm__V1__SandboxS
     int any_tool = list_tools(in, spec, owner, e);
     if (any_tool < 0 || (n == 0 && any_tool == 0))
         return any_tool;
-    if (n > 0 && imports_uid(in->registry, owner, &in->uid, e) < 0) {
+    if (n > 0 && imports_uid(in->env, owner, &in->uid, e) < 0) {
         snprintf(e->field, sizeof e->field, "spec.%s[0].source",
                  spec->n_mounts > 0 ? "mounts" : "copies");
         return err_wrap(e, "%s", e->field);
@@ -254,12 +254,12 @@ static int begin(struct imports *in, const char *owner, const Berm__V1__SandboxS
     return take(in, spec, n_copies) ? 1 : err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
 }
 
-int imports_begin(struct imports *in, struct registry *r, const char *owner,
+int imports_begin(struct imports *in, struct env *env, const char *owner,
                   const Berm__V1__SandboxSpec *spec, bool with_copies,
                   void (*on_done)(struct imports *in, const struct err *e), struct err *e) {
-    if (with_copies && check_tools(r, owner, spec, e) < 0)
+    if (with_copies && check_tools(env, owner, spec, e) < 0)
         return -(int)e->code;
-    *in = (struct imports){.registry = r, .on_done = on_done};
+    *in = (struct imports){.env = env, .on_done = on_done};
     open_ask_init(&in->ask, on_opened);
     int n = begin(in, owner, spec, with_copies ? spec->n_copies : 0, e);
     if (n <= 0)
@@ -313,7 +313,7 @@ size_t imports_mounts_max(const Berm__V1__SandboxSpec *spec) {
 }
 
 void imports_end(struct imports *in) {
-    if (!in->registry)
+    if (!in->env)
         return;
     open_ask_cancel(&in->ask);
     tool_search_end(&in->search);

@@ -8,7 +8,7 @@
 
 #include "core/driver.h"
 #include "core/imports/opener.h"
-#include "core/registry/registry.h"
+#include "core/env.h"
 #include "core/imports/tool_search.h"
 
 enum import_kind { IMPORT_MOUNT, IMPORT_COPY, IMPORT_CACHE, IMPORT_TOOL };
@@ -25,7 +25,7 @@ struct import_item {
 };
 
 struct imports {
-    struct registry *registry;
+    struct env *env;
     struct open_ask ask;
     struct import_item *
         items; /* the mounts, in order, then the copies, the caches, and what tools were found in */
@@ -41,10 +41,10 @@ struct imports {
 };
 
 /* Whose rights count for this owner. HOST_PATH_REFUSED where no path may go in. */
-MUST_USE int imports_uid(struct registry *r, const char *owner, uint32_t *ret_uid, struct err *e);
+MUST_USE int imports_uid(struct env *env, const char *owner, uint32_t *ret_uid, struct err *e);
 /* 1: on_done follows. 0: nothing of the host goes in. Else -number. The spec is not needed any more.
  * Without `with_copies` these are left out. */
-MUST_USE int imports_begin(struct imports *in, struct registry *r, const char *owner,
+MUST_USE int imports_begin(struct imports *in, struct env *env, const char *owner,
                            const Berm__V1__SandboxSpec *spec, bool with_copies,
                            void (*on_done)(struct imports *in, const struct err *e), struct err *e);
 /* Of one that is done: its mounts, those of tools and caches first, so that nothing is made in what the caller mounts. Their

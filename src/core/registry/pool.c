@@ -6,7 +6,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "core/guest/guest_link.h"
-#include "core/sandbox/sandbox_impl.h"
+#include "core/imports/imports.h"
 
 #define REST_US UINT64_C(2000)
 #define FAILED_US UINT64_C(100000)
@@ -17,7 +17,7 @@
 #define LEASE_MS 10000 /* without a daemon nobody claims it */
 
 struct pool {
-    struct registry *registry;
+    struct env *env;
     struct driver *driver; /* the first that has parking */
     struct list ready;     /* oldest first */
     struct entrant *next;  /* the one that is being made */
@@ -30,7 +30,7 @@ struct pool {
 struct entrant {
     struct list in_pool;
     struct pool *pool; /* NULL: it is being cleared away */
-    struct registry *registry;
+    struct env *env;
     struct driver *driver;
     struct parked parked;
     char id[INSTANCE_ID_MAX];
@@ -41,7 +41,7 @@ struct entrant {
 /* --- the kind of instance --- */
 
 static uint64_t bound(const struct pool *p, enum limit_id limit, unsigned feature) {
-    int64_t value = p->registry->env.limits->of[limit];
+    int64_t value = p->env->limits->of[limit];
     bool holds = (p->driver->features & feature) != 0;
     return holds && value > 0 ? (uint64_t)value : 0;
 }
@@ -56,13 +56,6 @@ static struct instance_limits limits_of(const struct pool *p) {
     l.disk_bytes = bound(p, LIMIT_SANDBOX_DISK, DRIVER_HAS_LIMIT_DISK);
     l.disk_inodes = bound(p, LIMIT_SANDBOX_INODES, DRIVER_HAS_LIMIT_DISK);
     return l;
-}
-
-void pool_keep_limits(const struct pool *p, struct instance_limits *limits) {
-    struct instance_limits own = limits_of(p);
-    limits->memory_bytes = limits->memory_bytes == own.memory_bytes ? 0 : limits->memory_bytes;
-    limits->cpu_milli = limits->cpu_milli == own.cpu_milli ? 0 : limits->cpu_milli;
-    limits->pids = limits->pids == own.pids ? 0 : limits->pids;
 }
 
 /* A bound can be set to another later, not taken away; the disk's is part of the layer. */
@@ -102,17 +95,17 @@ static bool fits(const struct pool *p, const Berm__V1__SandboxSpec *spec) {
 
 static void on_discarded(void *user, const struct err *e) {
     struct entrant *it = user;
-    struct registry *r = it->registry;
+    struct env *env = it->env;
     if (e)
         log_text(LOG_WARN, "pool", "%s", e->text);
     driver_give_slot_back(it->driver, it->parked.slot);
     free(it);
-    (void)env_job_end(&r->env);
+    (void)env_job_end(env);
 }
 
 static void rest(struct pool *p, uint64_t us) {
     if (!p->again.is_set)
-        deadline_set(p->registry->env.deadlines, &p->again, clock_us() + us);
+        deadline_set(p->env->deadlines, &p->again, clock_us() + us);
 }
 
 static void leave(struct entrant *it) {
@@ -122,7 +115,7 @@ static void leave(struct entrant *it) {
     else
         p->n_ready--;
     list_remove(&it->in_pool);
-    deadline_clear(p->registry->env.deadlines, &it->again);
+    deadline_clear(p->env->deadlines, &it->again);
     it->pool = NULL;
 }
 
@@ -134,7 +127,7 @@ static void clear(struct entrant *it) {
         transcript_close(TAKE(it->parked.transcript));
     if (it->parked.instance)
         instance_close(TAKE(it->parked.instance));
-    env_job_begin(&it->registry->env);
+    env_job_begin(it->env);
     driver_discard(it->driver, it->id, true, on_discarded, it);
 }
 
@@ -176,19 +169,19 @@ static const struct guest_events guest_events = {on_exec, on_link_ready, on_noti
 
 static void connect_guest(struct entrant *it) {
     struct err e;
-    struct registry *r = it->registry;
+    struct env *env = it->env;
     int fd = instance_connect(it->parked.instance, &e);
     if (fd < 0 && ++it->n_tries < CONNECT_TURNS) { /* it does not listen yet */
-        deadline_set(r->env.deadlines, &it->again, clock_us() + CONNECT_US);
+        deadline_set(env->deadlines, &it->again, clock_us() + CONNECT_US);
         return;
     }
     if (fd >= 0)
         it->parked.link = guest_link_open(&(struct guest_link_spec){
-            .loop = r->env.loop,
-            .deadlines = r->env.deadlines,
+            .loop = env->loop,
+            .deadlines = env->deadlines,
             .fd = fd,
             .transcript = it->parked.transcript,
-            .run_id = r->env.run_id,
+            .run_id = env->run_id,
             .lease_ms = LEASE_MS,
             .events = &guest_events,
             .user = it,
@@ -224,7 +217,7 @@ static const struct instance_events instance_events = {on_ready, on_failed, on_g
 /* An id that ends with a hyphen is no sandbox's; the name is that of the sandbox to come, if it has none of
  * its own. */
 static bool make(struct entrant *it, struct err *e) {
-    struct registry *r = it->registry;
+    struct env *env = it->env;
     struct instance_spec spec = {
         .id = it->id,
         .hostname = it->parked.name,
@@ -237,7 +230,8 @@ static bool make(struct entrant *it, struct err *e) {
     };
     env_make_id(SANDBOX_ID_PREFIX, it->parked.name);
     snprintf(it->id, sizeof it->id, "p-%s-", it->parked.name + strlen(SANDBOX_ID_PREFIX));
-    it->parked.transcript = transcript_open(-1, "guest.log", r->env.limits->of[LIMIT_GUEST_LOG]);
+    it->parked.transcript = transcript_open(-1, "guest.log", env->limits->of[LIMIT_GUEST_LOG]);
+    it->parked.limits = spec.limits;
     it->parked.instance = instance_create(it->driver, &spec, &instance_events, it, e);
     return it->parked.instance != NULL;
 }
@@ -248,7 +242,7 @@ static void make_next(struct pool *p) {
     int64_t slot = it ? driver_take_slot(p->driver) : -1;
     if (slot >= 0) {
         *it = (struct entrant){
-            .pool = p, .registry = p->registry, .driver = p->driver, .parked.slot = (uint64_t)slot};
+            .pool = p, .env = p->env, .driver = p->driver, .parked.slot = (uint64_t)slot};
         list_init(&it->in_pool);
         deadline_init(&it->again, on_connect_again);
         if (make(it, &e)) {
@@ -267,10 +261,10 @@ static void make_next(struct pool *p) {
 
 static void on_again(struct deadline *d) {
     struct pool *p = container_of(d, struct pool, again);
-    const struct registry *r = p->registry;
-    if (p->next || p->n_ready >= (unsigned)r->env.limits->of[LIMIT_SANDBOXES_PARKED])
+    const struct env *env = p->env;
+    if (p->next || p->n_ready >= (unsigned)env->limits->of[LIMIT_SANDBOXES_PARKED])
         return;
-    if (!fd_are_available(r->env.state_dir_fd, 2 * SANDBOX_FDS))
+    if (!fd_are_available(env->state_dir_fd, 2 * SANDBOX_FDS))
         rest(p, SHORT_US); /* sandboxes that are asked for come first */
     else if (p->driver->parking->is_idle(p->driver))
         make_next(p);
@@ -280,15 +274,15 @@ static void on_again(struct deadline *d) {
 
 /* --- from outside --- */
 
-struct pool *pool_new(struct registry *r) {
+struct pool *pool_new(struct env *env) {
     struct driver *d;
-    for (size_t i = 0; (d = env_driver_at(&r->env, i)) && !d->parking;)
+    for (size_t i = 0; (d = env_driver_at(env, i)) && !d->parking;)
         i++;
-    bool is_wanted = d && r->env.limits->of[LIMIT_SANDBOXES_PARKED] > 0;
+    bool is_wanted = d && env->limits->of[LIMIT_SANDBOXES_PARKED] > 0;
     struct pool *p = is_wanted ? calloc(1, sizeof *p) : NULL;
     if (!p)
         return NULL;
-    p->registry = r;
+    p->env = env;
     p->driver = d;
     p->pause_us = REST_US;
     list_init(&p->ready);
@@ -311,7 +305,7 @@ void pool_close(struct pool *p) {
         leave(it);
         clear(it);
     }
-    deadline_clear(p->registry->env.deadlines, &p->again);
+    deadline_clear(p->env->deadlines, &p->again);
     free(p);
 }
 
@@ -333,7 +327,7 @@ void pool_discard(struct pool *p, const struct parked *parked) {
         instance_close(parked->instance);
         return;
     }
-    *it = (struct entrant){.registry = p->registry, .driver = p->driver, .parked = *parked};
+    *it = (struct entrant){.env = p->env, .driver = p->driver, .parked = *parked};
     snprintf(it->id, sizeof it->id, "%s", parked->instance->id);
     clear(it);
 }

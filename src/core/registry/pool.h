@@ -11,25 +11,12 @@
  * Bounds:  sandboxes.parked of them. */
 #pragma once
 
-#include "core/registry/registry_impl.h"
-#include "core/guest/transcript.h"
+#include "core/sandbox/sandboxes.h"
 
-#define POOL_WORKSPACE "/workspace" /* the directory that is in every root of ours */
-
-struct guest_link;
 struct pool;
 
-/* What its taker owns from then on, and hears of by events of its own. */
-struct parked {
-    struct instance *instance;
-    struct guest_link *link;
-    struct transcript *transcript; /* what was said so far */
-    uint64_t slot;
-    char name[INSTANCE_ID_MAX]; /* of its host; a sandbox whose asker leaves that to us gets it */
-};
-
 /* NULL: no memory, or none are to be made. Nothing happens before pool_begin. A pool may be NULL below. */
-struct pool *pool_new(struct registry *r);
+struct pool *pool_new(struct env *env);
 void pool_begin(struct pool *p);
 void pool_close(struct pool *p);
 
@@ -37,5 +24,3 @@ void pool_close(struct pool *p);
 bool pool_take(struct pool *p, const Berm__V1__SandboxSpec *spec, struct parked *ret_parked);
 /* One that was taken and cannot be used. */
 void pool_discard(struct pool *p, const struct parked *parked);
-/* Leaves of a sandbox's limits those that are not a parked instance's already; the others are 0. */
-void pool_keep_limits(const struct pool *p, struct instance_limits *limits);

@@ -6,8 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/exec/exec_impl.h"
-#include "core/sandbox/sandbox_dir.h"
+#include "core/box/box_dir.h"
 #include "core/registry/pool.h"
 #include "core/registry/reserve.h"
 
@@ -25,9 +24,9 @@ struct report {
 
 /* Few at a time, so that callers do not wait for what nobody asked for. */
 static void wake_some(struct registry *r) {
-    for (int i = 0; i < WAKE_AT_ONCE && !list_is_empty(&r->dormant); i++)
-        sandbox_wake(container_of(r->dormant.next, struct sandbox, in_dormant));
-    if (!list_is_empty(&r->dormant))
+    for (int i = 0; i < WAKE_AT_ONCE && sandboxes_wake_next(&r->all); i++)
+        ;
+    if (!list_is_empty(&r->all.dormant))
         deadline_set(r->env.deadlines, &r->wake, clock_us() + WAKE_PAUSE_US);
 }
 
@@ -99,9 +98,9 @@ static void sweep_folders(struct registry *r) {
     int copy = openat(r->env.sandboxes_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = copy < 0 ? NULL : fdopendir(copy);
     for (struct dirent *d; list && (d = readdir(list));) {
-        if (d->d_name[0] == '.' || map_find(&r->sandboxes, d->d_name))
+        if (d->d_name[0] == '.' || sandboxes_find(&r->all, d->d_name))
             continue;
-        folder_remove(r->env.sandboxes_fd, d->d_name);
+        box_dir_remove(r->env.sandboxes_fd, d->d_name);
     }
     if (list)
         closedir(list);
@@ -117,13 +116,13 @@ static void on_swept(void *user, const struct err *e) {
 
 static void sweep_driver(struct registry *r, struct driver *d) {
     size_t n = 0;
-    AUTO_FREE const char **ids = calloc(r->sandboxes.count + 1, sizeof *ids);
+    AUTO_FREE const char **ids = calloc(r->all.by_id.count + 1, sizeof *ids);
     if (!ids)
         return;
-    LIST_FOR_EACH(node, &r->all) {
-        const struct sandbox *sb = container_of(node, struct sandbox, in_registry);
-        if (sb->driver == d)
-            ids[n++] = sb->instance_id;
+    LIST_FOR_EACH(node, &r->all.list) {
+        struct sandbox *sb = sandbox_at(node);
+        if (sandbox_box(sb)->driver == d)
+            ids[n++] = sandbox_instance_id(sb);
     }
     r->n_sweeping++;
     driver_sweep(d, ids, n, on_swept, r);
@@ -151,10 +150,11 @@ void registry_recovered_one(struct registry *r) {
         return;
     }
     deadline_clear(r->env.deadlines, &r->recovery_deadline);
-    LIST_FOR_EACH(node, &r->all) {
-        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
-        r->n_adopted += sandbox_is_up(sb);
-        r->n_adopted_execs += sandbox_is_up(sb) ? sb->n_running : 0;
+    LIST_FOR_EACH(node, &r->all.list) {
+        struct sandbox *sb = sandbox_at(node);
+        bool is_up = box_is_up(sandbox_box(sb));
+        r->n_adopted += is_up;
+        r->n_adopted_execs += is_up ? sandbox_execs(sb)->n_running : 0;
     }
     r->env.is_recovered = true;
     registry_prune(r);
@@ -165,14 +165,8 @@ void registry_recovered_one(struct registry *r) {
 static void on_recovery_deadline(struct deadline *d) {
     struct registry *r = container_of(d, struct registry, recovery_deadline);
     r->env.recovery_timed_out = true;
-    LIST_FOR_EACH(node, &r->all) {
-        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
-        if (sb->is_recovering && sandbox_is_up(sb)) {
-            log_text(LOG_WARN, "start", "%s: its guest does not answer", sb->record->sandbox_id);
-            exec_take_reported(sb);
-            sandbox_converge(sb);
-        }
-    }
+    LIST_FOR_EACH(node, &r->all.list)
+        sandbox_recovery_timeout(sandbox_at(node));
 }
 
 void recovery_init(struct registry *r) {
@@ -180,33 +174,15 @@ void recovery_init(struct registry *r) {
     deadline_init(&r->recovery_deadline, on_recovery_deadline);
 }
 
-static void recover(struct sandbox *sb) {
-    if (!sb->driver) { /* its record waits for a daemon that has the driver */
-        log_text(LOG_WARN, "start", "%s: the driver \"%s\" is not loaded", sb->record->sandbox_id,
-                 sb->record->spec->driver);
-        registry_recovered_one(sb->registry);
-        return;
-    }
-    sb->is_recovering = true;
-    if (sb->n_running > 0)
-        sandbox_count_output(sb);
-    sandbox_lifetime_look(sb);
-    if (!sandbox_is(sb, SB_STOPPED) && !sandbox_is(sb, SB_FAILED))
-        sandbox_adopt(sb);
-    else
-        exec_all_gone(sb);
-    sandbox_converge(sb);
-}
-
 void registry_recover(struct registry *r,
                       void (*on_recovered)(struct registry *r, const struct err *e)) {
     r->on_recovered = on_recovered;
     r->n_recovering = 1; /* ours, so that the last one is told when all have begun */
-    LIST_FOR_EACH(node, &r->all)
+    LIST_FOR_EACH(node, &r->all.list)
         r->n_recovering++;
     r->recover_by_us = clock_us() + RECOVERY_MAX_US;
     be_patient(r);
-    LIST_FOR_EACH(node, &r->all)
-        recover(container_of(node, struct sandbox, in_registry));
+    LIST_FOR_EACH(node, &r->all.list)
+        sandbox_recover(sandbox_at(node));
     registry_recovered_one(r);
 }

@@ -1,14 +1,9 @@
 #include "core/registry/registry.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/exec/exec_impl.h"
 #include "core/registry/pool.h"
 #include "core/registry/recovery.h"
 #include "core/registry/reserve.h"
@@ -21,11 +16,11 @@
 void *registry_user(const struct registry *r) {
     return r->env.user;
 }
+struct env *registry_env(struct registry *r) {
+    return &r->env;
+}
 struct ledger *registry_ledger(struct registry *r) {
     return r->env.ledger;
-}
-struct file_turns *registry_file_turns(struct registry *r) {
-    return r->env.file_turns;
 }
 struct deadlines *registry_deadlines(struct registry *r) {
     return r->env.deadlines;
@@ -55,9 +50,8 @@ static int no_sandbox(const char *id, struct err *e) {
 
 int registry_find_sandbox(struct registry *r, const struct caller *who, const char *id,
                           struct sandbox **ret_sb, struct err *e) {
-    struct map_node *node = map_find(&r->sandboxes, id);
-    struct sandbox *sb = node ? container_of(node, struct sandbox, by_id) : NULL;
-    if (!sb || !caller_owns(who, sb->record->owner))
+    struct sandbox *sb = sandboxes_find(&r->all, id);
+    if (!sb || !caller_owns(who, sandbox_record(sb)->owner))
         return no_sandbox(id, e);
     *ret_sb = sb;
     return 0;
@@ -90,25 +84,29 @@ struct load {
     struct exec *exec;
 };
 
+static struct exec *registry_restore_exec(struct registry *r, const struct db_exec *row) {
+    char id[64];
+    snprintf(id, sizeof id, "%.*s", (int)row->sandbox_id.n, row->sandbox_id.p);
+    struct sandbox *sb = sandboxes_find(&r->all, id);
+    return exec_restore(&r->env, &r->all.execs, sb ? sandbox_execs(sb) : NULL, row);
+}
+
 static bool load_exec(void *user, const struct db_exec *row) {
     struct load *l = user;
     if (row->record.n > 0)
-        l->exec = exec_restore(l->registry, row);
+        l->exec = registry_restore_exec(l->registry, row);
     return false;
 }
 
 int registry_find_exec(struct registry *r, const struct caller *who, const char *id,
                        struct exec **ret_x, struct err *e) {
-    struct map_node *node = map_find(&r->execs, id);
-    struct load l = {r, node ? container_of(node, struct exec, by_id) : NULL};
+    struct load l = {r, exec_table_find(&r->all.execs, id)};
     if (!l.exec) {
         int found = db_find_exec(r->env.db, str_of(id), load_exec, &l, e);
         if (found < 0)
             return found;
     }
-    if (!l.exec || !caller_owns(who, l.exec->owner) ||
-        (l.exec->sandbox &&
-         l.exec->sandbox->instance_state == INST_REMOVING)) { /* its output is going */
+    if (!l.exec || !caller_owns(who, exec_owner(l.exec)) || exec_is_removed(l.exec)) {
         err_set(e, ERR_EXEC_NOT_FOUND, "no program has the id %.64s", id);
         return err_about(e, "exec_id", id);
     }
@@ -118,11 +116,26 @@ int registry_find_exec(struct registry *r, const struct caller *who, const char 
 
 void registry_each_sandbox(struct registry *r, bool (*on)(void *user, struct sandbox *sb),
                            void *user) {
-    for (struct list *node = r->all.prev, *before; node != &r->all; node = before) {
+    for (struct list *node = r->all.list.prev, *before; node != &r->all.list; node = before) {
         before = node->prev;
-        if (!on(user, container_of(node, struct sandbox, in_registry)))
+        if (!on(user, sandbox_at(node)))
             return;
     }
+}
+
+/* --- creating --- */
+
+int registry_create_sandbox(struct registry *r, const char *id, const Berm__V1__SandboxSpec *spec,
+                            const struct change *c, struct sandbox **ret_sb, struct err *e) {
+    struct parked parked = {0};
+    int failed = sandbox_check_create(&r->all, id, spec, e);
+    if (failed < 0)
+        return failed;
+    bool is_claim = pool_take(r->pool, spec, &parked);
+    failed = sandbox_create(&r->all, id, spec, is_claim ? &parked : NULL, c, ret_sb, e);
+    if (failed < 0 && parked.instance)
+        pool_discard(r->pool, &parked);
+    return failed;
 }
 
 /* --- housekeeping --- */
@@ -130,53 +143,22 @@ void registry_each_sandbox(struct registry *r, bool (*on)(void *user, struct san
 /* Programs that have ended and that nobody watches leave memory at the end of a turn. */
 static void on_turn(uv_check_t *turn) {
     struct registry *r = turn->data;
-    for (struct list *node; (node = list_pop_front(&r->idle_execs));)
-        exec_drop(container_of(node, struct exec, in_idle));
+    exec_table_drop_idle(&r->all.execs);
     if (!r->flushed && !r->flush.is_set && !r->env.is_closing)
         deadline_set(r->env.deadlines, &r->flush, clock_us() + FLUSH_AFTER_US);
     r->flushed = false; /* the turn that flushed is no reason to flush again */
 }
 
-/* Programs of one sandbox beyond the number kept. */
-struct surplus {
-    struct registry *registry;
-    struct sandbox *sandbox;
-    struct entry *entry;
-    int64_t kept;
-    bool sweeps; /* for the first time since the start */
-};
-
-static bool forget_old(void *user, const struct db_exec *row) {
-    struct surplus *s = user;
-    char name[80];
-    bool has_ended = row->state == EXEC_EXITED || row->state == EXEC_LOST;
-    snprintf(name, sizeof name, "%.*s", (int)row->id.n, row->id.p);
-    if (s->sweeps && row->number <= s->registry->exec_number_found)
-        exec_cgroup_sweep(s->sandbox, row); /* they come newest first */
-    if (s->kept-- > 0 || !has_ended || map_find(&s->registry->execs, name))
-        return true;
-    db_forget_exec(entry_txn(s->entry), row->id);
-    exec_remove_files(s->sandbox, name);
-    return true;
-}
-
-/* Some sandboxes at a time, because each is a question to the store: true when others are left. */
+/* Some sandboxes at a time, because each is a query: true when others are left. */
 static bool prune_execs(struct registry *r, struct entry *t) {
-    struct err e;
     int n = 0;
-    LIST_FOR_EACH(node, &r->all) {
-        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
-        struct surplus s = {r, sb, t, r->env.limits->of[LIMIT_EXECS_KEPT], !sb->cgroups_are_swept};
-        struct str id = str_of(sb->record->sandbox_id);
-        if (sb->n_started == 0)
+    LIST_FOR_EACH(node, &r->all.list) {
+        struct execs *set = sandbox_execs(sandbox_at(node));
+        if (set->n_started == 0)
             continue;
         if (n++ == PRUNE_AT_ONCE)
             return true;
-        if (db_list_execs(r->env.db, STR(""), id, 0, forget_old, &s, &e) < 0)
-            log_text(LOG_WARN, "prune", "%s", e.text);
-        sb->n_started = 0;
-        if (s.kept < 0)
-            sandbox_count_output(sb);
+        execs_prune(set, t);
     }
     return false;
 }
@@ -204,39 +186,31 @@ static void on_prune(struct deadline *d) {
 static void on_flush(struct deadline *d) {
     struct registry *r = container_of(d, struct registry, flush);
     r->flushed = true;
-    LIST_FOR_EACH(node, &r->all) {
-        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
-        if (sb->transcript)
-            transcript_flush(sb->transcript);
-    }
+    LIST_FOR_EACH(node, &r->all.list)
+        sandbox_flush(sandbox_at(node));
 }
 
 /* --- the end --- */
 
-static bool is_down(const struct sandbox *sb) {
-    return !sb->driver ||
-           (!sandbox_has_instance(sb) && sb->recorded.on_way == 0 && sb->goal >= GOAL_STOP);
-}
-
-void registry_look(struct registry *r) {
+/* --stop-sandboxes waits until all are down. */
+static void registry_look(struct registry *r) {
     if (!r->on_stopped)
         return;
-    LIST_FOR_EACH(node, &r->all)
-        if (!is_down(container_of(node, struct sandbox, in_registry)) &&
-            !sandbox_is(container_of(node, struct sandbox, in_registry), SB_FAILED))
+    LIST_FOR_EACH(node, &r->all.list)
+        if (!sandbox_is_down(sandbox_at(node)))
             return;
-    void (*told)(struct registry * r) = TAKE(r->on_stopped);
-    told(r);
+    void (*on_stopped)(struct registry * r) = TAKE(r->on_stopped);
+    on_stopped(r);
 }
 
 void registry_stop_all(struct registry *r, void (*on_stopped)(struct registry *r)) {
     struct err e;
     r->on_stopped = on_stopped;
-    LIST_FOR_EACH(node, &r->all) {
-        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
+    LIST_FOR_EACH(node, &r->all.list) {
+        struct sandbox *sb = sandbox_at(node);
         struct change c = {0}; /* by the daemon itself */
-        if (sandbox_has_instance(sb) && sandbox_stop(sb, 0, 0, &c, &e) < 0)
-            log_text(LOG_WARN, "stop", "%s: %s", sb->record->sandbox_id, e.text);
+        if (box_has_instance(sandbox_box(sb)) && sandbox_stop(sb, 0, 0, &c, &e) < 0)
+            log_text(LOG_WARN, "stop", "%s: %s", sandbox_record(sb)->sandbox_id, e.text);
     }
     registry_look(r);
 }
@@ -245,8 +219,6 @@ static void on_turn_closed(uv_handle_t *handle) {
     struct registry *r = handle->data;
     void (*told)(void *user) = r->on_closed;
     void *user = r->close_user;
-    map_done(&r->sandboxes);
-    map_done(&r->execs);
     free(r);
     told(user);
 }
@@ -254,10 +226,7 @@ static void on_turn_closed(uv_handle_t *handle) {
 static void on_db_closed(void *user) {
     struct registry *r = user;
     /* Every entry has been answered: nothing holds an object any more. */
-    for (struct list *node; (node = list_pop_front(&r->all));)
-        sandbox_free(container_of(node, struct sandbox, in_registry));
-    for (struct list *node; (node = list_pop_front(&r->idle_execs));)
-        exec_drop(container_of(node, struct exec, in_idle));
+    sandboxes_done(&r->all);
     ledger_free(r->env.ledger);
     uv_close((uv_handle_t *)&r->turn, on_turn_closed);
 }
@@ -278,15 +247,8 @@ void registry_close(struct registry *r, void (*on_closed)(void *user), void *use
     deadline_clear(r->env.deadlines, &r->wake);
     reserve_end(r);
     deadline_clear(r->env.deadlines, &r->recovery_deadline);
-    LIST_FOR_EACH(node, &r->all) {
-        struct sandbox *sb = container_of(node, struct sandbox, in_registry);
-        sandbox_disconnect(sb);
-        imports_end(&sb->imports);
-        if (sb->instance)
-            instance_close(TAKE(sb->instance));
-        if (sandbox_has_instance(sb))
-            sandbox_set_instance(sb, INST_NONE);
-    }
+    LIST_FOR_EACH(node, &r->all.list)
+        sandbox_let_go(sandbox_at(node));
     if (r->env.n_jobs == 0)
         on_idle(&r->env);
 }
@@ -301,7 +263,7 @@ struct reading {
 
 static bool restore_sandbox(void *user, const struct db_sandbox *row) {
     struct reading *all = user;
-    if (sandbox_restore(all->registry, row))
+    if (sandbox_restore(&all->registry->all, row))
         return true;
     err_set(&all->failure, ERR_STORE_CORRUPT, "the record of sandbox %.*s cannot be read",
             (int)MIN(row->id.n, (size_t)64), row->id.p);
@@ -312,7 +274,7 @@ static bool restore_exec(void *user, const struct db_exec *row) {
     struct reading *all = user;
     if (row->record.n == 0) /* forgotten: its sandbox went while its end could not be written */
         return true;
-    if (exec_restore(all->registry, row))
+    if (registry_restore_exec(all->registry, row))
         return true;
     err_set(&all->failure, ERR_STORE_CORRUPT, "the record of program %.*s cannot be read",
             (int)MIN(row->id.n, (size_t)64), row->id.p);
@@ -331,28 +293,37 @@ static int read_records(struct registry *r, struct err *e) {
     return failed;
 }
 
+static void on_durable(struct sandboxes *all, struct sandbox *sb) {
+    reserve_watch(container_of(all, struct registry, all), sb);
+}
+
+static void on_ended(struct sandboxes *all) {
+    registry_look(container_of(all, struct registry, all));
+}
+
+static void on_recovered(struct sandboxes *all) {
+    registry_recovered_one(container_of(all, struct registry, all));
+}
+
+static const struct sandbox_owner_ops owner_ops = {on_durable, on_ended, on_recovered};
+
 int registry_open(const struct env *env, struct registry **ret_r, struct err *e) {
     struct db_facts facts;
     struct registry *r = calloc(1, sizeof *r);
-    if (!r || map_init(&r->sandboxes) < 0 || map_init(&r->execs) < 0)
-        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory"); /* at start: the process ends */
+    if (!r)
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     r->env = *env;
     r->env.on_idle = on_idle;
-    list_init(&r->all);
-    list_init(&r->dormant);
-    list_init(&r->idle_execs);
     char state_dir[32];
     snprintf(state_dir, sizeof state_dir, "/proc/self/fd/%d", env->state_dir_fd);
     int failed = db_open(env->loop, state_dir, &r->env.db, &facts, e);
     if (failed < 0) {
-        map_done(&r->sandboxes);
-        map_done(&r->execs);
         free(r);
         return failed;
     }
     r->env.ledger = ledger_open(env->loop, r->env.db, &facts);
-    r->sandbox_number = facts.sandbox_number;
-    r->exec_number = r->exec_number_found = facts.exec_number;
+    if (!r->env.ledger || sandboxes_init(&r->all, &r->env, &owner_ops, &facts) < 0)
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory"); /* at start: the process ends */
     uv_check_init(env->loop, &r->turn);
     r->turn.data = r;
     uv_check_start(&r->turn, on_turn);
@@ -361,7 +332,7 @@ int registry_open(const struct env *env, struct registry **ret_r, struct err *e)
     deadline_init(&r->flush, on_flush);
     recovery_init(r);
     reserve_init(r);
-    r->pool = pool_new(r);
+    r->pool = pool_new(&r->env);
     *ret_r = r;
-    return r->env.ledger ? read_records(r, e) : err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
+    return read_records(r, e);
 }

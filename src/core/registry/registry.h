@@ -26,8 +26,8 @@ void registry_stop_all(struct registry *r, void (*on_stopped)(struct registry *r
 void registry_close(struct registry *r, void (*on_closed)(void *user), void *user);
 
 void *registry_user(const struct registry *r);
+struct env *registry_env(struct registry *r);
 struct ledger *registry_ledger(struct registry *r);
-struct file_turns *registry_file_turns(struct registry *r);
 struct deadlines *registry_deadlines(struct registry *r);
 const struct limits *registry_limits(const struct registry *r);
 /* By its name, or the default one for an empty name. NULL: no such driver is loaded. */
@@ -36,6 +36,12 @@ struct driver *registry_driver(const struct registry *r, const char *name);
 struct driver *registry_driver_at(const struct registry *r, size_t i);
 const char *registry_no_driver(const struct registry *r);
 bool registry_has_opener(const struct registry *r);
+
+/* `spec` is checked and has every default filled in; it is copied. An empty id gets a generated one.
+ * *ret_sb may be reverted and freed when c->wait gets an error. */
+MUST_USE int registry_create_sandbox(struct registry *r, const char *id,
+                                     const Berm__V1__SandboxSpec *spec, const struct change *c,
+                                     struct sandbox **ret_sb, struct err *e);
 
 /* SANDBOX_NOT_FOUND for others' too. A DELETED one is not here: see registry_find_deleted. */
 MUST_USE int registry_find_sandbox(struct registry *r, const struct caller *who, const char *id,
@@ -80,5 +86,3 @@ struct accepted_request {
 MUST_USE int registry_find_request(struct registry *r, const struct request_key *key,
                                    struct arena *arena, struct accepted_request *ret,
                                    struct err *e);
-
-#define SANDBOX_ID_PREFIX "sb-"

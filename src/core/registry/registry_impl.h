@@ -1,22 +1,13 @@
-/* The registry's insides, for core alone. */
+/* registry_impl — the fields of the registry, for core/registry alone. */
 #pragma once
 
-#include "base/map.h"
-#include "core/files/file_work.h"
 #include "core/registry/registry.h"
+#include "core/sandbox/sandboxes.h"
 #include "store/db.h"
 
 struct registry {
     struct env env;
-    struct map sandboxes;
-    struct map execs;
-    struct list all;        /* sandboxes, oldest first */
-    struct list dormant;    /* those that were adopted and whose guest nobody has needed yet */
-    struct list idle_execs; /* ended programs that were read in and that nobody watches */
-    uint64_t sandbox_number;
-    uint64_t exec_number;
-    uint64_t exec_number_found; /* of the last program of the daemon before */
-    unsigned n_cgroups_ahead;
+    struct sandboxes all;
     struct pool *pool; /* NULL: there is none, or none any more */
     uv_check_t turn;
     struct deadline prune;
@@ -44,7 +35,5 @@ struct registry {
 
 /* Now, and every ten minutes. */
 void registry_prune(struct registry *r);
-/* A sandbox is as far as a restart can bring it before the daemon listens. */
+/* recovery.c: one more sandbox is as far as a restart can bring it before the daemon listens */
 void registry_recovered_one(struct registry *r);
-/* A sandbox may have stopped: --stop-sandboxes waits for all. */
-void registry_look(struct registry *r);

@@ -17,14 +17,5 @@ void reserve_init(struct registry *r);
 /* What was found at the start is looked at. */
 void reserve_begin(struct registry *r);
 void reserve_end(struct registry *r);
-/* It may have begun to run. */
-void reserve_watch(struct sandbox *sb);
-/* It is paused, or about to be, until there is room. */
-bool reserve_holds(const struct sandbox *sb);
-/* Why. */
-void reserve_explain(const struct registry *r, struct err *ret_e);
-/* STORE_FULL where one like this may not begin now. */
-MUST_USE int reserve_check_new(const struct registry *r, const Berm__V1__SandboxSpec *spec,
-                               struct err *e);
-/* STORE_FULL where it may not go on now. */
-MUST_USE int reserve_check(const struct sandbox *sb, struct err *e);
+/* Call this when the sandbox may have started running. */
+void reserve_watch(struct registry *r, struct sandbox *sb);

@@ -2,7 +2,7 @@
  *
  * Owner:   the registry.
  * States:  SandboxState in the record, as clients see it; SBX-1 lists the changes. Besides it a goal, an
- *          instance state and a link state: see sandbox_state.h. Every event (an intent is durable, an
+ *          instance state and a link state: see core/box/box_state.h. Every event (an intent is durable, an
  *          instance is ready, the guest answers or is gone, the retry after a store failure is due) ends
  *          in one function, sandbox_converge, which takes the next step towards the goal. A restart does
  *          the same: it reads the record, adopts the instance and calls sandbox_converge.
@@ -12,12 +12,14 @@
  * Changes answer 0 once the entry is on its way: on_done of `w` follows from the loop. */
 #pragma once
 
-#include "core/registry/registry.h"
+#include "core/change.h"
+#include "core/driver.h"
+#include "loop/deadline.h"
 
-/* `spec` is checked and has every default filled in; it is copied. An empty id gets a generated one.
- * *ret_sb lives on; it may be reverted and freed when `wait` hears an error. */
-MUST_USE int sandbox_create(struct registry *r, const char *id, const Berm__V1__SandboxSpec *spec,
-                            const struct change *c, struct sandbox **ret_sb, struct err *e);
+struct execs;
+struct files;
+struct sandbox;
+
 /* incarnation 0 = any. grace_ms as in the contract. */
 MUST_USE int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms,
                           const struct change *c, struct err *e);
@@ -44,7 +46,9 @@ const struct recorded *sandbox_recorded(const struct sandbox *sb);
 uint64_t sandbox_number(const struct sandbox *sb);
 /* Whether its copies go in at the next start. */
 bool sandbox_needs_copies(struct sandbox *sb);
-struct registry *sandbox_registry(const struct sandbox *sb);
+/* Where its execs are started, and its files reached. */
+struct execs *sandbox_execs(struct sandbox *sb);
+struct files *sandbox_files(struct sandbox *sb);
 /* 0 when a program or file call may go to its guest now, else the error of SBX-8. */
 MUST_USE int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct err *e);
 

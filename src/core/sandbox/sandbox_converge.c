@@ -8,11 +8,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/imports/copies.h"
-#include "core/exec/exec_impl.h"
 #include "core/guest/guest_sandbox.h"
-#include "core/sandbox/sandbox_dir.h"
-#include "core/registry/reserve.h"
+#include "core/box/box_dir.h"
 #include "core/sandbox/sandbox_impl.h"
 
 #define STOP_GRACE_MS 5000
@@ -25,37 +22,37 @@
 
 /* When the driver refuses, the instance stays as it was, and the goal follows it. */
 static void on_freeze_failed(struct sandbox *sb, const struct err *e) {
-    bool was_frozen = sb->instance_state == INST_THAWING;
-    log_text(LOG_WARN, "freeze", "%s: %s", sb->record->sandbox_id, e->text);
-    sandbox_set_instance(sb, was_frozen ? INST_FROZEN : INST_UP);
-    if (sb->goal <= GOAL_PAUSE)
-        sandbox_set_goal(sb, was_frozen ? GOAL_PAUSE : GOAL_RUN);
+    bool was_frozen = sb->box.instance_state == INST_THAWING;
+    log_text(LOG_WARN, "freeze", "%s: %s", sb->box.record->sandbox_id, e->text);
+    box_set_instance(&sb->box, was_frozen ? INST_FROZEN : INST_UP);
+    if (sb->box.goal <= GOAL_PAUSE)
+        box_set_goal(&sb->box, was_frozen ? GOAL_PAUSE : GOAL_RUN);
     sandbox_look_at_waits(sb);
 }
 
 static void on_frozen(struct instance *p, const struct instance_answer *a, void *user) {
     (void)user;
-    struct sandbox *sb = p->user;
+    struct sandbox *sb = sandbox_of(p->user);
     sandbox_failpoint(sb, OP_ACK);
     if (a->e)
         on_freeze_failed(sb, a->e);
     else
-        sandbox_set_instance(sb, sb->instance_state == INST_FREEZING ? INST_FROZEN : INST_UP);
+        box_set_instance(&sb->box, sb->box.instance_state == INST_FREEZING ? INST_FROZEN : INST_UP);
     sandbox_converge(sb);
 }
 
 static void sandbox_converge_freeze(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_COMMIT);
-    sandbox_set_instance(sb, INST_FREEZING);
-    files_gone(sb, false);
-    instance_pause(sb->instance, on_frozen, NULL);
+    box_set_instance(&sb->box, INST_FREEZING);
+    files_gone(&sb->files, false);
+    instance_pause(sb->box.instance, on_frozen, NULL);
     sandbox_failpoint(sb, OP_SEND);
 }
 
 static void sandbox_converge_thaw(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_COMMIT);
-    sandbox_set_instance(sb, INST_THAWING);
-    instance_resume(sb->instance, on_frozen, NULL);
+    box_set_instance(&sb->box, INST_THAWING);
+    instance_resume(sb->box.instance, on_frozen, NULL);
     sandbox_failpoint(sb, OP_SEND);
 }
 
@@ -64,49 +61,49 @@ static void sandbox_converge_thaw(struct sandbox *sb) {
 static void on_thawed_to_end(struct instance *p, const struct instance_answer *a, void *user) {
     (void)a;
     (void)user;
-    struct sandbox *sb = p->user;
-    sandbox_set_instance(sb, INST_UP);
+    struct sandbox *sb = sandbox_of(p->user);
+    box_set_instance(&sb->box, INST_UP);
     sandbox_converge(sb);
 }
 
 static void sandbox_converge_kill(struct sandbox *sb) {
-    sandbox_set_instance(sb, INST_STOPPING);
-    instance_stop(sb->instance);
+    box_set_instance(&sb->box, INST_STOPPING);
+    instance_stop(sb->box.instance);
 }
 
 /* Asks the guest to end its execs: SIGTERM and the grace time, or SIGKILL when that is 0. guest_deadline
  * kills a guest that does not end. */
 static void sandbox_converge_shutdown(struct sandbox *sb) {
     int64_t grace_ms = sb->request.grace_ms == 0 ? STOP_GRACE_MS : MAX(sb->request.grace_ms, 0);
-    if (sb->goal == GOAL_DELETE)
+    if (sb->box.goal == GOAL_DELETE)
         grace_ms = 0;
-    sandbox_set_instance(sb, INST_SHUTDOWN);
-    sb->shutdown_goal = sb->goal;
-    guest_sandbox_shutdown(sb->link, grace_ms);
-    deadline_set(sb->registry->env.deadlines, &sb->guest_deadline,
+    box_set_instance(&sb->box, INST_SHUTDOWN);
+    sb->shutdown_goal = sb->box.goal;
+    guest_sandbox_shutdown(sb->box.link, grace_ms);
+    deadline_set(sb->box.env->deadlines, &sb->guest_deadline,
                  clock_us() + (uint64_t)(grace_ms + STOP_MARGIN_MS) * 1000);
 }
 
 /* After a restart, a guest that was frozen has no link yet. */
 static void sandbox_converge_reach(struct sandbox *sb) {
     if (!sb->guest_deadline.is_set)
-        deadline_set(sb->registry->env.deadlines, &sb->guest_deadline,
+        deadline_set(sb->box.env->deadlines, &sb->guest_deadline,
                      clock_us() + STOP_MARGIN_MS * 1000);
-    if (!sb->link)
+    if (!sb->box.link)
         sandbox_connect(sb);
 }
 
 /* While execs run, the end is graceful, so that the guest records how they end. */
 static void sandbox_converge_end_guest(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_COMMIT);
-    files_gone(sb, true);
-    if (sb->n_running == 0) {
+    files_gone(&sb->files, true);
+    if (sb->execs.n_running == 0) {
         sandbox_converge_kill(sb);
-    } else if (sb->instance_state == INST_FROZEN) {
-        sandbox_set_instance(sb, INST_THAWING);
-        instance_resume(sb->instance, on_thawed_to_end, NULL);
+    } else if (sb->box.instance_state == INST_FROZEN) {
+        box_set_instance(&sb->box, INST_THAWING);
+        instance_resume(sb->box.instance, on_thawed_to_end, NULL);
         return;
-    } else if (sandbox_is_linked(sb)) {
+    } else if (box_is_linked(&sb->box)) {
         sandbox_converge_shutdown(sb);
     } else if (sb->failure.code == ERR_NONE) {
         sandbox_converge_reach(sb);
@@ -134,25 +131,25 @@ struct removal {
 
 static void removal_run(uv_work_t *work) {
     struct removal *m = container_of(work, struct removal, work);
-    folder_remove(m->parent_fd, m->name);
+    box_dir_remove(m->parent_fd, m->name);
 }
 
 /* When the driver is lost, the sweep of the next start removes the files. */
 static void on_discarded(void *user, const struct err *e) {
     struct sandbox *sb = user;
-    if (env_job_end(&sb->registry->env))
+    if (env_job_end(sb->box.env))
         return;
     if (e)
-        log_text(LOG_WARN, "discard", "%s: %s", sb->record->sandbox_id, e->text);
+        log_text(LOG_WARN, "discard", "%s: %s", sb->box.record->sandbox_id, e->text);
     sandbox_failpoint(sb, OP_ACK);
-    struct entry *t = ledger_begin(sb->registry->env.ledger);
+    struct entry *t = ledger_begin(sb->box.env->ledger);
     if (!t) {
-        sandbox_set_instance(sb, INST_NONE);
-        deadline_set(sb->registry->env.deadlines, &sb->again, clock_us() + 1000000);
+        box_set_instance(&sb->box, INST_NONE);
+        deadline_set(sb->box.env->deadlines, &sb->again, clock_us() + 1000000);
         return;
     }
     sandbox_enter(sb, t, SB_DELETED, &(struct sandbox_why){.cause = sandbox_converge_cause(sb)});
-    db_forget_execs(entry_txn(t), str_of(sb->record->sandbox_id));
+    db_forget_execs(entry_txn(t), str_of(sb->box.record->sandbox_id));
     ledger_commit(t, NULL);
 }
 
@@ -161,10 +158,10 @@ static void on_removed(uv_work_t *work, int status) {
     struct removal *m = container_of(work, struct removal, work);
     struct sandbox *sb = m->sandbox;
     free(m);
-    if (env_job_end(&sb->registry->env))
+    if (env_job_end(sb->box.env))
         return;
-    env_job_begin(&sb->registry->env);
-    driver_discard(sb->driver, sb->instance_id, true, on_discarded, sb);
+    env_job_begin(sb->box.env);
+    driver_discard(sb->box.driver, sb->instance_id, true, on_discarded, sb);
     sandbox_failpoint(sb, OP_SEND);
 }
 
@@ -172,25 +169,25 @@ static void sandbox_converge_remove(struct sandbox *sb) {
     struct removal *m = calloc(1, sizeof *m);
     if (!m)
         return;
-    exec_drop_all(sb); /* readers learn that no more output comes, before it is gone */
+    execs_drop_settled(&sb->execs); /* readers learn that no more output comes, before it is gone */
     if (sb->transcript)
         transcript_close(TAKE(sb->transcript));
-    if (sb->dir_fd >= 0)
-        close(TAKE_FD(sb->dir_fd));
+    if (sb->box.dir_fd >= 0)
+        close(TAKE_FD(sb->box.dir_fd));
     m->sandbox = sb;
-    m->parent_fd = sb->registry->env.sandboxes_fd;
-    snprintf(m->name, sizeof m->name, "%s", sb->record->sandbox_id);
-    sandbox_set_instance(sb, INST_REMOVING);
+    m->parent_fd = sb->box.env->sandboxes_fd;
+    snprintf(m->name, sizeof m->name, "%s", sb->box.record->sandbox_id);
+    box_set_instance(&sb->box, INST_REMOVING);
     sandbox_failpoint(sb, OP_COMMIT);
-    env_job_begin(&sb->registry->env);
-    uv_queue_work(sb->registry->env.loop, &m->work, removal_run, on_removed);
+    env_job_begin(sb->box.env);
+    uv_queue_work(sb->box.env->loop, &m->work, removal_run, on_removed);
 }
 
 /* --- the steps --- */
 
 /* Nobody asked for its end: the files are kept and it can be started again. */
 static void sandbox_converge_lost(struct sandbox *sb) {
-    bool by_reboot = sb->registry->env.host_was_rebooted && !sb->registry->env.is_recovered;
+    bool by_reboot = sb->box.env->host_was_rebooted && !sb->box.env->is_recovered;
     struct err e = sb->failure;
     if (e.code == ERR_NONE)
         err_set(&e, ERR_GUEST_LOST, by_reboot ? "the host was rebooted" : "the guest has ended");
@@ -205,8 +202,8 @@ static void sandbox_converge_lost(struct sandbox *sb) {
  * again when the cause of the failure is gone. */
 static void sandbox_converge_failed(struct sandbox *sb) {
     struct sandbox_why why = {.cause = CAUSE(ERROR), .e = &sb->failure};
-    if (sb->record->incarnation == 1)
-        sandbox_outcome(sb, SB_FAILED, sb->goal, &why);
+    if (sb->box.record->incarnation == 1)
+        sandbox_outcome(sb, SB_FAILED, sb->box.goal, &why);
     else
         sandbox_outcome(sb, SB_STOPPING, GOAL_STOP, &why);
 }
@@ -215,8 +212,8 @@ static void sandbox_converge_stopped(struct sandbox *sb) {
     struct sandbox_why why = {.cause = sandbox_converge_cause(sb)};
     if (sb->failure.code != ERR_NONE)
         why = (struct sandbox_why){.cause = CAUSE(ERROR), .e = &sb->failure};
-    if (sandbox_is(sb, SB_STOPPING))
-        sandbox_outcome(sb, SB_STOPPED, sb->goal, &why);
+    if (box_is(&sb->box, SB_STOPPING))
+        sandbox_outcome(sb, SB_STOPPED, sb->box.goal, &why);
 }
 
 /* The outcome of a pause or resume: with its caller, or with the reserve as its reason. */
@@ -225,25 +222,25 @@ static void sandbox_converge_paused(struct sandbox *sb, int state) {
     struct sandbox_why why = {.cause = sandbox_converge_cause(sb),
                               .who = sb->request.who.identity[0] ? &sb->request.who : NULL,
                               .request_id = sb->request.request_id};
-    if (reserve_holds(sb)) {
-        reserve_explain(sb->registry, &held);
+    if (sandbox_is_held(sb)) {
+        sandbox_reserve_explain(sb->box.env, &held);
         why.cause = CAUSE(ERROR);
         why.e = &held;
     }
-    sandbox_outcome(sb, state, sb->goal, &why);
+    sandbox_outcome(sb, state, sb->box.goal, &why);
 }
 
 /* Goal STOP or DELETE. */
 static void sandbox_converge_end(struct sandbox *sb) {
-    switch (sb->instance_state) {
+    switch (sb->box.instance_state) {
     case INST_NONE:
-        if (sb->goal == GOAL_DELETE)
+        if (sb->box.goal == GOAL_DELETE)
             sandbox_converge_remove(sb);
         else
             sandbox_converge_stopped(sb);
         return;
     case INST_SHUTDOWN:
-        if (sb->shutdown_goal != sb->goal) /* a delete after a stop: no grace time */
+        if (sb->shutdown_goal != sb->box.goal) /* a delete after a stop: no grace time */
             sandbox_converge_end_guest(sb);
         return;
     case INST_PARKED:
@@ -265,7 +262,7 @@ static void sandbox_converge_end(struct sandbox *sb) {
 
 /* Goal RUN, PENDING, the instance is up: connect, configure, copy, READY. */
 static void sandbox_converge_start_guest(struct sandbox *sb) {
-    switch (sb->link_state) {
+    switch (sb->box.link_state) {
     case LINK_NONE:
     case LINK_LOST:
         sandbox_connect(sb);
@@ -276,12 +273,13 @@ static void sandbox_converge_start_guest(struct sandbox *sb) {
     case LINK_CONFIGURING:
         return;
     case LINK_CONFIGURED:
-        if (!copies_are_done(sb)) {
-            copies_begin(sb);
+        if (!copies_are_done(&sb->copies)) {
+            copies_begin(&sb->copies);
             return;
         }
         sb->claim.is_active = false;
-        sandbox_outcome(sb, SB_READY, sb->goal, &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
+        sandbox_outcome(sb, SB_READY, sb->box.goal,
+                        &(struct sandbox_why){.cause = CAUSE(COMPLETED)});
         return;
     }
 }
@@ -293,7 +291,7 @@ static void sandbox_converge_start(struct sandbox *sb) {
         sandbox_unclaim(sb); /* then it is created as if there had been none to claim */
         return;
     }
-    switch (sb->instance_state) {
+    switch (sb->box.instance_state) {
     case INST_NONE:
         if (has_failed)
             sandbox_converge_failed(sb);
@@ -325,10 +323,10 @@ static void sandbox_converge_start(struct sandbox *sb) {
 
 /* Goal RUN, READY or PAUSED, the instance is up and not frozen. */
 static void sandbox_converge_run_guest(struct sandbox *sb) {
-    switch (sb->link_state) {
+    switch (sb->box.link_state) {
     case LINK_NONE:
     case LINK_LOST:
-        if (!sandbox_is(sb, SB_READY) || !sandbox_is_dormant(sb))
+        if (!box_is(&sb->box, SB_READY) || !sandbox_is_dormant(sb))
             sandbox_connect(sb);
         return;
     case LINK_CONNECTING:
@@ -337,7 +335,7 @@ static void sandbox_converge_run_guest(struct sandbox *sb) {
     case LINK_GREETED:
     case LINK_CONFIGURING:
     case LINK_CONFIGURED:
-        if (sandbox_is(sb, SB_PAUSED)) /* a resume: the guest answers again */
+        if (box_is(&sb->box, SB_PAUSED)) /* a resume: the guest answers again */
             sandbox_converge_paused(sb, SB_READY);
         return;
     }
@@ -345,24 +343,24 @@ static void sandbox_converge_run_guest(struct sandbox *sb) {
 
 /* Goal RUN or PAUSE, READY or PAUSED. */
 static void sandbox_converge_run(struct sandbox *sb) {
-    switch (sb->instance_state) {
+    switch (sb->box.instance_state) {
     case INST_NONE:
         sandbox_converge_lost(sb);
         return;
     case INST_UP:
-        if (sb->failure.code != ERR_NONE && !sb->link)
+        if (sb->failure.code != ERR_NONE && !sb->box.link)
             sandbox_converge_kill(sb); /* the guest cannot be reached */
-        else if (sb->goal == GOAL_PAUSE)
+        else if (sb->box.goal == GOAL_PAUSE)
             sandbox_converge_freeze(sb);
         else
             sandbox_converge_run_guest(sb);
         return;
     case INST_FROZEN:
-        if (sb->goal == GOAL_RUN)
+        if (sb->box.goal == GOAL_RUN)
             sandbox_converge_thaw(sb);
-        else if (sandbox_is(sb, SB_READY))
+        else if (box_is(&sb->box, SB_READY))
             sandbox_converge_paused(sb, SB_PAUSED);
-        else if (!sb->link && !sandbox_is_dormant(sb)) /* adopted */
+        else if (!sb->box.link && !sandbox_is_dormant(sb)) /* adopted */
             sandbox_watch_exit(sb);
         return;
     case INST_PARKED:
@@ -381,19 +379,19 @@ static void sandbox_converge_run(struct sandbox *sb) {
 
 /* Recovery waits for a sandbox until this is false; then the daemon may listen. */
 static bool sandbox_converge_holds_recovery(const struct sandbox *sb) {
-    if (sb->recorded.on_way > 0 || sb->instance_state == INST_CLEARING)
+    if (sb->recorded.on_way > 0 || sb->box.instance_state == INST_CLEARING)
         return true;
-    if (!sandbox_is(sb, SB_READY))
+    if (!box_is(&sb->box, SB_READY))
         return false;
-    bool waits_for_guest = sandbox_is_up(sb) && sb->instance_state != INST_FROZEN &&
-                           sb->instance_state != INST_THAWING && !sandbox_is_linked(sb) &&
-                           !sandbox_is_dormant(sb) && !sb->registry->env.recovery_timed_out;
-    return waits_for_guest || !sandbox_has_instance(sb);
+    bool waits_for_guest = box_is_up(&sb->box) && sb->box.instance_state != INST_FROZEN &&
+                           sb->box.instance_state != INST_THAWING && !box_is_linked(&sb->box) &&
+                           !sandbox_is_dormant(sb) && !sb->box.env->recovery_timed_out;
+    return waits_for_guest || !box_has_instance(&sb->box);
 }
 
 static void sandbox_converge_step(struct sandbox *sb) {
-    bool has_ended = sandbox_is(sb, SB_FAILED) || sandbox_is(sb, SB_STOPPED);
-    switch (sb->goal) {
+    bool has_ended = box_is(&sb->box, SB_FAILED) || box_is(&sb->box, SB_STOPPED);
+    switch (sb->box.goal) {
     case GOAL_NONE:
         return;
     case GOAL_DELETE:
@@ -401,15 +399,15 @@ static void sandbox_converge_step(struct sandbox *sb) {
         return;
     case GOAL_STOP:
         if (has_ended)
-            registry_look(sb->registry);
+            sb->all->ops->on_ended(sb->all);
         else
             sandbox_converge_end(sb);
         return;
     case GOAL_RUN:
     case GOAL_PAUSE:
         if (has_ended)
-            registry_look(sb->registry);
-        else if (sandbox_is(sb, SB_PENDING))
+            sb->all->ops->on_ended(sb->all);
+        else if (box_is(&sb->box, SB_PENDING))
             sandbox_converge_start(sb);
         else
             sandbox_converge_run(sb);
@@ -418,13 +416,13 @@ static void sandbox_converge_step(struct sandbox *sb) {
 }
 
 void sandbox_converge(struct sandbox *sb) {
-    if (sb->recorded.on_way > 0 || sb->registry->env.is_closing || !sb->driver)
+    if (sb->recorded.on_way > 0 || sb->box.env->is_closing || !sb->box.driver)
         return;
-    if (sandbox_is(sb, SB_DELETED)) {
+    if (box_is(&sb->box, SB_DELETED)) {
         sandbox_failpoint(sb, OP_OUTCOME);
-        struct registry *r = sb->registry;
+        struct sandboxes *all = sb->all;
         sandbox_free(sb);
-        registry_look(r);
+        all->ops->on_ended(all);
         return;
     }
     if (sandbox_settled(sb))
@@ -432,6 +430,6 @@ void sandbox_converge(struct sandbox *sb) {
     sandbox_converge_step(sb);
     if (sb->is_recovering && !sandbox_converge_holds_recovery(sb)) {
         sb->is_recovering = false;
-        registry_recovered_one(sb->registry);
+        sb->all->ops->on_recovered(sb->all);
     }
 }

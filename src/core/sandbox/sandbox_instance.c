@@ -2,44 +2,41 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "core/imports/copies.h"
-#include "core/exec/exec_impl.h"
-#include "core/registry/pool.h"
 #include "core/sandbox/sandbox_impl.h"
 
 #define FILE_MAX_BYTES \
     (UINT64_C(1) << 40) /* a log's offsets grow for ever; what is kept of it does not */
 
 static void on_ready(struct instance *p) {
-    struct sandbox *sb = p->user;
+    struct sandbox *sb = sandbox_of(p->user);
     sandbox_failpoint(sb, OP_ACK);
-    sandbox_set_instance(sb, INST_UP);
+    box_set_instance(&sb->box, INST_UP);
     sandbox_converge(sb);
 }
 
 static void on_failed(struct instance *p, const struct err *e) {
-    struct sandbox *sb = p->user;
-    sb->instance = NULL;
-    sandbox_set_instance(sb, INST_NONE);
+    struct sandbox *sb = sandbox_of(p->user);
+    sb->box.instance = NULL;
+    box_set_instance(&sb->box, INST_NONE);
     sb->failure = *e;
     sandbox_converge(sb);
 }
 
 /* Everything in it has ended: programs whose end nobody told are settled from what they left. */
 static void on_gone(struct instance *p) {
-    struct sandbox *sb = p->user;
-    sb->instance = NULL;
-    sandbox_set_instance(sb, INST_NONE);
+    struct sandbox *sb = sandbox_of(p->user);
+    sb->box.instance = NULL;
+    box_set_instance(&sb->box, INST_NONE);
     sb->shutdown_goal = GOAL_NONE;
-    sb->copied = false; /* a layer in memory is gone */
-    deadline_clear(sb->registry->env.deadlines, &sb->guest_deadline);
-    if (sandbox_is(sb, SB_PENDING) && sb->failure.code == ERR_NONE)
+    sb->copies.are_done = false; /* a layer in memory is gone */
+    deadline_clear(sb->box.env->deadlines, &sb->guest_deadline);
+    if (box_is(&sb->box, SB_PENDING) && sb->failure.code == ERR_NONE)
         err_set(&sb->failure, ERR_GUEST_LOST, "the guest ended before it was ready");
     sandbox_forget_guest(sb);
     sandbox_failpoint(sb, OP_ACK);
     sandbox_update_without_instance(sb);
     sandbox_measures_end(sb);
-    exec_all_gone(sb);
+    execs_gone(&sb->execs);
     sandbox_converge(sb);
 }
 
@@ -66,10 +63,10 @@ void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct instance_limits *r
 /* The mounts' descriptors and targets are the imports's. */
 static struct instance_spec spec_of(const struct sandbox *sb,
                                     struct instance_mount mounts[INSTANCE_MOUNTS_MAX]) {
-    const Berm__V1__SandboxSpec *spec = sb->record->spec;
+    const Berm__V1__SandboxSpec *spec = sb->box.record->spec;
     struct instance_spec instance = {
         .id = sb->instance_id,
-        .hostname = sb->record->sandbox_id,
+        .hostname = sb->box.record->sandbox_id,
         .slot = sb->slot,
         .profile = spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT ? INSTANCE_ROOT
                                                                                     : INSTANCE_USER,
@@ -85,18 +82,19 @@ static struct instance_spec spec_of(const struct sandbox *sb,
 }
 
 static void create_instance(struct sandbox *sb, const struct instance_spec *spec) {
-    sb->instance = instance_create(sb->driver, spec, &instance_events, sb, &sb->failure);
-    if (sb->instance)
-        sandbox_set_instance(sb, INST_CREATING);
+    sb->box.instance =
+        instance_create(sb->box.driver, spec, &instance_events, &sb->box, &sb->failure);
+    if (sb->box.instance)
+        box_set_instance(&sb->box, INST_CREATING);
 }
 
 /* --- claiming --- */
 
 static void on_claimed(struct instance *p, const struct instance_answer *a, void *user) {
     (void)user;
-    struct sandbox *sb = p->user;
+    struct sandbox *sb = sandbox_of(p->user);
     sandbox_failpoint(sb, OP_ACK);
-    sandbox_set_instance(sb, INST_UP);
+    box_set_instance(&sb->box, INST_UP);
     if (a->e)
         sb->failure = *a->e;
     else
@@ -104,7 +102,14 @@ static void on_claimed(struct instance *p, const struct instance_answer *a, void
     sandbox_converge(sb);
 }
 
-/* Then nobody but its guest need be told. */
+/* Leaves the limits that differ from the parked instance's; the others are 0. */
+static void claim_keep_limits(struct instance_limits *limits, const struct instance_limits *own) {
+    limits->memory_bytes = limits->memory_bytes == own->memory_bytes ? 0 : limits->memory_bytes;
+    limits->cpu_milli = limits->cpu_milli == own->cpu_milli ? 0 : limits->cpu_milli;
+    limits->pids = limits->pids == own->pids ? 0 : limits->pids;
+}
+
+/* Then only the guest has to be asked. */
 static bool is_as_wanted(const struct instance_spec *spec) {
     const struct instance_limits *l = &spec->limits;
     return !spec->hostname && l->memory_bytes == 0 && l->cpu_milli == 0 && l->pids == 0 &&
@@ -114,24 +119,25 @@ static bool is_as_wanted(const struct instance_spec *spec) {
 /* The guest is told its settings first, to be at them meanwhile, unless it would have to make a workspace
  * where a mount goes: the one that every root has needs no making. */
 static void claim_instance(struct sandbox *sb, struct instance_spec *spec) {
-    const char *workspace = sb->record->spec->workspace;
+    const char *workspace = sb->box.record->spec->workspace;
     spec->hostname = sb->claim.has_name ? NULL : spec->hostname;
-    pool_keep_limits(sb->registry->pool, &spec->limits);
+    claim_keep_limits(&spec->limits, &sb->claim.limits);
     bool is_bare = is_as_wanted(spec);
-    sandbox_set_instance(sb, is_bare ? INST_UP : INST_CLAIMING);
-    if (spec->n_mounts == 0 || strcmp(workspace, POOL_WORKSPACE) == 0)
+    box_set_instance(&sb->box, is_bare ? INST_UP : INST_CLAIMING);
+    if (spec->n_mounts == 0 || strcmp(workspace, PARKED_WORKSPACE) == 0)
         sandbox_configure(sb);
     if (!is_bare)
-        instance_claim(sb->instance, spec, on_claimed, NULL);
+        instance_claim(sb->box.instance, spec, on_claimed, NULL);
 }
 
-void sandbox_claims(struct sandbox *sb, const struct parked *p) {
-    sb->instance = p->instance;
-    sb->instance->events = &instance_events;
-    sb->instance->user = sb;
-    sandbox_set_instance(sb, INST_PARKED);
+void sandbox_claim(struct sandbox *sb, struct parked *p) {
+    sb->box.instance = TAKE(p->instance);
+    sb->box.instance->events = &instance_events;
+    sb->box.instance->user = &sb->box;
+    box_set_instance(&sb->box, INST_PARKED);
     sb->claim.is_active = true;
-    sb->claim.has_name = strcmp(p->name, sb->record->sandbox_id) == 0;
+    sb->claim.limits = p->limits;
+    sb->claim.has_name = strcmp(p->name, sb->box.record->sandbox_id) == 0;
     sb->request.op = OP_CLAIM;
     sandbox_take_link(sb, p->link, p->transcript);
 }
@@ -143,13 +149,13 @@ static void have_instance(struct sandbox *sb) {
     struct instance_spec spec = spec_of(sb, mounts);
     free(sb->tool_path);
     sb->tool_path = imports_path(&sb->imports);
-    if (sb->instance_state == INST_PARKED)
+    if (sb->box.instance_state == INST_PARKED)
         claim_instance(sb, &spec);
     else
         create_instance(sb, &spec);
     imports_end(&sb->imports);
-    if (sb->instance_state == INST_CREATING || sb->instance_state == INST_CLAIMING ||
-        sb->link_state == LINK_CONFIGURING)
+    if (sb->box.instance_state == INST_CREATING || sb->box.instance_state == INST_CLAIMING ||
+        sb->box.link_state == LINK_CONFIGURING)
         sandbox_failpoint(sb, OP_SEND);
     else
         sandbox_converge(sb);
@@ -157,8 +163,8 @@ static void have_instance(struct sandbox *sb) {
 
 static void on_opened(struct imports *in, const struct err *e) {
     struct sandbox *sb = container_of(in, struct sandbox, imports);
-    sandbox_set_instance(sb, sb->instance ? INST_PARKED : INST_NONE);
-    if (!e && sb->goal <= GOAL_PAUSE) {
+    box_set_instance(&sb->box, sb->box.instance ? INST_PARKED : INST_NONE);
+    if (!e && sb->box.goal <= GOAL_PAUSE) {
         have_instance(sb);
         return;
     }
@@ -170,25 +176,14 @@ static void on_opened(struct imports *in, const struct err *e) {
 
 void sandbox_make_instance(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_COMMIT);
-    int r = imports_begin(&sb->imports, sb->registry, sb->record->owner, sb->record->spec, false,
-                          on_opened, &sb->failure);
+    int r = imports_begin(&sb->imports, sb->box.env, sb->box.record->owner, sb->box.record->spec,
+                          false, on_opened, &sb->failure);
     if (r == 1)
-        sandbox_set_instance(sb, INST_OPENING);
+        box_set_instance(&sb->box, INST_OPENING);
     else if (r == 0)
         have_instance(sb);
     else
         sandbox_converge(sb);
-}
-
-static void on_kills(struct instance *p, const struct instance_answer *a, void *user) {
-    (void)user;
-    if (!a->e)
-        ((struct sandbox *)p->user)->oom_kills_seen = a->usage.oom_kills;
-}
-
-void sandbox_learn_kills(struct sandbox *sb) {
-    if (sb->instance && sb->driver->usage)
-        instance_measure(sb->instance, on_kills, NULL);
 }
 
 /* --- clearing away, and finding again --- */
@@ -196,39 +191,39 @@ void sandbox_learn_kills(struct sandbox *sb) {
 /* What was left of an instance that has ended is gone: the books can be closed on it. */
 static void on_cleared(void *user, const struct err *e) {
     struct sandbox *sb = user;
-    if (env_job_end(&sb->registry->env))
+    if (env_job_end(sb->box.env))
         return;
     if (e)
-        log_text(LOG_WARN, "clear", "%s: %s", sb->record->sandbox_id, e->text);
-    sandbox_set_instance(sb, INST_NONE);
-    exec_all_gone(sb);
+        log_text(LOG_WARN, "clear", "%s: %s", sb->box.record->sandbox_id, e->text);
+    box_set_instance(&sb->box, INST_NONE);
+    execs_gone(&sb->execs);
     sandbox_converge(sb);
 }
 
 static void clear(struct sandbox *sb, bool with_files) {
-    sandbox_set_instance(sb, INST_CLEARING);
-    env_job_begin(&sb->registry->env);
-    driver_discard(sb->driver, sb->instance_id, with_files, on_cleared, sb);
+    box_set_instance(&sb->box, INST_CLEARING);
+    env_job_begin(sb->box.env);
+    driver_discard(sb->box.driver, sb->instance_id, with_files, on_cleared, sb);
 }
 
 void sandbox_unclaim(struct sandbox *sb) {
     if (sb->failure.code != ERR_NONE)
-        log_text(LOG_INFO, "unclaim", "%s: %s", sb->record->sandbox_id, sb->failure.text);
+        log_text(LOG_INFO, "unclaim", "%s: %s", sb->box.record->sandbox_id, sb->failure.text);
     sb->failure = (struct err){0};
     sb->claim.is_active = false;
-    deadline_clear(sb->registry->env.deadlines, &sb->guest_deadline);
+    deadline_clear(sb->box.env->deadlines, &sb->guest_deadline);
     sandbox_forget_guest(sb);
     imports_end(&sb->imports);
-    copies_forget(sb);
-    if (sb->instance)
-        instance_close(TAKE(sb->instance));
+    copies_forget(&sb->copies);
+    if (sb->box.instance)
+        instance_close(TAKE(sb->box.instance));
     clear(sb, true);
 }
 
 /* One whose claim was under way has what that daemon came to give it, and nobody knows what that was. */
 static bool is_half_claimed(const struct sandbox *sb) {
-    return sandbox_is(sb, SB_PENDING) && sb->record->incarnation == 1 &&
-           strcmp(sb->instance_id, sb->record->sandbox_id) != 0;
+    return box_is(&sb->box, SB_PENDING) && sb->box.record->incarnation == 1 &&
+           strcmp(sb->instance_id, sb->box.record->sandbox_id) != 0;
 }
 
 void sandbox_adopt(struct sandbox *sb) {
@@ -238,18 +233,19 @@ void sandbox_adopt(struct sandbox *sb) {
         return;
     }
     /* Nobody knows any more where the tools of one were that has not been told. */
-    bool lacks_path = sandbox_is(sb, SB_PENDING) && sb->record->spec->n_tools > 0;
+    bool lacks_path = box_is(&sb->box, SB_PENDING) && sb->box.record->spec->n_tools > 0;
     if (!lacks_path)
-        sb->instance = instance_adopt(sb->driver, sb->instance_id, &instance_events, sb, &e);
-    if (!sb->instance) {
+        sb->box.instance =
+            instance_adopt(sb->box.driver, sb->instance_id, &instance_events, &sb->box, &e);
+    if (!sb->box.instance) {
         clear(sb, false);
         return;
     }
-    sandbox_set_instance(sb, sandbox_is(sb, SB_PAUSED) ? INST_FROZEN : INST_UP);
-    if (!sandbox_is(sb, SB_PENDING))
-        sandbox_set_link(sb, LINK_LOST);
-    if (sb->n_running > 0) /* the guest may tell an end at once */
-        sandbox_learn_kills(sb);
+    box_set_instance(&sb->box, box_is(&sb->box, SB_PAUSED) ? INST_FROZEN : INST_UP);
+    if (!box_is(&sb->box, SB_PENDING))
+        box_set_link(&sb->box, LINK_LOST);
+    if (sb->execs.n_running > 0) /* the guest may tell an end at once */
+        execs_learn_kills(&sb->execs);
     else
-        list_push_back(&sb->registry->dormant, &sb->in_dormant);
+        list_push_back(&sb->all->dormant, &sb->in_dormant);
 }

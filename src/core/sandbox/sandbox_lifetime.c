@@ -10,33 +10,34 @@
 
 /* Idle time runs while nothing runs and no file moves (a watch alone is no use), and not for one that is stopped or frozen already. */
 static int64_t idle_due(const struct sandbox *sb) {
-    const Berm__V1__Lifetime *l = sb->record->spec->lifetime;
-    if (!l || l->idle_ttl_ms <= 0 || sb->n_running > 0 || sb->n_file_handles > 0 ||
-        !sandbox_is(sb, SB_READY) || sb->goal != GOAL_RUN)
+    const Berm__V1__Lifetime *l = sb->box.record->spec->lifetime;
+    if (!l || l->idle_ttl_ms <= 0 || sb->execs.n_running > 0 || sb->files.n_handles > 0 ||
+        !box_is(&sb->box, SB_READY) || sb->box.goal != GOAL_RUN)
         return 0;
-    return sb->record->last_activity_unix_ms + l->idle_ttl_ms;
+    return sb->box.record->last_activity_unix_ms + l->idle_ttl_ms;
 }
 
 void sandbox_lifetime_begins(struct sandbox *sb) {
-    const Berm__V1__Lifetime *l = sb->record->spec->lifetime;
-    sb->record->expires_unix_ms = l && l->ttl_ms > 0 ? clock_unix_ms() + l->ttl_ms : 0;
+    const Berm__V1__Lifetime *l = sb->box.record->spec->lifetime;
+    sb->box.record->expires_unix_ms = l && l->ttl_ms > 0 ? clock_unix_ms() + l->ttl_ms : 0;
 }
 
 void sandbox_lifetime_look(struct sandbox *sb) {
-    int64_t idle = idle_due(sb), whole = sb->record->expires_unix_ms, now = clock_unix_ms();
-    bool is_over = sb->goal == GOAL_DELETE || sandbox_is(sb, SB_FAILED);
+    int64_t idle = idle_due(sb), whole = sb->box.record->expires_unix_ms, now = clock_unix_ms();
+    bool is_over = sb->box.goal == GOAL_DELETE || box_is(&sb->box, SB_FAILED);
     int64_t due = whole > 0 && (idle == 0 || whole < idle) ? whole : idle;
-    sb->record->idle_due_unix_ms = idle;
+    sb->box.record->idle_due_unix_ms = idle;
     if (due == 0 || is_over || due - now > FAR_MS)
-        deadline_clear(sb->registry->env.deadlines, &sb->due);
+        deadline_clear(sb->box.env->deadlines, &sb->due);
     else
-        deadline_set(sb->registry->env.deadlines, &sb->due,
+        deadline_set(sb->box.env->deadlines, &sb->due,
                      clock_us() + (uint64_t)MAX(due - now, 0) * 1000);
 }
 
-void sandbox_touch(struct sandbox *sb) {
-    sb->record->last_activity_unix_ms = clock_unix_ms();
-    sandbox_wake(sb);
+void sandbox_touch(struct box *b) {
+    struct sandbox *sb = sandbox_of(b);
+    sb->box.record->last_activity_unix_ms = clock_unix_ms();
+    sandbox_wake(b);
     sandbox_lifetime_look(sb);
 }
 
@@ -45,27 +46,27 @@ static int act(struct sandbox *sb, int action, int cause, struct err *e) {
     struct change c = {.cause = cause};
     if (action == ACTION(DELETE))
         return sandbox_delete(sb, 0, &c, e);
-    if (sandbox_is(sb, SB_STOPPED) || sandbox_is(sb, SB_STOPPING))
+    if (box_is(&sb->box, SB_STOPPED) || box_is(&sb->box, SB_STOPPING))
         return 0;
     return action == ACTION(PAUSE) ? sandbox_pause(sb, 0, &c, e) : sandbox_stop(sb, 0, 0, &c, e);
 }
 
 static void on_due(struct deadline *d) {
     struct sandbox *sb = container_of(d, struct sandbox, due);
-    const Berm__V1__Lifetime *l = sb->record->spec->lifetime;
-    int64_t idle = idle_due(sb), whole = sb->record->expires_unix_ms, now = clock_unix_ms();
+    const Berm__V1__Lifetime *l = sb->box.record->spec->lifetime;
+    int64_t idle = idle_due(sb), whole = sb->box.record->expires_unix_ms, now = clock_unix_ms();
     struct err e;
     int r = 0;
     if (whole > 0 && whole <= now) {
         r = act(sb, (int)l->ttl_action, BERM__V1__STATE_CAUSE__STATE_CAUSE_TTL, &e);
         if (r == 0)
-            sb->record->expires_unix_ms = 0; /* done, once; recorded with the change */
+            sb->box.record->expires_unix_ms = 0; /* done, once; recorded with the change */
     } else if (idle > 0 && idle <= now) {
         r = act(sb, (int)l->idle_action, BERM__V1__STATE_CAUSE__STATE_CAUSE_IDLE_TTL, &e);
     }
     if (r < 0) {
-        log_text(LOG_WARN, "lifetime", "%s: %s", sb->record->sandbox_id, e.text);
-        deadline_set(sb->registry->env.deadlines, &sb->due, clock_us() + LATER_US);
+        log_text(LOG_WARN, "lifetime", "%s: %s", sb->box.record->sandbox_id, e.text);
+        deadline_set(sb->box.env->deadlines, &sb->due, clock_us() + LATER_US);
         return;
     }
     sandbox_lifetime_look(sb);

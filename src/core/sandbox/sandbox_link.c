@@ -4,8 +4,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/imports/copies.h"
-#include "core/exec/exec_impl.h"
 #include "core/guest/guest_sandbox.h"
 #include "core/sandbox/sandbox_impl.h"
 
@@ -21,17 +19,8 @@ static struct sandbox *of_link(const struct guest_link *l) {
     return guest_link_user(l);
 }
 
-/* The guest names the exec, so an exec of another sandbox is not found. */
-static struct exec *link_find_exec(struct sandbox *sb, struct str exec_id) {
-    char name[64];
-    snprintf(name, sizeof name, "%.*s", (int)exec_id.n, exec_id.p);
-    struct map_node *node = map_find(&sb->registry->execs, name);
-    struct exec *x = node ? container_of(node, struct exec, by_id) : NULL;
-    return x && x->sandbox == sb ? x : NULL;
-}
-
 static void on_exec(struct guest_link *l, const struct guest_exec_state *state) {
-    struct exec *x = link_find_exec(of_link(l), state->exec_id);
+    struct exec *x = execs_find(&of_link(l)->execs, state->exec_id);
     if (x && !exec_is_settled(x))
         exec_on_known(x, state);
     else
@@ -39,9 +28,9 @@ static void on_exec(struct guest_link *l, const struct guest_exec_state *state) 
 }
 
 static void sandbox_link_configured(struct sandbox *sb) {
-    sandbox_set_link(sb, LINK_CONFIGURED);
-    if (sb->goal < GOAL_STOP) /* else nothing more begins in it */
-        exec_resume_all(sb);
+    box_set_link(&sb->box, LINK_CONFIGURED);
+    if (sb->box.goal < GOAL_STOP) /* else nothing more begins in it */
+        execs_resume(&sb->execs);
     sandbox_converge(sb);
 }
 
@@ -53,14 +42,14 @@ static bool has_settings(const struct err *e) {
 
 static void on_configured(struct guest_wait *w, const struct guest_answer *a) {
     struct sandbox *sb = container_of(w, struct sandbox, relink.configure_wait);
-    deadline_clear(sb->registry->env.deadlines, &sb->guest_deadline);
+    deadline_clear(sb->box.env->deadlines, &sb->guest_deadline);
     if (sb->claim.is_active)
         sandbox_failpoint(sb, OP_ACK);
     if (has_settings(a->e)) {
         sandbox_link_configured(sb);
         return;
     }
-    sandbox_set_link(sb, LINK_GREETED);
+    box_set_link(&sb->box, LINK_GREETED);
     if (a->e->code != ERR_GUEST_LOST && a->e->code != ERR_GUEST_PROTOCOL) {
         sb->failure = *a->e;
         sandbox_converge(sb);
@@ -68,32 +57,31 @@ static void on_configured(struct guest_wait *w, const struct guest_answer *a) {
 }
 
 static struct transcript *transcript_of(struct sandbox *sb) {
-    int dir = sandbox_dir(sb);
+    int dir = box_dir(&sb->box);
     if (sb->transcript)
         transcript_set_dir(sb->transcript, dir);
     else if (dir >= 0)
         sb->transcript =
-            transcript_open(dir, "guest.log", sb->registry->env.limits->of[LIMIT_GUEST_LOG]);
+            transcript_open(dir, "guest.log", sb->box.env->limits->of[LIMIT_GUEST_LOG]);
     return sb->transcript;
 }
 
 void sandbox_configure(struct sandbox *sb) {
-    const Berm__V1__SandboxSpec *spec = sb->record->spec;
-    if (sb->link_state != LINK_GREETED && sb->link_state != LINK_CONFIGURING)
+    const Berm__V1__SandboxSpec *spec = sb->box.record->spec;
+    if (sb->box.link_state != LINK_GREETED && sb->box.link_state != LINK_CONFIGURING)
         return;
-    deadline_set(sb->registry->env.deadlines, &sb->guest_deadline,
-                 clock_us() + CONFIGURE_WITHIN_US);
-    if (sb->link_state == LINK_CONFIGURING)
+    deadline_set(sb->box.env->deadlines, &sb->guest_deadline, clock_us() + CONFIGURE_WITHIN_US);
+    if (sb->box.link_state == LINK_CONFIGURING)
         return;
-    sandbox_set_link(sb, LINK_CONFIGURING);
+    box_set_link(&sb->box, LINK_CONFIGURING);
     guest_wait_init(&sb->relink.configure_wait, on_configured);
-    guest_sandbox_configure(sb->link,
+    guest_sandbox_configure(sb->box.link,
                             &(struct guest_settings){
-                                .sandbox_id = sb->record->sandbox_id,
-                                .incarnation = sb->record->incarnation,
+                                .sandbox_id = sb->box.record->sandbox_id,
+                                .incarnation = sb->box.record->incarnation,
                                 .workspace = spec->workspace,
-                                .user = sandbox_user(sb),
-                                .lease_ms = sb->registry->env.limits->of[LIMIT_GUEST_LEASE],
+                                .user = box_user(&sb->box),
+                                .lease_ms = sb->box.env->limits->of[LIMIT_GUEST_LEASE],
                                 .path = sb->tool_path,
                                 .n_env = spec->n_env,
                                 .env = spec->env,
@@ -104,11 +92,11 @@ void sandbox_configure(struct sandbox *sb) {
 
 static void on_link_ready(struct guest_link *l) {
     struct sandbox *sb = of_link(l);
-    if (sb->link_state == LINK_RECONNECTING) {
+    if (sb->box.link_state == LINK_RECONNECTING) {
         sandbox_link_configured(sb);
         return;
     }
-    sandbox_set_link(sb, LINK_GREETED);
+    box_set_link(&sb->box, LINK_GREETED);
     sandbox_configure(sb);
 }
 
@@ -117,23 +105,23 @@ static void on_notice(struct guest_link *l, const struct guest_notice *n) {
     struct exec *x;
     switch (n->kind) {
     case GUEST_GREW:
-        if ((x = link_find_exec(sb, n->grew.exec_id)))
+        if ((x = execs_find(&sb->execs, n->grew.exec_id)))
             exec_on_grew(x, n->grew.total_bytes);
         break;
     case GUEST_EXITED:
-        if ((x = link_find_exec(sb, n->exited.exec_id)))
+        if ((x = execs_find(&sb->execs, n->exited.exec_id)))
             exec_on_exited(x, &n->exited);
         break;
     case GUEST_STDIN_ROOM:
-        if ((x = link_find_exec(sb, n->stdin_room.exec_id)))
+        if ((x = execs_find(&sb->execs, n->stdin_room.exec_id)))
             exec_on_stdin_writable(x, n->stdin_room.next_offset);
         break;
     case GUEST_TREE_DONE:
-        copies_notice(sb, &n->tree_done);
-        files_notice(sb, n);
+        copies_notice(&sb->copies, &n->tree_done);
+        files_notice(&sb->files, n);
         break;
     case GUEST_CHANGED:
-        files_notice(sb, n);
+        files_notice(&sb->files, n);
         break;
     }
 }
@@ -144,7 +132,8 @@ static bool is_shortage(const struct err *e) {
 }
 
 /* Too many losses in a short time: whoever is there is no guest of ours any more. */
-void sandbox_lose_link(struct sandbox *sb, const struct err *e) {
+void sandbox_lose_link(struct box *b, const struct err *e) {
+    struct sandbox *sb = sandbox_of(b);
     uint64_t now = clock_us();
     sandbox_disconnect(sb);
     if (now - sb->relink.first_lost_us > RELINKS_WITHIN_US) {
@@ -153,46 +142,47 @@ void sandbox_lose_link(struct sandbox *sb, const struct err *e) {
     }
     sb->relink.n_lost += !is_shortage(e);
     if (sb->relink.n_lost > RELINKS_MAX || e->code == ERR_GUEST_VERSION) {
-        log_text(LOG_WARN, "guest_lost", "%s: %s", sb->record->sandbox_id, e->text);
+        log_text(LOG_WARN, "guest_lost", "%s: %s", sb->box.record->sandbox_id, e->text);
         sb->failure = *e;
         sandbox_converge(sb);
         return;
     }
-    deadline_set(sb->registry->env.deadlines, &sb->again, now + RELINK_PAUSE_US);
+    deadline_set(sb->box.env->deadlines, &sb->again, now + RELINK_PAUSE_US);
 }
 
 static void on_lost(struct guest_link *l, const struct err *e) {
-    sandbox_lose_link(of_link(l), e);
+    sandbox_lose_link(&of_link(l)->box, e);
 }
 
 static const struct guest_events guest_events = {on_exec, on_link_ready, on_notice, on_lost};
 
 void sandbox_take_link(struct sandbox *sb, struct guest_link *link, struct transcript *said) {
     sb->transcript = said;
-    sb->link = link;
-    sandbox_set_link(sb, LINK_GREETED);
+    sb->box.link = link;
+    box_set_link(&sb->box, LINK_GREETED);
     guest_link_give(link, &guest_events, sb);
 }
 
 void sandbox_connect(struct sandbox *sb) {
     struct err e;
-    int fd = instance_connect(sb->instance, &e);
+    int fd = instance_connect(sb->box.instance, &e);
     if (fd >= 0)
-        sb->link = guest_link_open(&(struct guest_link_spec){
-            .loop = sb->registry->env.loop,
-            .deadlines = sb->registry->env.deadlines,
+        sb->box.link = guest_link_open(&(struct guest_link_spec){
+            .loop = sb->box.env->loop,
+            .deadlines = sb->box.env->deadlines,
             .fd = fd,
             .transcript = transcript_of(sb),
-            .run_id = sb->registry->env.run_id,
-            .sandbox_id = sb->record->sandbox_id,
-            .incarnation = sb->record->incarnation,
-            .lease_ms = sb->registry->env.limits->of[LIMIT_GUEST_LEASE],
+            .run_id = sb->box.env->run_id,
+            .sandbox_id = sb->box.record->sandbox_id,
+            .incarnation = sb->box.record->incarnation,
+            .lease_ms = sb->box.env->limits->of[LIMIT_GUEST_LEASE],
             .events = &guest_events,
             .user = sb,
         });
     uint64_t now = clock_us();
-    if (sb->link) {
-        sandbox_set_link(sb, sb->link_state == LINK_LOST ? LINK_RECONNECTING : LINK_CONNECTING);
+    if (sb->box.link) {
+        box_set_link(&sb->box,
+                     sb->box.link_state == LINK_LOST ? LINK_RECONNECTING : LINK_CONNECTING);
         sb->relink.connecting_since_us = 0;
         return;
     }
@@ -201,7 +191,7 @@ void sandbox_connect(struct sandbox *sb) {
         sb->relink.connecting_since_us = now;
     bool is_short = fd < 0 && is_shortage(&e);
     if (is_short || now - sb->relink.connecting_since_us < CONNECT_WITHIN_US) {
-        deadline_set(sb->registry->env.deadlines, &sb->again,
+        deadline_set(sb->box.env->deadlines, &sb->again,
                      now + (is_short ? RELINK_PAUSE_US : CONNECT_PAUSE_US));
         return;
     }
@@ -211,34 +201,35 @@ void sandbox_connect(struct sandbox *sb) {
     sandbox_converge(sb);
 }
 
-void sandbox_wake(struct sandbox *sb) {
+void sandbox_wake(struct box *b) {
+    struct sandbox *sb = sandbox_of(b);
     if (!sandbox_is_dormant(sb))
         return;
     list_remove(&sb->in_dormant);
-    sandbox_learn_kills(sb); /* before any program can end */
-    if (sb->instance_state == INST_UP && !sb->link)
+    execs_learn_kills(&sb->execs); /* before any program can end */
+    if (sb->box.instance_state == INST_UP && !sb->box.link)
         sandbox_connect(sb);
-    else if (sb->instance)
+    else if (sb->box.instance)
         sandbox_watch_exit(sb);
 }
 
 void sandbox_watch_exit(struct sandbox *sb) {
-    if (instance_watch_exit(sb->instance) < 0)
-        deadline_set(sb->registry->env.deadlines, &sb->again, clock_us() + WATCH_EXIT_RETRY_US);
+    if (instance_watch_exit(sb->box.instance) < 0)
+        deadline_set(sb->box.env->deadlines, &sb->again, clock_us() + WATCH_EXIT_RETRY_US);
 }
 
 void sandbox_disconnect(struct sandbox *sb) {
     guest_wait_cancel(&sb->relink.configure_wait);
-    copies_drop(sb);
-    if (sb->link)
-        guest_link_close(TAKE(sb->link));
-    sandbox_set_link(sb, sandbox_is_configured(sb) ? LINK_LOST : LINK_NONE);
-    files_gone(sb, true);
+    copies_drop(&sb->copies);
+    if (sb->box.link)
+        guest_link_close(TAKE(sb->box.link));
+    box_set_link(&sb->box, box_is_configured(&sb->box) ? LINK_LOST : LINK_NONE);
+    files_gone(&sb->files, true);
 }
 
 void sandbox_forget_guest(struct sandbox *sb) {
     sandbox_disconnect(sb);
-    sandbox_set_link(sb, LINK_NONE);
+    box_set_link(&sb->box, LINK_NONE);
     sb->relink.connecting_since_us = 0;
     sb->relink.n_lost = 0;
 }

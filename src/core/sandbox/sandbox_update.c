@@ -36,8 +36,8 @@ static void put_event(struct sandbox *sb, struct entry *t, struct update *u) {
     Berm__V1__Event event;
     Berm__V1__Actor actor;
     Berm__V1__SandboxUpdateEvent update = BERM__V1__SANDBOX_UPDATE_EVENT__INIT;
-    const Berm__V1__SandboxSpec *spec = sb->record->spec;
-    sandbox_event_init(sb, &event, &actor, &u->who, false, u->request_id);
+    const Berm__V1__SandboxSpec *spec = sb->box.record->spec;
+    box_event_init(&sb->box, &event, &actor, &u->who, false, u->request_id);
     update.n_parts = u->n_parts;
     update.parts = (char **)u->parts;
     update.n_labels = spec->n_labels;
@@ -45,7 +45,7 @@ static void put_event(struct sandbox *sb, struct entry *t, struct update *u) {
     event.kind = BERM__V1__EVENT_KIND__EVENT_KIND_SANDBOX_UPDATE;
     event.body_case = BERM__V1__EVENT__BODY_SANDBOX_UPDATE;
     event.sandbox_update = &update;
-    sb->record->changed_sequence = entry_event(t, &event, spec->n_labels, spec->labels);
+    sb->box.record->changed_sequence = entry_event(t, &event, spec->n_labels, spec->labels);
 }
 
 static struct ledger_wait *wait_of(struct update *u) {
@@ -62,17 +62,17 @@ static void fail(struct update *u, const struct err *e) {
 
 /* The record takes the new spec; the entry makes it durable. A failure leaves the update as it was. */
 static int record(struct sandbox *sb, struct update *u, struct err *e) {
-    struct entry *t = ledger_begin(sb->registry->env.ledger);
+    struct entry *t = ledger_begin(sb->box.env->ledger);
     if (!t)
         return change_refused(e);
-    berm__v1__sandbox_spec__free_unpacked(sb->record->spec, NULL);
-    sb->record->spec = TAKE(u->spec);
+    berm__v1__sandbox_spec__free_unpacked(sb->box.record->spec, NULL);
+    sb->box.record->spec = TAKE(u->spec);
     for (size_t i = 0; i < u->n_parts; i++)
         if (strcmp(u->parts[i], "lifetime") == 0)
             sandbox_lifetime_begins(sb);
     put_event(sb, t, u);
     sandbox_put(sb, t);
-    entry_put_request(t, &u->key, sb->record->sandbox_id, (struct str){0});
+    entry_put_request(t, &u->key, sb->box.record->sandbox_id, (struct str){0});
     failpoint(FAIL_UPDATE_INTENT);
     sb->updates.is_committing = true;
     ledger_commit(t, wait_of(u));
@@ -82,7 +82,7 @@ static int record(struct sandbox *sb, struct update *u, struct err *e) {
 
 static void on_limits(struct instance *p, const struct instance_answer *a, void *user) {
     (void)user;
-    struct sandbox *sb = p->user;
+    struct sandbox *sb = sandbox_of(p->user);
     struct update *u = TAKE(sb->updates.pending);
     if (!u)
         return;
@@ -143,12 +143,13 @@ int sandbox_update(struct sandbox *sb, uint64_t incarnation, const Berm__V1__San
         return -(int)e->code;
     if (sb->updates.pending)
         return err_set(e, ERR_LIMIT_REACHED, "another update of %s is being put in force",
-                       sb->record->sandbox_id);
-    bool is_live = sandbox_is_up(sb) && changes_limits(sb->record->spec->limits, spec->limits);
-    if (is_live && !sb->driver->limits)
+                       sb->box.record->sandbox_id);
+    bool is_live =
+        box_is_up(&sb->box) && changes_limits(sb->box.record->spec->limits, spec->limits);
+    if (is_live && !sb->box.driver->limits)
         return err_set(e, ERR_UNSUPPORTED,
                        "the driver %s cannot change limits of a running sandbox",
-                       sb->driver->ops->name);
+                       sb->box.driver->ops->name);
     struct update *u = update_new(spec, parts, n_parts, c);
     if (!u)
         return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
@@ -167,6 +168,6 @@ int sandbox_update(struct sandbox *sb, uint64_t incarnation, const Berm__V1__San
     struct instance_limits limits;
     sandbox_limits(spec, &limits);
     sb->updates.pending = u;
-    instance_set_limits(sb->instance, &limits, on_limits, NULL);
+    instance_set_limits(sb->box.instance, &limits, on_limits, NULL);
     return 0;
 }

@@ -3,7 +3,7 @@
 
 static void on_measured(struct instance *p, const struct instance_answer *a, void *user) {
     (void)user;
-    struct sandbox *sb = p->user;
+    struct sandbox *sb = sandbox_of(p->user);
     struct list now;
     list_init(&now);
     for (struct list *node; (node = list_pop_front(&sb->measures));)
@@ -26,17 +26,17 @@ void sandbox_measure_cancel(struct sandbox_measure *m) {
 }
 
 int sandbox_measure(struct sandbox *sb, struct sandbox_measure *m, struct err *e) {
-    if (sandbox_check_driver(sb, e) < 0)
+    if (box_check_driver(&sb->box, 0, e) < 0)
         return -(int)e->code;
-    if (!sandbox_is_up(sb))
-        return sandbox_not_there(sb, e);
-    if (!sb->driver->usage)
+    if (!box_is_up(&sb->box))
+        return box_refuse(&sb->box, e);
+    if (!sb->box.driver->usage)
         return err_set(e, ERR_UNSUPPORTED, "the driver %s does not measure usage",
-                       sb->driver->ops->name);
+                       sb->box.driver->ops->name);
     bool is_asked = !list_is_empty(&sb->measures);
     list_push_back(&sb->measures, &m->in_sandbox);
     if (!is_asked)
-        instance_measure(sb->instance, on_measured, NULL);
+        instance_measure(sb->box.instance, on_measured, NULL);
     return 0;
 }
 

@@ -5,17 +5,17 @@
 bool sandbox_settled(const struct sandbox *sb) {
     if (sb->recorded.on_way > 0)
         return false;
-    if (sb->goal == GOAL_DELETE)
-        return sandbox_is(sb, SB_DELETED);
-    if (sandbox_is(sb, SB_STOPPED) || sandbox_is(sb, SB_FAILED))
+    if (sb->box.goal == GOAL_DELETE)
+        return box_is(&sb->box, SB_DELETED);
+    if (box_is(&sb->box, SB_STOPPED) || box_is(&sb->box, SB_FAILED))
         return true;
-    return sandbox_is(sb, sb->goal == GOAL_STOP    ? SB_STOPPED
-                          : sb->goal == GOAL_PAUSE ? SB_PAUSED
-                                                   : SB_READY);
+    return box_is(&sb->box, sb->box.goal == GOAL_STOP    ? SB_STOPPED
+                            : sb->box.goal == GOAL_PAUSE ? SB_PAUSED
+                                                         : SB_READY);
 }
 
 static bool is_met(const struct sandbox *sb, const struct sandbox_wait *w) {
-    return w->until_deleted ? sandbox_is(sb, SB_DELETED) && sb->recorded.on_way == 0
+    return w->until_deleted ? box_is(&sb->box, SB_DELETED) && sb->recorded.on_way == 0
                             : sandbox_settled(sb);
 }
 
@@ -41,7 +41,7 @@ void sandbox_wait(struct sandbox *sb, struct sandbox_wait *w, int64_t wait_ms,
                   void (*on_done)(struct sandbox_wait *w, const Berm__V1__Sandbox *record)) {
     w->sandbox = sb;
     w->on_done = on_done;
-    w->deadlines = sb->registry->env.deadlines;
+    w->deadlines = sb->box.env->deadlines;
     deadline_init(&w->deadline, on_due);
     list_push_back(&sb->waits, &w->in_sandbox);
     uint64_t for_us = is_met(sb, w) ? 0 : (uint64_t)wait_ms * 1000;

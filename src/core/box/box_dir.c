@@ -1,4 +1,4 @@
-#include "core/sandbox/sandbox_dir.h"
+#include "core/box/box_dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 #include "base/fd.h"
 #include "base/str.h"
-#include "core/sandbox/sandbox_impl.h"
+#include "core/box/box.h"
 
 static DIR *open_list(int dir_fd) {
     int copy = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -18,7 +18,7 @@ static DIR *open_list(int dir_fd) {
     return list;
 }
 
-void folder_remove(int parent_fd, const char *name) {
+void box_dir_remove(int parent_fd, const char *name) {
     AUTO_CLOSE int dir = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *list = dir < 0 ? NULL : open_list(dir);
     for (struct dirent *d; list && (d = readdir(list));)
@@ -29,7 +29,7 @@ void folder_remove(int parent_fd, const char *name) {
     unlinkat(parent_fd, name, AT_REMOVEDIR);
 }
 
-uint64_t folder_output_bytes(int dir_fd) {
+uint64_t box_dir_output_bytes(int dir_fd) {
     struct stat st;
     uint64_t bytes = 0;
     DIR *list = open_list(dir_fd);
@@ -44,10 +44,10 @@ uint64_t folder_output_bytes(int dir_fd) {
     return bytes;
 }
 
-int sandbox_dir(struct sandbox *sb) {
-    if (sb->instance_state == INST_REMOVING) /* nobody creates it again */
+int box_dir(struct box *b) {
+    if (b->instance_state == INST_REMOVING) /* nobody creates it again */
         return -ENOENT;
-    if (sb->dir_fd < 0)
-        sb->dir_fd = fd_make_dir(sb->registry->env.sandboxes_fd, sb->record->sandbox_id, 0700);
-    return sb->dir_fd;
+    if (b->dir_fd < 0)
+        b->dir_fd = fd_make_dir(b->env->sandboxes_fd, b->record->sandbox_id, 0700);
+    return b->dir_fd;
 }

@@ -1,16 +1,16 @@
-/* sandbox_state — the three states of a sandbox besides the SandboxState in its record.
+/* box_state — the three states of a sandbox besides the SandboxState in its record.
  *
  * Goal:     the state that the last accepted request asked for. It is stored with the record.
  * Instance: what exists of the sandbox at the driver. Not stored: a restart learns it by adopting.
  * Link:     the connection to the guest, and whether the guest has its settings.
  *
- * Each has one setter with a table of legal transitions (sandbox_state.c, drawn in docs/architecture.md).
+ * Each has one setter with a table of legal transitions (box_state.c, drawn in docs/architecture.md).
  * sandbox_converge.c switches over goal, instance state and link state to find the next step. */
 #pragma once
 
 #include "core/state_table.h"
 
-struct sandbox;
+struct box;
 
 /* The numbers are stored. */
 enum sandbox_goal {
@@ -47,23 +47,23 @@ enum sandbox_link_state {
     LINK_RECONNECTING, /* hello was sent; the guest has its settings */
 };
 
-extern const struct state_table sandbox_goal_table;
-extern const struct state_table sandbox_instance_table;
-extern const struct state_table sandbox_link_table;
+extern const struct state_table box_goal_table;
+extern const struct state_table box_instance_table;
+extern const struct state_table box_link_table;
 
-void sandbox_set_goal(struct sandbox *sb, enum sandbox_goal to);
+void box_set_goal(struct box *b, enum sandbox_goal to);
 /* Takes the goal of the durable record, whatever the goal is now: after a restart or a failed commit. */
-void sandbox_restore_goal(struct sandbox *sb, enum sandbox_goal to);
-void sandbox_set_instance(struct sandbox *sb, enum sandbox_instance_state to);
-void sandbox_set_link(struct sandbox *sb, enum sandbox_link_state to);
+void box_restore_goal(struct box *b, enum sandbox_goal to);
+void box_set_instance(struct box *b, enum sandbox_instance_state to);
+void box_set_link(struct box *b, enum sandbox_link_state to);
 
 /* Something of it exists at the driver, or is being created or cleared away there. */
-bool sandbox_has_instance(const struct sandbox *sb);
+bool box_has_instance(const struct box *b);
 /* The guest runs, frozen or not, and the driver was not asked to kill it. */
-bool sandbox_is_up(const struct sandbox *sb);
+bool box_is_up(const struct box *b);
 /* The guest has its settings, connected or not. */
-bool sandbox_is_configured(const struct sandbox *sb);
+bool box_is_configured(const struct box *b);
 /* The guest answers requests, as far as the link is concerned. */
-bool sandbox_is_linked(const struct sandbox *sb);
+bool box_is_linked(const struct box *b);
 /* An exec may be sent to the guest now. */
-bool sandbox_takes_execs(const struct sandbox *sb);
+bool box_takes_execs(const struct box *b);

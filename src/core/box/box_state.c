@@ -1,6 +1,6 @@
-#include "core/sandbox/sandbox_state.h"
+#include "core/box/box_state.h"
 
-#include "core/sandbox/sandbox_impl.h"
+#include "core/box/box.h"
 
 #define B(state) STATE_BIT(state)
 
@@ -15,8 +15,8 @@ static const uint32_t goal_next[] = {
     [GOAL_STOP] = B(GOAL_RUN) | B(GOAL_DELETE),
     [GOAL_DELETE] = 0,
 };
-const struct state_table sandbox_goal_table = {"sandbox_goal", goal_names, goal_next,
-                                               COUNT_OF(goal_next)};
+const struct state_table box_goal_table = {"sandbox_goal", goal_names, goal_next,
+                                           COUNT_OF(goal_next)};
 
 static const char *const instance_names[] = {
     [INST_NONE] = "NONE",         [INST_PARKED] = "PARKED",     [INST_OPENING] = "OPENING",
@@ -44,8 +44,8 @@ static const uint32_t instance_next[] = {
     [INST_CLEARING] = B(INST_NONE),
     [INST_REMOVING] = B(INST_NONE),
 };
-const struct state_table sandbox_instance_table = {"sandbox_instance", instance_names,
-                                                   instance_next, COUNT_OF(instance_next)};
+const struct state_table box_instance_table = {"sandbox_instance", instance_names, instance_next,
+                                               COUNT_OF(instance_next)};
 
 static const char *const link_names[] = {
     [LINK_NONE] = "NONE",
@@ -66,45 +66,45 @@ static const uint32_t link_next[] = {
     [LINK_LOST] = B(LINK_NONE) | B(LINK_RECONNECTING),
     [LINK_RECONNECTING] = B(LINK_NONE) | B(LINK_CONFIGURED) | B(LINK_LOST),
 };
-const struct state_table sandbox_link_table = {"sandbox_link", link_names, link_next,
-                                               COUNT_OF(link_next)};
+const struct state_table box_link_table = {"sandbox_link", link_names, link_next,
+                                           COUNT_OF(link_next)};
 
-void sandbox_set_goal(struct sandbox *sb, enum sandbox_goal to) {
-    sb->goal = state_change(&sandbox_goal_table, sb->record->sandbox_id, sb->goal, to);
+void box_set_goal(struct box *b, enum sandbox_goal to) {
+    b->goal = state_change(&box_goal_table, b->record->sandbox_id, b->goal, to);
 }
 
-void sandbox_restore_goal(struct sandbox *sb, enum sandbox_goal to) {
-    sb->goal = to;
+void box_restore_goal(struct box *b, enum sandbox_goal to) {
+    b->goal = to;
 }
 
-void sandbox_set_instance(struct sandbox *sb, enum sandbox_instance_state to) {
-    sb->instance_state =
-        state_change(&sandbox_instance_table, sb->record->sandbox_id, sb->instance_state, to);
+void box_set_instance(struct box *b, enum sandbox_instance_state to) {
+    b->instance_state =
+        state_change(&box_instance_table, b->record->sandbox_id, b->instance_state, to);
 }
 
-void sandbox_set_link(struct sandbox *sb, enum sandbox_link_state to) {
-    sb->link_state = state_change(&sandbox_link_table, sb->record->sandbox_id, sb->link_state, to);
+void box_set_link(struct box *b, enum sandbox_link_state to) {
+    b->link_state = state_change(&box_link_table, b->record->sandbox_id, b->link_state, to);
 }
 
-bool sandbox_has_instance(const struct sandbox *sb) {
-    return sb->instance_state != INST_NONE && sb->instance_state != INST_REMOVING;
+bool box_has_instance(const struct box *b) {
+    return b->instance_state != INST_NONE && b->instance_state != INST_REMOVING;
 }
 
-bool sandbox_is_configured(const struct sandbox *sb) {
-    return (B(LINK_CONFIGURED) | B(LINK_LOST) | B(LINK_RECONNECTING)) & B(sb->link_state);
+bool box_is_configured(const struct box *b) {
+    return (B(LINK_CONFIGURED) | B(LINK_LOST) | B(LINK_RECONNECTING)) & B(b->link_state);
 }
 
-bool sandbox_is_up(const struct sandbox *sb) {
+bool box_is_up(const struct box *b) {
     static const uint32_t up =
         B(INST_UP) | B(INST_FREEZING) | B(INST_FROZEN) | B(INST_THAWING) | B(INST_SHUTDOWN);
-    return up & B(sb->instance_state);
+    return up & B(b->instance_state);
 }
 
-bool sandbox_is_linked(const struct sandbox *sb) {
-    return (B(LINK_GREETED) | B(LINK_CONFIGURING) | B(LINK_CONFIGURED)) & B(sb->link_state);
+bool box_is_linked(const struct box *b) {
+    return (B(LINK_GREETED) | B(LINK_CONFIGURING) | B(LINK_CONFIGURED)) & B(b->link_state);
 }
 
-bool sandbox_takes_execs(const struct sandbox *sb) {
+bool box_takes_execs(const struct box *b) {
     static const uint32_t thawed = B(INST_UP) | B(INST_FREEZING) | B(INST_SHUTDOWN);
-    return sb->link_state == LINK_CONFIGURED && (thawed & B(sb->instance_state));
+    return b->link_state == LINK_CONFIGURED && (thawed & B(b->instance_state));
 }

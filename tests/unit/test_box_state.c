@@ -1,28 +1,28 @@
-#include "core/sandbox/sandbox_state.h"
+#include "core/box/box_state.h"
 
-#include "core/sandbox/sandbox_impl.h"
+#include "core/box/box.h"
 #include "harness.h"
 #include "state_walk.h"
 
 static void set_goal(unsigned from, unsigned to) {
     Berm__V1__Sandbox record = BERM__V1__SANDBOX__INIT;
-    struct sandbox sb = {.record = &record, .goal = (enum sandbox_goal)from};
-    sandbox_set_goal(&sb, (enum sandbox_goal)to);
-    CHECK_INT(sb.goal, to);
+    struct box b = {.record = &record, .goal = (enum sandbox_goal)from};
+    box_set_goal(&b, (enum sandbox_goal)to);
+    CHECK_INT(b.goal, to);
 }
 
 static void set_instance(unsigned from, unsigned to) {
     Berm__V1__Sandbox record = BERM__V1__SANDBOX__INIT;
-    struct sandbox sb = {.record = &record, .instance_state = (enum sandbox_instance_state)from};
-    sandbox_set_instance(&sb, (enum sandbox_instance_state)to);
-    CHECK_INT(sb.instance_state, to);
+    struct box b = {.record = &record, .instance_state = (enum sandbox_instance_state)from};
+    box_set_instance(&b, (enum sandbox_instance_state)to);
+    CHECK_INT(b.instance_state, to);
 }
 
 static void set_link(unsigned from, unsigned to) {
     Berm__V1__Sandbox record = BERM__V1__SANDBOX__INIT;
-    struct sandbox sb = {.record = &record, .link_state = (enum sandbox_link_state)from};
-    sandbox_set_link(&sb, (enum sandbox_link_state)to);
-    CHECK_INT(sb.link_state, to);
+    struct box b = {.record = &record, .link_state = (enum sandbox_link_state)from};
+    box_set_link(&b, (enum sandbox_link_state)to);
+    CHECK_INT(b.link_state, to);
 }
 
 TEST(sandbox_goal_changes_only_as_requests_allow) {
@@ -31,7 +31,7 @@ TEST(sandbox_goal_changes_only_as_requests_allow) {
         {GOAL_RUN, GOAL_DELETE},   {GOAL_PAUSE, GOAL_RUN}, {GOAL_PAUSE, GOAL_STOP},
         {GOAL_PAUSE, GOAL_DELETE}, {GOAL_STOP, GOAL_RUN},  {GOAL_STOP, GOAL_DELETE},
     };
-    state_walk(&sandbox_goal_table, legal, COUNT_OF(legal), set_goal);
+    state_walk(&box_goal_table, legal, COUNT_OF(legal), set_goal);
 }
 
 TEST(sandbox_instance_changes_only_along_the_diagram) {
@@ -57,7 +57,7 @@ TEST(sandbox_instance_changes_only_along_the_diagram) {
         {INST_SHUTDOWN, INST_STOPPING}, {INST_STOPPING, INST_NONE},
         {INST_CLEARING, INST_NONE},     {INST_REMOVING, INST_NONE},
     };
-    state_walk(&sandbox_instance_table, legal, COUNT_OF(legal), set_instance);
+    state_walk(&box_instance_table, legal, COUNT_OF(legal), set_instance);
 }
 
 TEST(sandbox_link_changes_only_along_the_diagram) {
@@ -80,28 +80,27 @@ TEST(sandbox_link_changes_only_along_the_diagram) {
         {LINK_RECONNECTING, LINK_CONFIGURED},
         {LINK_RECONNECTING, LINK_LOST},
     };
-    state_walk(&sandbox_link_table, legal, COUNT_OF(legal), set_link);
+    state_walk(&box_link_table, legal, COUNT_OF(legal), set_link);
 }
 
 TEST(sandbox_goal_of_the_record_replaces_any_goal) {
     Berm__V1__Sandbox record = BERM__V1__SANDBOX__INIT;
-    struct sandbox sb = {.record = &record, .goal = GOAL_DELETE};
-    sandbox_restore_goal(&sb, GOAL_RUN);
-    CHECK_INT(sb.goal, GOAL_RUN);
+    struct box b = {.record = &record, .goal = GOAL_DELETE};
+    box_restore_goal(&b, GOAL_RUN);
+    CHECK_INT(b.goal, GOAL_RUN);
 }
 
 TEST(sandbox_takes_execs_only_with_settings_and_unfrozen) {
     Berm__V1__Sandbox record = BERM__V1__SANDBOX__INIT;
-    struct sandbox sb = {
-        .record = &record, .instance_state = INST_UP, .link_state = LINK_CONFIGURED};
-    CHECK(sandbox_takes_execs(&sb));
-    sb.link_state = LINK_GREETED;
-    CHECK(!sandbox_takes_execs(&sb) && sandbox_is_linked(&sb));
-    sb.link_state = LINK_LOST;
-    CHECK(!sandbox_takes_execs(&sb) && !sandbox_is_linked(&sb) && sandbox_is_configured(&sb));
-    sb.link_state = LINK_CONFIGURED;
-    sb.instance_state = INST_FROZEN;
-    CHECK(!sandbox_takes_execs(&sb) && sandbox_is_up(&sb));
-    sb.instance_state = INST_REMOVING;
-    CHECK(!sandbox_is_up(&sb) && !sandbox_has_instance(&sb));
+    struct box b = {.record = &record, .instance_state = INST_UP, .link_state = LINK_CONFIGURED};
+    CHECK(box_takes_execs(&b));
+    b.link_state = LINK_GREETED;
+    CHECK(!box_takes_execs(&b) && box_is_linked(&b));
+    b.link_state = LINK_LOST;
+    CHECK(!box_takes_execs(&b) && !box_is_linked(&b) && box_is_configured(&b));
+    b.link_state = LINK_CONFIGURED;
+    b.instance_state = INST_FROZEN;
+    CHECK(!box_takes_execs(&b) && box_is_up(&b));
+    b.instance_state = INST_REMOVING;
+    CHECK(!box_is_up(&b) && !box_has_instance(&b));
 }

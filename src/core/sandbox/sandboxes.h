@@ -1,0 +1,94 @@
+/* sandboxes — all sandboxes in memory, and what the registry, their owner, does with them.
+ *
+ * Owner:   the registry, which embeds it. A sandbox reports to its owner through `ops`.
+ * Memory:  sandboxes that are not DELETED.
+ * Handlers of calls use sandbox.h; this header is for core/registry. */
+#pragma once
+
+#include "base/map.h"
+#include "core/exec/execs.h"
+#include "core/sandbox/sandbox.h"
+
+struct disk_space;
+struct sandboxes;
+struct transcript;
+
+struct sandbox_owner_ops {
+    /* Its record became durable: it may have started or stopped running. */
+    void (*on_durable)(struct sandboxes *all, struct sandbox *sb);
+    /* It is STOPPED or FAILED, or it was freed. */
+    void (*on_ended)(struct sandboxes *all);
+    /* A restart has brought one more sandbox as far as it can before the daemon listens. */
+    void (*on_recovered)(struct sandboxes *all);
+};
+
+struct sandboxes {
+    struct env *env;
+    const struct sandbox_owner_ops *ops;
+    struct map by_id;
+    struct list list;    /* oldest first; see sandbox_at */
+    struct list dormant; /* adopted, and no call has needed their guest yet */
+    uint64_t newest;     /* number of the newest sandbox */
+    struct exec_table execs;
+};
+
+/* An instance from the pool, with its link; the taker owns all of it. */
+struct parked {
+    struct instance *instance;
+    struct guest_link *link;
+    struct transcript *transcript; /* what was said so far */
+    uint64_t slot;
+    char name[INSTANCE_ID_MAX]; /* its host name; a sandbox without an id of the caller's gets it */
+    struct instance_limits limits; /* those it was created with */
+};
+#define PARKED_WORKSPACE "/workspace" /* the directory that is in every root of ours */
+
+#define SANDBOX_ID_PREFIX "sb-"
+/* Descriptors that are free when a sandbox starts: its own, those of its creation, and some for callers. */
+#define SANDBOX_FDS 16
+
+/* -errno */
+MUST_USE int sandboxes_init(struct sandboxes *all, struct env *env,
+                            const struct sandbox_owner_ops *ops, const struct db_facts *facts);
+void sandboxes_done(struct sandboxes *all);
+struct sandbox *sandboxes_find(const struct sandboxes *all, const char *id); /* NULL: none */
+struct sandbox *sandbox_at(struct list *node);                               /* of `list` */
+/* Greets the guest of the first dormant sandbox. False: none is dormant. */
+bool sandboxes_wake_next(struct sandboxes *all);
+
+/* 0 when the id is free and there is what such a sandbox needs. SANDBOX_EXISTS, LIMIT_REACHED, STORE_FULL,
+ * DRIVER_UNAVAILABLE */
+MUST_USE int sandbox_check_create(struct sandboxes *all, const char *id,
+                                  const Berm__V1__SandboxSpec *spec, struct err *e);
+/* After sandbox_check_create. `spec` has every default filled in; it is copied. An empty id gets a generated one.
+ * `p` NULL: create the instance. Sets p->instance to NULL when the sandbox has taken it. */
+MUST_USE int sandbox_create(struct sandboxes *all, const char *id,
+                            const Berm__V1__SandboxSpec *spec, struct parked *p,
+                            const struct change *c, struct sandbox **ret_sb, struct err *e);
+/* Rebuilds a sandbox from its row; NULL on a damaged record or no memory. */
+struct sandbox *sandbox_restore(struct sandboxes *all, const struct db_sandbox *row);
+/* Adopts its instance, or learns that it is gone; on_recovered follows once. */
+void sandbox_recover(struct sandbox *sb);
+/* Recovery no longer waits for its guest. */
+void sandbox_recovery_timeout(struct sandbox *sb);
+/* The daemon ends: closes the link and the instance, which live on. */
+void sandbox_let_go(struct sandbox *sb);
+void sandbox_free(struct sandbox *sb);
+/* Writes what was said to its guest to the transcript. */
+void sandbox_flush(struct sandbox *sb);
+
+struct box *sandbox_box(struct sandbox *sb);
+const char *sandbox_instance_id(const struct sandbox *sb);
+/* Nothing of it runs, and nothing is on its way to run. */
+bool sandbox_is_down(const struct sandbox *sb);
+/* The limits of an instance for this spec. */
+void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct instance_limits *ret_limits);
+
+/* sandbox_reserve.c: a running sandbox that nothing else keeps from filling the disk */
+bool sandbox_may_fill_disk(const struct sandbox *sb);
+/* It is paused, or about to be, until there is disk space again. */
+bool sandbox_is_held(const struct sandbox *sb);
+/* Free disk space and the reserve; a disk that cannot be read counts as having space. */
+void sandbox_reserve_read(const struct env *env, struct disk_space *ret_space);
+/* Why a sandbox is held. */
+void sandbox_reserve_explain(const struct env *env, struct err *ret_e);
