@@ -52,6 +52,13 @@ COUNTS_AS = {"uv.h": "loop", "protobuf-c/": "proto", "berm.h": CLIENT, "berm/v1/
 # wire is bytes in, bytes out.
 SOCKETS = ("sys/socket.h", "sys/un.h", "netinet/", "arpa/", "netdb.h")
 
+# Nouns (the folders inside a layer), lowest first: a noun includes only nouns of the rows above it. "." stands for the
+# files that lie in the layer itself; where it has no row, they may include every noun and every noun may include them.
+NOUNS = {
+    "core": [".", "guest", "box", "exec files imports", "sandbox", "registry"],
+    "api": ["exec", "file sandbox system"],
+}
+
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
 
 
@@ -84,6 +91,25 @@ def complaint(path, quote, header):
     if layer == folder or layer in allowed or header in allowed:
         return None
     return f"{folder} may include {MAY[folder] or 'libc only'}, not {header}"
+
+
+def noun_of(path):
+    return (path.split("/")[1:-1] or ["."])[0]
+
+
+def noun_complaint(path, header):
+    layer, noun, other = folder_of(path), noun_of(path), noun_of(header)
+    if header.endswith("_impl.h") and path.rsplit("/", 1)[0] != header.rsplit("/", 1)[0]:
+        return f"{header} is for its own folder"
+    rank = {name: i for i, row in enumerate(NOUNS.get(layer, [])) for name in row.split()}
+    if folder_of(header) != layer or noun == other or not rank:
+        return None
+    for name in (noun, other):
+        if name != "." and name not in rank:
+            return f"{layer}/{name} has no row in NOUNS"
+    if noun in rank and other in rank and rank[other] >= rank[noun]:
+        return f"{layer}/{noun} is not above {layer}/{other}, but includes {header}"
+    return None
 
 
 def sources():
@@ -152,7 +178,7 @@ def check_includes():
         seen += 1
         text = file.read_text()
         for match in INCLUDE.finditer(text):
-            if why := complaint(path, *match.groups()):
+            if why := complaint(path, *match.groups()) or noun_complaint(path, match[2]):
                 bad.append(f"{shown}:{text.count(chr(10), 0, match.start()) + 1}: {why}")
     return bad if seen else ["no sources found in src/"]
 
