@@ -49,7 +49,7 @@ static bool fails_now(void) {
     return did_fail = true;
 }
 
-/* The linker sends our code's allocations here (--wrap). */
+/* The linker redirects our allocations here (--wrap). */
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);

@@ -1,7 +1,8 @@
-/* harness — TEST(name) { … } registers itself; CHECK* count and print both values when they differ.
+/* harness — TEST(name) { … } registers itself. CHECK* counts, and prints both values when they
+ * differ.
  *
- * A test without a single check fails, and so does a run without a test. With alloc_fail_at(n) the
- * n-th allocation from then on answers NULL, for code that must survive it. */
+ * A test without a check fails, and so does a run without a test. After alloc_fail_at(n), the n-th
+ * allocation returns NULL. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,7 +20,7 @@ void test_register(struct test *t);
 bool check(bool ok, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 void test_skip(const char *reason);
-/* 0 switches it off. alloc_failed tells whether the n-th allocation was reached. */
+/* 0 disables it. alloc_failed returns whether the n-th allocation was reached. */
 void alloc_fail_at(unsigned n);
 bool alloc_failed(void);
 

@@ -1,4 +1,4 @@
-/* The native driver against a real berm-spawn and real sandboxes, whose PID 1 is test-guest. */
+/* Tests the native driver with a real berm-spawn and real sandboxes, whose PID 1 is test-guest. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,7 +19,7 @@
 
 extern char **environ;
 
-/* One state folder, one berm-spawn and one driver, on a loop of the test's own. */
+/* One state directory, one berm-spawn and one driver, with their own loop. */
 struct world {
     uv_loop_t loop;
     struct driver *driver;
@@ -54,7 +54,7 @@ static void on_closed(struct driver *d) {
     ((struct world *)d->user)->closed++;
 }
 
-/* Runs the loop until it is so. */
+/* Runs the loop until the condition holds. */
 #define RUN_UNTIL(w, cond)                                      \
     for (int turns_ = 0; !(cond) && turns_ < 60000; turns_++) { \
         uv_run(&(w)->loop, UV_RUN_NOWAIT);                      \
@@ -101,7 +101,7 @@ static void world_open(struct world *w) {
     uv_loop_init(&w->loop);
     spawn_start(w);
     driver_sweep(w->driver, NULL, 0, on_swept,
-                 w); /* an earlier state may have had the same identity */
+                 w); /* an earlier state directory may have had the same identity */
     RUN_UNTIL(w, w->swept == 1);
 }
 
@@ -109,7 +109,8 @@ static void spawn_stop(struct world *w) {
     int status;
     driver_close(w->driver);
     RUN_UNTIL(w, w->closed == 1);
-    CHECK_INT(waitpid(w->spawn_pid, &status, 0), w->spawn_pid); /* its asker's end is its own */
+    /* berm-spawn exits with its client */
+    CHECK_INT(waitpid(w->spawn_pid, &status, 0), w->spawn_pid);
 }
 
 static void world_close(struct world *w) {
@@ -165,7 +166,7 @@ static struct instance_spec spec_of(const char *id, uint32_t slot) {
                                   .network = INSTANCE_NETWORK_NONE};
 }
 
-/* Asks test-guest to start a program in an exec cgroup: the answer is its pid inside. */
+/* Asks test-guest to start a program in an exec cgroup. Returns its pid inside. */
 static int start_in(int link, int cgroup) {
     int pid = -1;
     fcntl(link, F_SETFL, 0);
@@ -174,7 +175,7 @@ static int start_in(int link, int cgroup) {
     return pid;
 }
 
-/* The guest may not listen yet when its place is ready. */
+/* Retries, because the guest may not listen yet when its instance is ready. */
 static int link_to(struct world *world, struct instance *p) {
     struct err e;
     int link = -1;
@@ -203,7 +204,7 @@ static struct instance *ready_instance(const char *id, uint32_t slot, struct see
     return p;
 }
 
-/* After berm-spawn was killed: another one, which removes what that one left. */
+/* Starts a new berm-spawn after the old one was killed; it removes what the old one left. */
 static void spawn_again(void) {
     int status;
     driver_close(w.driver);
@@ -214,7 +215,7 @@ static void spawn_again(void) {
     RUN_UNTIL(&w, w.swept == 2);
 }
 
-TEST(native_makes_a_instance_links_to_it_and_ends_it) {
+TEST(native_creates_connects_to_and_stops_an_instance) {
     struct seen seen = {0};
     struct err e;
     if (!is_root())
@@ -224,10 +225,11 @@ TEST(native_makes_a_instance_links_to_it_and_ends_it) {
           w.driver->parking);
     struct instance_spec spec = spec_of("sb-one", 1);
     spec.limits =
-        (struct instance_limits){.memory_bytes = 256 << 20, .pids = 64}; /* counted where limited */
+        /* usage is counted only with limits */
+        (struct instance_limits){.memory_bytes = 256 << 20, .pids = 64};
     struct instance *p = instance_create(w.driver, &spec, &events, &seen, &e);
     CHECK(p != NULL);
-    CHECK_INT(seen.ready, 0); /* never from inside the call */
+    CHECK_INT(seen.ready, 0); /* never inside the call */
     RUN_UNTIL(&w, seen.ready + seen.failed == 1);
     CHECK_STR(seen.text, "");
     if (!CHECK_INT(seen.ready, 1))
@@ -240,7 +242,7 @@ TEST(native_makes_a_instance_links_to_it_and_ends_it) {
     CHECK(start_in(link, seen.fds[0]) > 1);
     struct exec_cgroup_usage used = {.memory_peak_bytes = UINT64_C(1) << 60};
     w.driver->exec_cgroups->read_usage(seen.fds[0], &used);
-    CHECK_INT(used.memory_peak_bytes, UINT64_C(1) << 60); /* a peak never falls */
+    CHECK_INT(used.memory_peak_bytes, UINT64_C(1) << 60); /* a peak never decreases */
     fd_close_all(seen.fds, seen.n_fds);
 
     seen.answers = 0;
@@ -265,14 +267,14 @@ TEST(native_makes_a_instance_links_to_it_and_ends_it) {
     world_close(&w);
 }
 
-TEST(native_slots_are_taken_once_and_given_back) {
+TEST(native_slots_are_unique_and_reused) {
     if (!is_root())
         return;
     world_open(&w);
     int64_t first = driver_take_slot(w.driver), second = driver_take_slot(w.driver);
     CHECK(first >= 0 && second >= 0 && first != second);
     CHECK(driver_keep_slot(w.driver, (uint64_t)first));
-    CHECK(!driver_keep_slot(w.driver, 65000)); /* no such range */
+    CHECK(!driver_keep_slot(w.driver, 65000)); /* no such slot */
     unsigned taken = 2;
     while (driver_take_slot(w.driver) >= 0)
         taken++;
@@ -282,7 +284,7 @@ TEST(native_slots_are_taken_once_and_given_back) {
     world_close(&w);
 }
 
-TEST(native_refuses_by_name) {
+TEST(native_error_names_what_it_refuses) {
     struct seen one = {0}, two = {0};
     struct err e;
     if (!is_root())
@@ -302,7 +304,7 @@ TEST(native_refuses_by_name) {
     CHECK_INT(e.code, ERR_GUEST_LOST);
 
     struct instance *p = ready_instance("sb-twin", 1, &one);
-    spec = spec_of("sb-other", 1); /* the same range of uids */
+    spec = spec_of("sb-other", 1); /* the same uid slot */
     CHECK(instance_create(w.driver, &spec, &events, &two, &e) != NULL);
     RUN_UNTIL(&w, two.failed == 1);
     CHECK_INT(two.code, ERR_SANDBOX_EXISTS);
@@ -320,11 +322,11 @@ TEST(native_instances_outlive_the_driver_and_are_adopted) {
     struct instance *p = ready_instance("sb-lasting", 3, &before);
     int link = link_to(&w, p);
     close(link);
-    spawn_stop(&w); /* berm-spawn and the driver are gone, the sandbox is not */
+    spawn_stop(&w); /* berm-spawn and the driver end; the sandbox does not */
     CHECK_INT(before.gone, 0);
 
     spawn_start(&w);
-    const char *kept[300]; /* more than one message holds */
+    const char *kept[300]; /* more than fit into one message */
     for (size_t i = 0; i < COUNT_OF(kept); i++)
         kept[i] = i == 299 ? "sb-lasting" : "sb-another";
     driver_sweep(w.driver, kept, COUNT_OF(kept), on_swept, &w);
@@ -339,7 +341,7 @@ TEST(native_instances_outlive_the_driver_and_are_adopted) {
     world_close(&w);
 }
 
-/* --- adopted without a word --- */
+/* --- adopted without a connection --- */
 
 static int count_fds(void) {
     int n = 0;
@@ -358,7 +360,7 @@ static pid_t pid_of_guest(int link) {
     return peer.pid;
 }
 
-/* A guest that a driver left behind, and another driver. Returns its pid. */
+/* Leaves a guest of one driver behind and starts another driver. Returns the guest's pid. */
 static pid_t left_behind(const char *id) {
     struct seen before = {0};
     world_open(&w);
@@ -382,7 +384,7 @@ static void kill_guest(pid_t pid) {
     close(pid_fd);
 }
 
-/* Found by the list alone: nobody has connected, so nobody watches it. */
+/* Adopts an instance through the list alone: no connection exists, so nothing watches it. */
 static struct instance *adopt_unmet(const char *id, struct seen *seen) {
     struct err e;
     int before = count_fds();
@@ -392,7 +394,7 @@ static struct instance *adopt_unmet(const char *id, struct seen *seen) {
     return p;
 }
 
-TEST(native_adopts_whoever_listens) {
+TEST(native_adopts_a_listening_guest) {
     struct seen seen = {0};
     struct err e;
     if (!is_root())
@@ -401,7 +403,7 @@ TEST(native_adopts_whoever_listens) {
     struct instance *p = adopt_unmet("sb-quiet", &seen);
     int before = count_fds();
     CHECK_INT(instance_watch_exit(p), 0);
-    CHECK_INT(count_fds(), before + 2); /* the connection, and whom to watch */
+    CHECK_INT(count_fds(), before + 2); /* the connection and the pidfd */
     CHECK_INT(instance_watch_exit(p), 0);
     int link = instance_connect(p, &e);
     CHECK_INT(pid_of_guest(link), pid);
@@ -412,7 +414,7 @@ TEST(native_adopts_whoever_listens) {
     world_close(&w);
 }
 
-TEST(native_tells_the_end_of_a_guest_that_nobody_met) {
+TEST(native_reports_the_exit_of_an_unwatched_guest) {
     if (!is_root())
         return;
     for (int by_link = 0; by_link < 2; by_link++) {
@@ -427,13 +429,13 @@ TEST(native_tells_the_end_of_a_guest_that_nobody_met) {
         } else {
             CHECK_INT(instance_watch_exit(p), 0);
         }
-        CHECK_INT(seen.gone, 0); /* never from inside the call */
+        CHECK_INT(seen.gone, 0); /* never inside the call */
         RUN_UNTIL(&w, seen.gone == 1);
         world_close(&w);
     }
 }
 
-TEST(native_says_when_it_could_not_watch_a_guests_exit) {
+TEST(native_reports_a_failed_watch_exit) {
     if (!is_root())
         return;
     for (int is_dead = 0; is_dead < 2; is_dead++) {
@@ -457,7 +459,7 @@ TEST(native_says_when_it_could_not_watch_a_guests_exit) {
     }
 }
 
-TEST(native_stops_a_guest_that_nobody_met) {
+TEST(native_stops_an_unwatched_guest) {
     if (!is_root())
         return;
     for (int is_dead = 0; is_dead < 2; is_dead++) {
@@ -481,7 +483,7 @@ static void on_lost(struct driver *d) {
     n_lost++;
 }
 
-TEST(native_stops_a_guest_that_nobody_met_without_berm_spawn) {
+TEST(native_stops_an_unwatched_guest_without_berm_spawn) {
     struct seen seen = {0};
     if (!is_root())
         return;
@@ -491,7 +493,7 @@ TEST(native_stops_a_guest_that_nobody_met_without_berm_spawn) {
     w.driver->on_lost = on_lost;
     kill(w.spawn_pid, SIGKILL);
     RUN_UNTIL(&w, n_lost == 1);
-    instance_stop(p); /* by the pidfd that only a connection tells */
+    instance_stop(p); /* through the pidfd that only a connection provides */
     RUN_UNTIL(&w, seen.gone == 1);
     CHECK(has_ended(pid_fd, 0));
     close(pid_fd);
@@ -499,7 +501,7 @@ TEST(native_stops_a_guest_that_nobody_met_without_berm_spawn) {
     world_close(&w);
 }
 
-TEST(native_finds_nobody_where_a_guest_has_ended) {
+TEST(native_does_not_adopt_an_ended_guest) {
     struct seen seen = {0};
     struct err e;
     if (!is_root())
@@ -512,8 +514,9 @@ TEST(native_finds_nobody_where_a_guest_has_ended) {
     world_close(&w);
 }
 
-/* Another network namespace: the kernel does not list the guest's socket, but connects to it. */
-TEST(native_adopts_by_connecting_what_is_not_listed) {
+/* In another network namespace the kernel does not list the guest's socket, but connecting
+ * works. */
+TEST(native_adopts_unlisted_guests_by_connecting) {
     struct seen seen = {0};
     struct err e;
     if (!is_root())
@@ -532,14 +535,14 @@ TEST(native_adopts_by_connecting_what_is_not_listed) {
     world_close(&w);
 }
 
-TEST(native_fails_what_waits_when_berm_spawn_is_killed) {
+TEST(native_fails_pending_requests_when_berm_spawn_is_killed) {
     struct seen made = {0}, late = {0};
     struct err e;
     if (!is_root())
         return;
     world_open(&w);
     struct instance *p = ready_instance("sb-first", 4, &made);
-    kill(w.spawn_pid, SIGSTOP); /* so that the next request waits */
+    kill(w.spawn_pid, SIGSTOP); /* so that the next request stays pending */
     struct instance_spec spec = spec_of("sb-second", 5);
     CHECK(instance_create(w.driver, &spec, &events, &late, &e) != NULL);
     instance_measure(p, on_answer, &made);
@@ -548,25 +551,25 @@ TEST(native_fails_what_waits_when_berm_spawn_is_killed) {
     RUN_UNTIL(&w, late.failed == 1 && made.answers == 1);
     CHECK_INT(late.code, ERR_DRIVER_UNAVAILABLE);
     CHECK(!made.ok);
-    CHECK_INT(made.code, ERR_DRIVER_UNAVAILABLE); /* what waits for an answer hears it too */
+    CHECK_INT(made.code, ERR_DRIVER_UNAVAILABLE); /* pending requests get the error too */
     CHECK_INT(made.gone, 0);
     spec = spec_of("sb-third", 6);
     CHECK(instance_create(w.driver, &spec, &events, &late, &e) == NULL);
     CHECK_INT(e.code, ERR_DRIVER_UNAVAILABLE);
-    instance_stop(p); /* by its pidfd */
+    instance_stop(p); /* through its pidfd */
     RUN_UNTIL(&w, made.gone == 1);
     spawn_again();
     world_close(&w);
 }
 
-/* Closing the driver, or letting go of the instance, inside each of its events. */
+/* Closes the driver or releases the instance inside each of its callbacks. */
 static void on_ready_close(struct instance *p) {
     ((struct seen *)p->user)->ready++;
     instance_close(p);
 }
 static const struct instance_events closers = {on_ready_close, on_failed, on_gone};
 
-TEST(native_instances_may_be_let_go_inside_their_events) {
+TEST(native_instances_may_be_released_inside_their_callbacks) {
     struct seen seen = {0}, again = {0};
     struct err e;
     if (!is_root())

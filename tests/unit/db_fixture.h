@@ -1,4 +1,4 @@
-/* db_fixture — a store in a folder of its own, and a loop to run it. */
+/* db_fixture — a store in a temporary directory, and a loop to run it. */
 #pragma once
 
 #include <stdio.h>
@@ -15,8 +15,8 @@ struct db_fixture {
     struct db_facts facts;
     unsigned answered; /* by on_done */
     unsigned failed;
-    unsigned first_failed; /* which answer it was, from 1 */
-    struct err e;          /* of the last failure */
+    unsigned first_failed; /* number of the first failed report, from 1 */
+    struct err e;          /* the last failure */
     bool closed;
 };
 
@@ -81,7 +81,7 @@ static inline void db_on_done(void *user, const struct err *e) {
     }
 }
 
-/* Commits and waits for the answer: 0 or -code. */
+/* Commits and waits for the result: 0 or -code. */
 static inline int db_commit_now(struct db_fixture *f, struct db_txn *t) {
     unsigned answered = f->answered, failed = f->failed;
     db_commit(t, db_on_done, f);

@@ -50,7 +50,7 @@ void peer_open_on(struct peer *p, int fd) {
     uv_loop_init(&p->loop);
     deadlines_init(&p->deadlines, &p->loop);
     uv_ref(
-        (uv_handle_t *)&p->deadlines.timer); /* in the daemon other handles keep the loop alive */
+        (uv_handle_t *)&p->deadlines.timer); /* in the daemon, other handles keep the loop alive */
     p->in_call = true;
     p->link = guest_link_open(&(struct guest_link_spec){.loop = &p->loop,
                                                         .deadlines = &p->deadlines,
@@ -156,7 +156,7 @@ void peer_says_bytes(struct peer *p, const void *bytes, size_t n, const int *fds
     for (const char *at = bytes; n > 0;) {
         ssize_t w = send(p->fd, at, n, MSG_NOSIGNAL);
         if (w < 0 && errno != EAGAIN)
-            return; /* it was cut off */
+            return; /* the link was disconnected */
         if (w < 0) {
             uv_run(&p->loop, UV_RUN_NOWAIT);
             continue;
@@ -185,7 +185,7 @@ size_t peer_hears(struct peer *p, char *line, size_t cap, int *fds, size_t *n_fd
         if (r <= 0)
             break;
         if (n_got > 0 && fds) {
-            CHECK_INT(n, 0); /* they came with the first byte */
+            CHECK_INT(n, 0); /* descriptors arrive with the first byte */
             memcpy(fds, got, n_got * sizeof got[0]);
             *n_fds = n_got;
         }

@@ -1,7 +1,7 @@
-/* guest_peer — a guest_link and, at the other end of a socketpair, a guest in the test's hand.
+/* guest_peer — a guest_link and a socketpair whose other end, the guest, the test controls.
  *
- * What the link tells is gathered in `log`, a word each: `exec:ID`, `ready`, `notice:METHOD`, `lost:CODE`,
- * and `NAME=ok` or `NAME=CODE` for each answer. */
+ * `log` collects the link's events, one word each: `exec:ID`, `ready`, `notice:METHOD`,
+ * `lost:CODE`, and `NAME=ok` or `NAME=CODE` for each reply. */
 #pragma once
 
 #include <uv.h>
@@ -20,48 +20,48 @@ struct request {
     char name[16];
     int64_t next_offset;
     int kept_fd;
-    bool keeps; /* the first descriptor of its answer */
+    bool keeps; /* keep the first descriptor of the reply */
 };
 
 struct peer {
     uv_loop_t loop;
     struct deadlines deadlines;
-    struct guest_link *link; /* NULL once closed */
+    struct guest_link *link; /* NULL after close */
     struct transcript *transcript;
     int fd; /* the guest's end */
     struct request requests[300];
     char log[32768];
-    struct err last;        /* the error told last */
-    const char *close_at;   /* the word at which the link is closed, from inside its callback */
-    bool asks_in_callbacks; /* and answers of a loss lead to the next request */
+    struct err last;        /* the last error */
+    const char *close_at;   /* close the link inside the callback that logs this word */
+    bool asks_in_callbacks; /* send the next request inside callbacks of a lost link */
     bool in_call;
 };
 
 void peer_open(struct peer *p);
-/* On a connection to a real guest; taken. */
+/* Uses a connection to a real guest; takes ownership of fd. */
 void peer_open_on(struct peer *p, int fd);
-/* Opens it, and has the guest say hello. */
+/* Opens the link and sends the guest's hello. */
 void peer_greet(struct peer *p);
 void peer_close(struct peer *p);
 
 /* The waiter of a typed call, with the name r0, r1 … by its slot. */
 struct guest_wait *peer_wait(struct peer *p, size_t slot);
-/* A request of that name, whose params are open until peer_send. */
+/* Starts a request of that name; its params stay open until peer_send. */
 struct request *peer_begin(struct peer *p, size_t slot, const char *method,
                            struct json_out **ret_params);
 struct request *peer_send(struct request *r, const int *fds, size_t n_fds);
-/* Both at once, with its name as the only member. */
+/* Starts and sends a request with its name as the only member. */
 struct request *peer_ask(struct peer *p, size_t slot, const char *method, const int *fds,
                          size_t n_fds);
 void peer_ask_nobody(struct peer *p, const char *method);
 
-/* The guest's side. */
+/* The guest's side: sends text. */
 void peer_says(struct peer *p, const char *text);
 void peer_says_bytes(struct peer *p, const void *bytes, size_t n, const int *fds, size_t n_fds);
-/* Reads up to the end of one line; the descriptors that came with it go to fds. */
+/* Reads one line. Its descriptors go to fds. */
 size_t peer_hears(struct peer *p, char *line, size_t cap, int *fds, size_t *n_fds);
 
-/* Runs the loop until the log holds `word`, or some turns when NULL. */
+/* Runs the loop until the log contains `word`, or a few iterations if NULL. */
 bool peer_until(struct peer *p, const char *word);
 /* Runs the loop, compares the log and empties it. */
 #define CHECK_LOG(p, want)                      \

@@ -9,13 +9,13 @@
 
 #include "harness.h"
 
-/* The signal that ended a child which made the transition; 0 = none. */
+/* Returns the signal that ended a child which made the transition, or 0. */
 static int signal_of(void (*set)(unsigned from, unsigned to), unsigned from, unsigned to) {
     pid_t child = fork();
     if (child == 0) {
         setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
         signal(SIGABRT, SIG_DFL);
-        close(STDERR_FILENO); /* the log line of the abort */
+        close(STDERR_FILENO); /* hides the log line of the abort */
         set(from, to);
         _exit(0);
     }

@@ -4,7 +4,7 @@
 
 #include "harness.h"
 
-TEST(buf_is_a_queue) {
+TEST(buf_is_first_in_first_out) {
     struct buf b;
     buf_init(&b, 100);
     CHECK_INT(buf_append(&b, "hello ", 6), 0);
@@ -19,7 +19,7 @@ TEST(buf_is_a_queue) {
     buf_done(&b);
 }
 
-TEST(buf_refuses_to_pass_its_maximum_and_changes_nothing) {
+TEST(buf_append_past_the_maximum_fails_and_changes_nothing) {
     struct buf b;
     uint8_t *at;
     buf_init(&b, 8);

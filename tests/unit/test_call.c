@@ -7,7 +7,7 @@
 #include "berm/v1/berm.pb-c.h"
 #include "harness.h"
 
-/* A wire that only remembers what the call asked of it. */
+/* A wire that records the calls it gets. */
 static struct {
     unsigned sent, finished, released;
     enum grpc_code code;
@@ -121,7 +121,7 @@ TEST(call_delivers_one_request_at_its_end) { /* covers: RPC-4 */
     api_done(&api);
 }
 
-TEST(call_refuses_none_and_two_requests_where_one_is_due) { /* covers: RPC-4 */
+TEST(call_with_one_request_refuses_zero_and_two) { /* covers: RPC-4 */
     begin("/t.S/Unary");
     call_half_close(&call);
     CHECK_INT(seen.code, GRPC_UNIMPLEMENTED);
@@ -153,13 +153,13 @@ TEST(call_streams_requests_as_they_come) {
     api_done(&api);
 }
 
-TEST(call_ends_once_whoever_ends_it) { /* covers: RPC-26 */
+TEST(call_finishes_exactly_once) { /* covers: RPC-26 */
     struct err e;
     begin("/t.S/Bidi");
     call_cancel(&call, ERR_CANCELLED);
     call_cancel(&call, ERR_DEADLINE_EXCEEDED);
     CHECK_INT(handled.cancelled, 1);
-    CHECK_INT(seen.finished, 0); /* there is nobody to answer */
+    CHECK_INT(seen.finished, 0); /* nobody is left to reply to */
     CHECK_INT(call_send(&call, &request.base), CALL_GONE);
     api_done(&api);
 
@@ -168,7 +168,7 @@ TEST(call_ends_once_whoever_ends_it) { /* covers: RPC-26 */
     call_cancel(&call, ERR_CANCELLED);
     err_set(&e, ERR_INTERNAL, "x");
     call_fail(&call, &e);
-    CHECK_INT(handled.cancelled, 0); /* the handler ended it itself */
+    CHECK_INT(handled.cancelled, 0); /* the handler ended the call itself */
     CHECK_INT(seen.finished, 1);
     api_done(&api);
 
@@ -181,7 +181,7 @@ TEST(call_ends_once_whoever_ends_it) { /* covers: RPC-26 */
     api_done(&api);
 }
 
-TEST(call_names_a_method_that_is_not_there) { /* covers: RPC-1 */
+TEST(call_error_names_an_unknown_method) { /* covers: RPC-1 */
     begin("/t.S/Nope");
     CHECK_INT(seen.code, GRPC_UNIMPLEMENTED);
     CHECK(strstr(seen.text, "/t.S/Nope") != NULL);
@@ -192,14 +192,15 @@ TEST(call_names_a_method_that_is_not_there) { /* covers: RPC-1 */
     api_done(&api);
 }
 
-TEST(call_unix_callers_are_known_by_uid) { /* covers: AUTH-3 */
+TEST(call_identifies_unix_callers_by_uid) { /* covers: AUTH-3 */
     static const uid_t allowed[] = {77};
     struct api_auth auth = {allowed, 1, "", false};
     peer = (struct call_peer){.is_unix = true, .uid = 4242};
     begin_with("/t.S/Unary", &auth, NULL);
     CHECK_INT(seen.err, ERR_PERMISSION_DENIED);
     api_done(&api);
-    begin_with("/t.S/Nope", &auth, NULL); /* a stranger does not learn what there is: AUTH-8 */
+    /* a stranger does not learn which methods exist: AUTH-8 */
+    begin_with("/t.S/Nope", &auth, NULL);
     CHECK_INT(seen.err, ERR_PERMISSION_DENIED);
     api_done(&api);
     peer.uid = 77;
@@ -214,7 +215,7 @@ TEST(call_unix_callers_are_known_by_uid) { /* covers: AUTH-3 */
     api_done(&api);
 }
 
-/* What a TCP caller with this header, host and path hears. */
+/* Returns the error that a TCP caller with this token, host and origin gets. */
 static enum err_code tcp(const char *path, const char *token, const char *host,
                          const char *origin) {
     struct api_auth auth = {.token =
@@ -244,7 +245,7 @@ static enum err_code tcp(const char *path, const char *token, const char *host,
 
 #define TOKEN "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-TEST(call_tcp_callers_need_the_token) { /* covers: AUTH-4 */
+TEST(call_over_tcp_needs_the_token) { /* covers: AUTH-4 */
     CHECK_INT(tcp("/t.S/Unary", "Bearer " TOKEN, "localhost:1", NULL), ERR_NONE);
     CHECK_INT(tcp("/t.S/Unary", "bearer " TOKEN, "127.0.0.1", NULL), ERR_NONE);
     CHECK_INT(tcp("/t.S/Unary", NULL, "localhost:1", NULL), ERR_UNAUTHENTICATED);
@@ -260,7 +261,7 @@ TEST(call_tcp_callers_need_the_token) { /* covers: AUTH-4 */
     CHECK_INT(tcp("/t.S/Nope", NULL, "localhost:1", NULL), ERR_UNAUTHENTICATED);
 }
 
-TEST(call_tcp_callers_must_mean_this_host) { /* covers: AUTH-7 */
+TEST(call_over_tcp_refuses_a_foreign_host) { /* covers: AUTH-7 */
     CHECK_INT(tcp("/t.S/Unary", "Bearer " TOKEN, "evil.example", NULL), ERR_PERMISSION_DENIED);
     CHECK_INT(tcp("/t.S/Unary", "Bearer " TOKEN, "localhost.evil.example", NULL),
               ERR_PERMISSION_DENIED);

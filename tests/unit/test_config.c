@@ -12,7 +12,7 @@ static int set(const char *name, const char *value, struct err *e) {
     return config_set(&config, str_of(name), str_of(value), e);
 }
 
-TEST(config_takes_good_values) {
+TEST(config_accepts_valid_values) {
     struct err e;
     CHECK_INT(set("state", "/x", &e), 0);
     CHECK_STR(config.state, "/x");
@@ -36,7 +36,7 @@ TEST(config_takes_good_values) {
     CHECK_INT(config.limits.of[LIMIT_SANDBOX_DISK], -1);
 }
 
-TEST(config_refuses_bad_values_by_name) {
+TEST(config_error_names_an_invalid_value) {
     static const char *const bad[][2] = {{"state", "relative"},
                                          {"state", ""},
                                          {"socket_mode", "0888"},
@@ -86,7 +86,7 @@ static int read_text(const char *text, struct err *e) {
     return r;
 }
 
-TEST(config_files_have_comments_and_line_numbers) {
+TEST(config_file_allows_comments_and_its_errors_name_the_line) {
     struct err e;
     CHECK_INT(read_text("# a comment\n\n state = /y # behind it\nlog_level=debug", &e), 0);
     CHECK_STR(config.state, "/y");
@@ -98,7 +98,7 @@ TEST(config_files_have_comments_and_line_numbers) {
     CHECK_INT(config_read(&config, "/nonexistent/file", &e), -ERR_INVALID_ARGUMENT);
 }
 
-TEST(config_every_default_is_within_its_range) {
+TEST(config_defaults_are_within_their_ranges) {
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
         CHECK(limit_table[i].value == -1 || (limit_table[i].value >= limit_table[i].min &&
                                              limit_table[i].value <= limit_table[i].max));

@@ -1,4 +1,5 @@
-/* What goes into the store comes out of it, in order, once. Failures are in test_db_failures.c. */
+/* Checks that the store returns what was written, in order and once. test_db_failures.c covers
+ * failures. */
 #include <sys/stat.h>
 
 #include "berm/v1/berm.pb-c.h"
@@ -12,7 +13,7 @@ static struct str text(char *out, size_t cap, const char *prefix, uint64_t numbe
     return (struct str){out, (size_t)n};
 }
 
-/* `number` decides the id. */
+/* The id is derived from `number`. */
 static void put_sandbox(struct db_txn *t, uint64_t number, struct str owner, uint32_t state,
                         struct str record) {
     char id[32];
@@ -42,10 +43,10 @@ static void put_exec(struct db_txn *t, uint64_t number, struct str sandbox_id, s
     db_put_exec(t, &row);
 }
 
-/* Lists as text: "3 2 1". */
+/* Collects a list as text: "3 2 1". */
 struct seen {
     char text[256];
-    unsigned most; /* 0 = all */
+    unsigned most; /* 0: all */
     unsigned n;
 };
 static bool see(struct seen *s, uint64_t number) {
@@ -153,7 +154,7 @@ static void check_all_are_there(void) {
     CHECK_INT(seen, 4);
 }
 
-TEST(db_gives_back_what_it_was_given_also_after_a_restart) {
+TEST(db_returns_stored_rows_even_after_a_restart) {
     struct stat st;
     db_fresh(&f);
     CHECK(f.facts.is_new);
@@ -216,7 +217,7 @@ TEST(db_lists_newest_first_by_owner_sandbox_and_number) {
     db_finish(&f);
 }
 
-TEST(db_knows_what_lives_and_what_runs) {
+TEST(db_lists_living_sandboxes_and_running_execs) {
     db_fresh(&f);
     struct db_txn *t = db_begin(f.db);
     for (uint32_t state = 1; state <= 8; state++)
@@ -229,7 +230,7 @@ TEST(db_knows_what_lives_and_what_runs) {
     CHECK_STR(living.text, "1 2 3 4 5 6 7");
     CHECK_INT(db_each_running(f.db, see_exec, &running, &f.e), 0);
     CHECK_STR(running.text, "1 2");
-    /* The numbers that the schema knows are the contract's. */
+    /* The numbers in the schema must be those of the API. */
     CHECK_INT(BERM__V1__SANDBOX_STATE__SANDBOX_STATE_DELETED, 8);
     CHECK_INT(BERM__V1__EXEC_STATE__EXEC_STATE_STARTING, 1);
     CHECK_INT(BERM__V1__EXEC_STATE__EXEC_STATE_RUNNING, 2);
@@ -248,7 +249,7 @@ static bool see_change(void *user, const struct db_sandbox *row) {
     return true;
 }
 
-TEST(db_puts_again_in_instance_of_the_first) {
+TEST(db_put_with_the_same_id_updates_the_row) {
     int seen = 0;
     db_fresh(&f);
     struct db_txn *t = db_begin(f.db);
@@ -278,7 +279,7 @@ static bool exec_has_no_record(void *user, const struct db_exec *row) {
     return true;
 }
 
-TEST(db_keeps_the_ids_of_what_it_forgets) {
+TEST(db_keeps_the_ids_of_deleted_records) {
     bool empty = false;
     db_fresh(&f);
     struct db_txn *t = db_begin(f.db);
@@ -307,7 +308,7 @@ static void prune(int64_t now, int64_t events_before, uint64_t least, int64_t de
     CHECK_INT(db_commit_now(&f, t), 0);
 }
 
-TEST(db_prunes_requests_events_and_histories_past_their_time) {
+TEST(db_prunes_expired_requests_events_and_histories) {
     bool empty = false;
     int seen = 0;
     db_fresh(&f);
@@ -329,15 +330,15 @@ TEST(db_prunes_requests_events_and_histories_past_their_time) {
     CHECK_INT(db_find_request(f.db, STR("uid:1000"), STR("r-1"), is_request, &seen, &f.e), 1);
     prune(5000, 8000, 9, 3000);
     CHECK_INT(db_find_request(f.db, STR("uid:1000"), STR("r-1"), is_request, &seen, &f.e), 0);
-    check_events(STR(""), 0, "2 3 4 5 6 7 8 9 10"); /* nine at least */
+    check_events(STR(""), 0, "2 3 4 5 6 7 8 9 10"); /* at least nine stay */
     check_sandboxes(STR("me"), 0, "10 9 8 7 6 5 4 3");
     CHECK_INT(db_find_sandbox(f.db, STR("box-2"), has_no_record, &empty, &f.e), 1);
     CHECK(empty);
     prune(5000, 8000, 0, 3000);
-    check_events(STR(""), 0, "3 4 5 6 7 8 9 10"); /* no hole behind the third */
+    check_events(STR(""), 0, "3 4 5 6 7 8 9 10"); /* no gap after the third */
     CHECK_INT(db_oldest_sequence(f.db), 3);
     prune(5000, 1000000, 0, 3000);
-    check_events(STR(""), 0, "10"); /* the newest keeps the sequence */
+    check_events(STR(""), 0, "10"); /* the newest stays because it holds the last sequence */
     db_stop(&f);
     CHECK_INT(db_start(&f), 0);
     CHECK_INT(f.facts.head_sequence, 10);
@@ -357,7 +358,7 @@ static void on_ordered(void *user, const struct err *e) {
     o->durable = !e;
 }
 
-TEST(db_answers_in_order_and_never_from_inside_commit) {
+TEST(db_reports_in_order_and_never_inside_commit) {
     enum { N = 300 };
     static struct order orders[N];
     unsigned next = 0;
@@ -379,7 +380,7 @@ TEST(db_answers_in_order_and_never_from_inside_commit) {
     db_finish(&f);
 }
 
-/* Follows itself up from inside its answers, also when the store is closing. */
+/* Commits a follow-up txn inside each `done`, even while the store is closing. */
 struct chain {
     uint64_t at;
     uint64_t end;
@@ -396,7 +397,7 @@ static void on_link(void *user, const struct err *e) {
     db_commit(t, on_link, c);
 }
 
-TEST(db_close_commits_what_waits_and_what_follows_from_it) {
+TEST(db_close_commits_queued_and_follow_up_txns) {
     struct chain chain = {0, 20};
     db_fresh(&f);
     on_link(&chain, NULL);
@@ -422,7 +423,7 @@ static void on_close_inside(void *user, const struct err *e) {
     f.answered++;
 }
 
-TEST(db_may_be_closed_inside_an_answer) {
+TEST(db_may_be_closed_inside_done) {
     db_fresh(&f);
     db_commit(db_begin(f.db), on_close_inside, &f);
     db_commit(db_begin(f.db), on_close_inside, NULL);
@@ -434,7 +435,7 @@ TEST(db_may_be_closed_inside_an_answer) {
     db_remove_dir(&f);
 }
 
-/* The log is written back on the way, so it does not grow with what was ever written. */
+/* The writer checkpoints regularly, so the log does not grow with the total amount of writes. */
 TEST(db_log_stays_short) {
     static char big[16384];
     struct stat st;
@@ -462,7 +463,7 @@ static bool on_plan(void *user, struct sql_row *row) {
     return true;
 }
 
-/* Every list comes out of an index in its order; nothing is sorted, and what is scanned is meant so. */
+/* Every list uses an index in its order. No statement sorts, and only one may scan. */
 TEST(db_statements_use_their_indexes) {
     struct sql *s;
     char query[1024];
@@ -476,7 +477,7 @@ TEST(db_statements_use_their_indexes) {
         bool sorts = strstr(plan, "TEMP B-TREE");
         bool scans = strstr(plan, "SCAN events;") || strstr(plan, "SCAN sandboxes;") ||
                      strstr(plan, "SCAN execs;") || strstr(plan, "SCAN requests;");
-        bool may_scan = i == STATEMENT_PRUNE_EVENTS; /* up to the first event that stays */
+        bool may_scan = i == STATEMENT_PRUNE_EVENTS; /* scans up to the first event that stays */
         check(!sorts && (!scans || may_scan), __FILE__, __LINE__, "%s: %s", query, plan);
     }
     sql_close(s);

@@ -1,5 +1,7 @@
-/* A store that cannot write says so, keeps what it promised, and works again when it can. What changes
- * the process or its mounts runs in a child: it answers true, or prints what it saw. */
+/* Checks that a store that cannot write reports it, keeps what it promised, and recovers.
+ *
+ * Tests that change the process or its mounts run in a child, which returns true or prints what it
+ * saw. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -37,12 +39,12 @@ static void wait_for(unsigned answers) {
         uv_run(&f.loop, UV_RUN_ONCE);
 }
 
-TEST(db_failure_fails_all_that_was_handed_over_before_its_answer) {
+TEST(db_failure_fails_all_txns_committed_before_its_report) {
     db_fresh(&f);
     CHECK_INT(db_put_event_now(&f, 1, record), 0);
-    hand_over(1, record); /* given twice: a bug */
+    hand_over(1, record); /* a duplicate number is a bug */
     hand_over(2, record);
-    usleep(30000); /* so that most of the time the writer has failed when these come */
+    usleep(30000); /* so that the writer has usually failed before these come */
     hand_over(3, record);
     hand_over(4, record);
     wait_for(5);
@@ -59,8 +61,9 @@ static void on_first(void *user, const struct err *e) {
     hand_over(3, record);
 }
 
-/* Two batches are answered in one turn, the second with a failure that nobody has heard of yet. */
-TEST(db_failure_fails_what_the_answer_before_it_hands_over) {
+/* Two batches are reported in one loop iteration, the second with a failure that is not reported
+ * yet. */
+TEST(db_failure_fails_txns_committed_inside_an_earlier_done) {
     db_fresh(&f);
     struct db_txn *t = db_begin(f.db);
     struct db_event event = db_event_of(1, record);
@@ -77,7 +80,7 @@ TEST(db_failure_fails_what_the_answer_before_it_hands_over) {
     db_finish(&f);
 }
 
-TEST(db_refuses_a_number_that_another_has) {
+TEST(db_refuses_a_duplicate_number) {
     db_fresh(&f);
     struct db_txn *t = db_begin(f.db);
     struct db_sandbox row = {.id = STR("a"), .owner = STR("me"), .number = 1, .record = STR("r")};
@@ -90,13 +93,13 @@ TEST(db_refuses_a_number_that_another_has) {
     db_finish(&f);
 }
 
-TEST(db_takes_so_many_bytes_and_refuses_the_rest_in_order) {
+TEST(db_refuses_txns_past_its_queue_bound_in_order) {
     static char big[1 << 20];
-    enum { FITS = 63 }; /* of DB_QUEUE_BYTES: each is a little more than its record */
+    enum { FITS = 63 }; /* of DB_QUEUE_BYTES; each is a little larger than its record */
     db_fresh(&f);
-    for (uint64_t i = 1; i <= FITS + 3; i++) /* the loop does not run: all of them wait */
+    for (uint64_t i = 1; i <= FITS + 3; i++) /* the loop does not run, so all of them are queued */
         hand_over(i, (struct str){big, sizeof big});
-    hand_over(1000, record); /* would fit, and stands behind what is refused */
+    hand_over(1000, record); /* would fit, but comes after refused txns */
     wait_for(FITS + 4);
     CHECK_INT(f.first_failed, FITS + 1);
     CHECK_INT(f.failed, 4);
@@ -111,7 +114,7 @@ TEST(db_reports_out_of_memory_and_recovers) { /* covers: ERR-8 */
     db_make_dir(&f);
     unsigned n = 0;
     int r;
-    do { /* every allocation of opening it */
+    do { /* fail every allocation of opening the store */
         alloc_fail_at(++n);
         r = db_start(&f);
         if (r < 0)
@@ -132,7 +135,7 @@ TEST(db_reports_out_of_memory_and_recovers) { /* covers: ERR-8 */
     CHECK(alloc_failed());
     alloc_fail_at(0);
     event = db_event_of(3, STR("small"));
-    db_put_event(t, &event); /* a txn with a hole is no txn */
+    db_put_event(t, &event); /* an incomplete txn must not be written */
     CHECK_INT(db_commit_now(&f, t), -ERR_OUT_OF_MEMORY);
     CHECK_INT(db_count_events(&f), 1);
     CHECK_INT(db_put_event_now(&f, 2, record), 0);
@@ -157,7 +160,7 @@ static bool open_while_held(void) {
            CHECK(strstr(other.e.text, "another process uses it") != NULL);
 }
 
-TEST(db_is_held_by_one_process) {
+TEST(db_refuses_a_second_process) {
     db_fresh(&f);
     CHECK(open_while_held());
     CHECK(in_child(open_while_held));
@@ -165,10 +168,10 @@ TEST(db_is_held_by_one_process) {
     db_finish(&f);
     db_make_dir(&f);
     CHECK_INT(rmdir(f.dir), 0);
-    CHECK_INT(db_start(&f), -ERR_STORE_FAILED); /* no such folder */
+    CHECK_INT(db_start(&f), -ERR_STORE_FAILED); /* no such directory */
 }
 
-/* ---- Files that are not as they should be ---- */
+/* ---- Invalid files ---- */
 
 struct bytes {
     char *p;
@@ -196,11 +199,11 @@ static void store_bytes(const char *name, const void *p, size_t n, off_t at) {
     close(fd);
 }
 
-/* Opening answers `want`, and the database and its log are byte for byte as before. */
+/* Checks that opening fails with `want` and does not change the database and its log. */
 static void check_refused(int want) {
     struct bytes db = load("berm.db"), log = load("berm.db-wal");
     CHECK_INT(db_start(&f), want);
-    CHECK_INT(db_start(&f), want); /* and again: nothing was repaired on the way */
+    CHECK_INT(db_start(&f), want); /* again, because the first attempt must not repair anything */
     struct bytes db_after = load("berm.db"), log_after = load("berm.db-wal");
     CHECK_BYTES(db_after.p, db_after.n, db.p, db.n);
     CHECK_BYTES(log_after.p, log_after.n, log.p, log.n);
@@ -213,7 +216,7 @@ static bool write_and_die(void) {
     for (uint64_t i = 1; i <= 200; i++)
         if (db_put_event_now(&f, i, record) < 0)
             return false;
-    return true; /* without closing: the log stays behind */
+    return true; /* without closing, so that the log stays */
 }
 
 static void with_log_left(void) {
@@ -222,7 +225,7 @@ static void with_log_left(void) {
     CHECK_INT(access(db_path(&f, "berm.db-wal"), F_OK), 0);
 }
 
-TEST(db_reads_the_log_a_dead_process_left) {
+TEST(db_recovers_the_log_of_a_dead_process) {
     with_log_left();
     CHECK_INT(db_start(&f), 0);
     CHECK_INT(f.facts.head_sequence, 200);
@@ -233,26 +236,26 @@ TEST(db_reads_the_log_a_dead_process_left) {
 TEST(db_leaves_a_damaged_file_untouched) {
     static char noise[65536];
     memset(noise, 0xa5, sizeof noise);
-    db_make_dir(&f); /* no database at all */
+    db_make_dir(&f); /* not a database */
     store_bytes("berm.db", noise, sizeof noise, 0);
     check_refused(-ERR_STORE_CORRUPT);
     db_remove_dir(&f);
 
-    db_make_dir(&f); /* a page that is not as the others expect it */
+    db_make_dir(&f); /* a page that does not fit the others */
     CHECK(in_child(write_and_die));
     CHECK_INT(db_start(&f), 0);
     db_stop(&f);
-    store_bytes("berm.db", noise, 8192, 60 * 4096); /* only the check at start looks there */
+    store_bytes("berm.db", noise, 8192, 60 * 4096); /* only the check at start reads these pages */
     check_refused(-ERR_STORE_CORRUPT);
     db_remove_dir(&f);
 
-    with_log_left(); /* the same, in a page that the log does not bring anew */
+    with_log_left(); /* the same, in a page that the log does not replace */
     store_bytes("berm.db", noise, 4096, 4096);
     check_refused(-ERR_STORE_CORRUPT);
     db_remove_dir(&f);
 }
 
-TEST(db_does_not_begin_anew_beside_a_log) {
+TEST(db_refuses_an_empty_file_beside_a_log) {
     with_log_left();
     CHECK_INT(truncate(db_path(&f, "berm.db"), 0), 0);
     check_refused(-ERR_STORE_CORRUPT);
@@ -270,7 +273,7 @@ static void change_file(const char *text) {
     sql_close(s);
 }
 
-TEST(db_refuses_newer_versions_and_strangers) {
+TEST(db_refuses_newer_versions_and_foreign_files) {
     db_fresh(&f);
     db_stop(&f);
     change_file("PRAGMA user_version = 99");
@@ -279,11 +282,11 @@ TEST(db_refuses_newer_versions_and_strangers) {
     db_remove_dir(&f);
 
     db_make_dir(&f);
-    store_bytes("berm.db", "", 0, 0); /* empty: as good as none */
+    store_bytes("berm.db", "", 0, 0); /* an empty file counts as absent */
     change_file("CREATE TABLE theirs (x)");
     check_refused(-ERR_STORE_CORRUPT);
     change_file("DROP TABLE theirs");
-    CHECK_INT(db_start(&f), 0); /* version 0 and nothing in it */
+    CHECK_INT(db_start(&f), 0); /* version 0 without tables */
     CHECK(f.facts.is_new);
     db_finish(&f);
 }
@@ -350,7 +353,7 @@ TEST(schema_gives_sandboxes_of_version_2_to_the_native_driver) {
 
 /* ---- A disk that is full, read-only, or failing ---- */
 
-/* Runs the body where it may mount. */
+/* Runs the body in a mount namespace where it can mount. */
 static void check_on_own_mount(bool (*body)(void)) {
     if (geteuid() != 0) {
         test_skip("only root mounts a small tmpfs");
@@ -382,7 +385,7 @@ static bool fill_up(void) {
         next++;
     if (!CHECK_INT(f.e.code, ERR_STORE_FULL) || !CHECK(next > 20))
         return false;
-    for (int i = 0; i < 5; i++) /* it stays so, and reading goes on */
+    for (int i = 0; i < 5; i++) /* stays full, and reads still work */
         if (!CHECK_INT(db_put_event_now(&f, next, record), -ERR_STORE_FULL) ||
             !CHECK_INT(db_count_events(&f), next - 1))
             return false;
@@ -394,11 +397,12 @@ static bool fill_up(void) {
     return CHECK_INT(db_start(&f), 0) && CHECK_INT(db_count_events(&f), next - 1);
 }
 
-TEST(db_says_full_and_recovers_when_there_is_room) {
+TEST(db_reports_a_full_disk_and_recovers) {
     check_on_own_mount(fill_up);
 }
 
-/* Writing the same row again needs no more room in the end: the log is written back and begun anew. */
+/* Rewriting the same row needs no more disk space in the end: the log is checkpointed and
+ * reused. */
 static bool write_over(void) {
     struct db_sandbox row = {.id = STR("a"), .owner = STR("me"), .number = 1, .record = record};
     unsigned full = 0;
@@ -406,7 +410,7 @@ static bool write_over(void) {
     if (!mount_tmpfs("size=1m") || !put_ballast(512 << 10) || !CHECK_INT(db_start(&f), 0))
         return false;
     for (int i = 0; i < 500; i++) {
-        if (i == 1) { /* the room of one row is the file's own from here on */
+        if (i == 1) { /* from here on the file has space for one row */
             db_stop(&f);
             if (!CHECK_INT(db_start(&f), 0))
                 return false;
@@ -422,7 +426,7 @@ static bool write_over(void) {
     return CHECK(full > 0);
 }
 
-TEST(db_makes_room_in_its_own_log) {
+TEST(db_frees_disk_space_by_a_checkpoint) {
     check_on_own_mount(write_over);
 }
 
@@ -430,7 +434,8 @@ static bool begin_full(void) {
     size_t left = 0;
     if (!mount_tmpfs("size=256k") || !put_ballast(256 << 10))
         return false;
-    for (int r = -ERR_STORE_FULL; r < 0; left += 16 << 10) { /* wherever opening runs out of room */
+    /* wherever opening runs out of space */
+    for (int r = -ERR_STORE_FULL; r < 0; left += 16 << 10) {
         if (left > 256 << 10 || truncate(db_path(&f, "ballast"), (256 << 10) - (off_t)left) < 0)
             return CHECK(!"there was room enough");
         r = db_start(&f);
@@ -441,7 +446,7 @@ static bool begin_full(void) {
     return CHECK_INT(db_put_event_now(&f, 1, record), 0) && CHECK(left > 0);
 }
 
-TEST(db_can_be_made_once_there_is_room) {
+TEST(db_can_be_created_after_a_full_disk) {
     check_on_own_mount(begin_full);
 }
 
@@ -457,11 +462,11 @@ static bool open_read_only(void) {
            CHECK_INT(db_start(&f), 0) && CHECK_INT(db_count_events(&f), 1);
 }
 
-TEST(db_says_when_the_folder_cannot_be_written) {
+TEST(db_reports_an_unwritable_directory) {
     check_on_own_mount(open_read_only);
 }
 
-/* A file that may grow no further fails writes with EFBIG, an error the disk might give. */
+/* A file at its size limit fails writes with EFBIG, an error that a disk might return. */
 static bool fail_writes(void) {
     uint64_t next = 1;
     struct rlimit limit;
@@ -484,7 +489,7 @@ static bool fail_writes(void) {
     return CHECK_INT(db_start(&f), 0) && CHECK_INT(db_count_events(&f), next - 1);
 }
 
-TEST(db_works_again_after_a_failing_disk) {
+TEST(db_recovers_after_a_failing_disk) {
     db_make_dir(&f);
     CHECK(in_child(fail_writes));
     db_remove_dir(&f);
@@ -498,7 +503,7 @@ static bool lose_file(void) {
            CHECK(access(db_path(&f, "berm.db"), F_OK) < 0);
 }
 
-TEST(db_never_makes_a_lost_file_anew) {
+TEST(db_never_recreates_a_deleted_file) {
     db_make_dir(&f);
     CHECK(in_child(lose_file));
     db_remove_dir(&f);

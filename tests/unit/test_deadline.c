@@ -33,14 +33,14 @@ static void on_idle(uv_idle_t *handle) {
     (void)handle;
 }
 
-/* Until so many have fired, and on to that moment, so that one too many shows. The timer does not keep the loop
- * alive, so something else must. */
+/* Runs until n have fired, then on until end_us to notice extra ones. The timer does not keep the
+ * loop alive, so an idle handle does. */
 static void run_until(uv_loop_t *loop, size_t n, uint64_t end_us) {
     uv_idle_t keep;
-    uint64_t patience_us = clock_us() + 20000000;
+    uint64_t limit_us = clock_us() + 20000000;
     uv_idle_init(loop, &keep);
     uv_idle_start(&keep, on_idle);
-    while (clock_us() < end_us || (n_fired < n && clock_us() < patience_us))
+    while (clock_us() < end_us || (n_fired < n && clock_us() < limit_us))
         uv_run(loop, UV_RUN_NOWAIT);
     uv_close((uv_handle_t *)&keep, NULL);
     uv_run(loop, UV_RUN_NOWAIT);
@@ -52,7 +52,7 @@ static void close_loop(uv_loop_t *loop, struct deadlines *all) {
     CHECK_INT(uv_loop_close(loop), 0);
 }
 
-TEST(deadlines_fire_in_order_whatever_order_they_were_set_in) {
+TEST(deadlines_fire_in_order_of_time) {
     uv_loop_t loop;
     struct deadlines all;
     struct timer timers[200] = {0};
@@ -78,7 +78,7 @@ TEST(deadlines_fire_in_order_whatever_order_they_were_set_in) {
     }
     for (int i = 0; i < 200; i += 3)
         deadline_clear(&all, &timers[i].deadline); /* every third never fires */
-    deadline_clear(&all, &timers[0].deadline);     /* twice is harmless */
+    deadline_clear(&all, &timers[0].deadline);     /* harmless when repeated */
     run_until(&loop, 133, now + 40000);
     CHECK_INT(n_fired, 133);
     for (size_t i = 1; i < n_fired; i++)
@@ -100,7 +100,7 @@ TEST(deadline_may_clear_another_and_set_itself_again_when_it_fires) {
     a.clears = &b.deadline;
     deadline_set(&all, &b.deadline, clock_us() + 3000);
     deadline_set(&all, &a.deadline, clock_us() + 1000);
-    CHECK_INT(n_fired, 0); /* never from inside the call */
+    CHECK_INT(n_fired, 0); /* never inside the call */
     run_until(&loop, 2, clock_us() + 20000);
     CHECK_INT(n_fired, 2);
     CHECK_INT(fired[0] + fired[1], 2);

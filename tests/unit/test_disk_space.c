@@ -11,7 +11,7 @@ static struct statvfs disk(fsblkcnt_t blocks, fsblkcnt_t free, fsfilcnt_t files,
                             .f_favail = files_free};
 }
 
-TEST(a_reserve_keeps_the_same_share_of_files) {
+TEST(disk_space_reserves_the_same_share_of_inodes) {
     struct statvfs v = disk(1000, 500, 10000, 5000);
     struct disk_space r = disk_space_of(&v, 100 * 4096);
     CHECK_INT(r.bytes, 500 * 4096);
@@ -20,7 +20,7 @@ TEST(a_reserve_keeps_the_same_share_of_files) {
     CHECK(!disk_space_is_short(&r) && disk_space_is_ample(&r));
 }
 
-TEST(either_may_be_short) {
+TEST(disk_space_is_short_of_bytes_or_of_inodes) {
     struct statvfs v = disk(1000, 99, 10000, 5000);
     struct disk_space r = disk_space_of(&v, 100 * 4096);
     CHECK(disk_space_is_short(&r) && !disk_space_is_ample(&r));
@@ -35,20 +35,20 @@ TEST(either_may_be_short) {
     CHECK(disk_space_is_ample(&r));
 }
 
-TEST(a_disk_that_counts_no_files_has_enough) {
+TEST(disk_space_without_an_inode_limit_has_enough_inodes) {
     struct statvfs v = disk(1000, 500, 0, 0);
     struct disk_space r = disk_space_of(&v, 100 * 4096);
     CHECK(!disk_space_is_short(&r) && disk_space_is_ample(&r));
 }
 
-TEST(a_reserve_larger_than_the_disk_is_never_met) {
+TEST(disk_space_is_short_with_a_reserve_larger_than_the_disk) {
     struct statvfs v = disk(1000, 1000, 10000, 10000);
     struct disk_space r = disk_space_of(&v, UINT64_MAX / 2);
     CHECK(disk_space_is_short(&r) && !disk_space_is_ample(&r));
     CHECK_INT(r.files_kept, 10000);
 }
 
-TEST(no_reserve_is_always_kept) {
+TEST(disk_space_without_a_reserve_is_never_short) {
     struct statvfs v = disk(1000, 0, 10000, 0);
     struct disk_space r = disk_space_of(&v, 0);
     CHECK(!disk_space_is_short(&r) && disk_space_is_ample(&r));

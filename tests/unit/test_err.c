@@ -16,7 +16,7 @@ TEST(err_field_names_the_field) {
     CHECK_STR(e.field, "spec.id");
 }
 
-TEST(err_sys_says_what_the_system_said) {
+TEST(err_sys_appends_the_system_error) {
     struct err e;
     err_sys(&e, ERR_INTERNAL, 2, "open %s", "x");
     CHECK_STR(e.text, "open x: No such file or directory");
@@ -30,7 +30,7 @@ TEST(err_wrap_keeps_the_code_and_nests_the_text) {
     CHECK_STR(e.text, "start in sb: eof");
 }
 
-TEST(err_text_is_cut_not_overrun) {
+TEST(err_text_is_truncated_to_its_size) {
     struct err e;
     char long_text[1000];
     memset(long_text, 'x', sizeof long_text - 1);
@@ -41,7 +41,7 @@ TEST(err_text_is_cut_not_overrun) {
     CHECK_INT(strlen(e.text), sizeof e.text - 1);
 }
 
-TEST(err_text_stays_text_when_it_is_cut) {
+TEST(err_text_stays_utf8_when_truncated) {
     struct err e;
     err_set(&e, ERR_INTERNAL, "\"%.3s\"", "\xc3\xa9\xc3\xa9");
     CHECK_STR(e.text, "\"\xc3\xa9?\"");
@@ -49,7 +49,7 @@ TEST(err_text_stays_text_when_it_is_cut) {
     CHECK_STR(e.text, "?? ok ?");
 }
 
-TEST(err_every_row_has_a_whole_face) {
+TEST(err_rows_are_complete) {
     static const enum err_code codes[] = {
 #define ERR(name, number, grpc, http, retry, meaning) ERR_##name,
 #include "base/errors.def"
@@ -68,7 +68,7 @@ TEST(err_every_row_has_a_whole_face) {
     CHECK(err_face((enum err_code)998) == NULL);
 }
 
-TEST(err_names) {
+TEST(err_names_are_those_of_the_protocols) {
     CHECK_STR(grpc_code_name(GRPC_OK), "OK");
     CHECK_STR(grpc_code_name(GRPC_UNAUTHENTICATED), "UNAUTHENTICATED");
     CHECK_STR(grpc_code_name((enum grpc_code)99), "UNKNOWN");

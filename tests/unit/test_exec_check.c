@@ -35,11 +35,11 @@ static int run(void) {
     return exec_check_spec(&in, &asked, &full, &e);
 }
 
-/* Refused, by this field. */
+/* Checks that the spec is refused because of this field. */
 static void refused(const char *field) {
     CHECK_INT(run(), -ERR_INVALID_ARGUMENT);
     CHECK_STR(e.field, field);
-    CHECK(strncmp(e.text, field, strlen(field)) == 0); /* people see it too */
+    CHECK(strncmp(e.text, field, strlen(field)) == 0); /* the text names the field too */
 }
 
 TEST(exec_check_fills_in_every_default) {
@@ -51,7 +51,7 @@ TEST(exec_check_fills_in_every_default) {
     CHECK_INT(full.grace_ms, 5000);
     CHECK_INT(full.output_limit_bytes, 64 << 20);
     CHECK(full.terminal == NULL);
-    CHECK_INT(asked.grace_ms, 0); /* what was asked stays */
+    CHECK_INT(asked.grace_ms, 0); /* the request itself does not change */
 
     asked.terminal = &terminal;
     asked.stdin_mode = BERM__V1__STDIN_MODE__STDIN_MODE_EMPTY;
@@ -63,14 +63,14 @@ TEST(exec_check_fills_in_every_default) {
     arena_done(&arena);
 }
 
-TEST(exec_check_holds_a_program_to_its_sandboxs_limits) {
+TEST(exec_check_applies_the_limits_of_the_sandbox) {
     setup();
     sandbox.exec_wall_ms = 60000;
     sandbox.output_bytes = 1 << 20;
     CHECK_INT(run(), 0);
     CHECK_INT(full.timeout_ms, 60000);
     CHECK_INT(full.output_limit_bytes, 1 << 20);
-    asked.timeout_ms = -1; /* none, where the sandbox has none either */
+    asked.timeout_ms = -1; /* no timeout is allowed if the sandbox has none */
     CHECK_INT(run(), 0);
     CHECK_INT(full.timeout_ms, 60000);
     asked.timeout_ms = 60001;
@@ -85,7 +85,7 @@ TEST(exec_check_holds_a_program_to_its_sandboxs_limits) {
     arena_done(&arena);
 }
 
-TEST(exec_check_refuses_numbers_out_of_range_by_name) {
+TEST(exec_check_error_names_a_number_out_of_range) {
     setup();
     asked.timeout_ms = -2;
     refused("spec.timeout_ms");
@@ -104,7 +104,7 @@ TEST(exec_check_refuses_numbers_out_of_range_by_name) {
     arena_done(&arena);
 }
 
-TEST(exec_check_refuses_enum_values_it_does_not_know) { /* covers: RPC-28 */
+TEST(exec_check_refuses_unknown_enum_values) { /* covers: RPC-28 */
     setup();
     asked.stdin_mode = (Berm__V1__StdinMode)3;
     refused("spec.stdin_mode");
@@ -136,7 +136,7 @@ TEST(exec_check_refuses_a_terminal_out_of_its_range_and_in_runexec) {
     arena_done(&arena);
 }
 
-TEST(exec_check_gives_runexec_the_input_its_request_brings) {
+TEST(exec_check_passes_the_input_to_runexec) {
     setup();
     in.is_run = true;
     asked.stdin_mode = BERM__V1__STDIN_MODE__STDIN_MODE_PIPE;
@@ -148,7 +148,7 @@ TEST(exec_check_gives_runexec_the_input_its_request_brings) {
     arena_done(&arena);
 }
 
-TEST(exec_check_counts_arguments_and_their_bytes) { /* covers: EXEC-3 */
+TEST(exec_check_bounds_arguments_and_their_bytes) { /* covers: EXEC-3 */
     enum { MOST = 131072 };
     char *one[4097];
     char *big = calloc(1, MOST + 1);
@@ -167,7 +167,7 @@ TEST(exec_check_counts_arguments_and_their_bytes) { /* covers: EXEC-3 */
     asked.n_argv = 4096;
     CHECK_INT(run(), 0);
     memset(big, 'x', MOST - 1);
-    one[0] = big; /* with its NUL, all there may be */
+    one[0] = big; /* with its NUL, exactly the maximum */
     asked.n_argv = 1;
     CHECK_INT(run(), 0);
     asked.cwd = "d";
@@ -178,7 +178,7 @@ TEST(exec_check_counts_arguments_and_their_bytes) { /* covers: EXEC-3 */
     arena_done(&arena);
 }
 
-TEST(exec_check_holds_names_paths_and_labels_to_their_rules) { /* covers: EXEC-2, PATH-3 */
+TEST(exec_check_validates_names_paths_and_labels) { /* covers: EXEC-2, PATH-3 */
     Berm__V1__KeyValue a = BERM__V1__KEY_VALUE__INIT, b = BERM__V1__KEY_VALUE__INIT;
     Berm__V1__KeyValue *pair[] = {&a, &b}, *many[17];
     setup();
@@ -211,7 +211,7 @@ TEST(exec_check_holds_names_paths_and_labels_to_their_rules) { /* covers: EXEC-2
     arena_done(&arena);
 }
 
-TEST(exec_check_names_fields_of_a_message_around_the_spec) {
+TEST(exec_check_errors_name_fields_by_their_full_path) {
     setup();
     in.path = "start.spec";
     asked.user = "\x01";
@@ -221,7 +221,7 @@ TEST(exec_check_names_fields_of_a_message_around_the_spec) {
     arena_done(&arena);
 }
 
-TEST(exec_check_reads_readers_signals_and_sizes) {
+TEST(exec_check_validates_readers_signals_and_sizes) {
     char id[66] = {0};
     memset(id, 'r', 65);
     CHECK_INT(exec_check_reader(id, "reader_id", &e), -ERR_INVALID_ARGUMENT);

@@ -39,7 +39,7 @@ TEST(exec_cgroup_changes_only_along_the_diagram) {
     state_walk(&exec_cgroup_table, legal, COUNT_OF(legal), set_cgroup);
 }
 
-TEST(exec_is_live_until_its_exit_came) {
+TEST(exec_is_live_until_its_exit_arrives) {
     Berm__V1__Exec record = BERM__V1__EXEC__INIT;
     struct exec x = {.record = &record, .phase = PHASE_RUNNING};
     CHECK(exec_is_live(&x));

@@ -37,14 +37,14 @@ TEST(fd_passes_descriptors_that_close_on_exec) {
     fd_close_all(pair, 2);
 }
 
-/* The number that the next descriptor gets: unchanged means nothing leaked. */
+/* Returns the number of the next descriptor. An unchanged number means that nothing leaked. */
 static int next_fd(void) {
     int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     close(fd);
     return fd;
 }
 
-TEST(fd_recv_refuses_more_than_it_has_room_for) {
+TEST(fd_recv_refuses_oversized_messages) {
     int pair[2], got[1];
     size_t n_got = 7;
     char text[8];
@@ -67,7 +67,7 @@ TEST(fd_recv_refuses_more_than_it_has_room_for) {
     close(pair[1]);
 }
 
-TEST(fd_recv_without_room_for_descriptors_keeps_the_message) {
+TEST(fd_recv_keeps_the_message_when_descriptors_run_out) {
     int pair[2], got[4];
     size_t n_got = 7;
     char text[8] = "";
@@ -77,7 +77,7 @@ TEST(fd_recv_without_room_for_descriptors_keeps_the_message) {
     CHECK_INT(getrlimit(RLIMIT_NOFILE, &before), 0);
     CHECK_INT(fd_send(pair[0], "abc", 4, three, 3), 0);
     none = before;
-    for (rlim_t room = 0; room < 3; room++) { /* none, and some of them */
+    for (rlim_t room = 0; room < 3; room++) { /* no space for any, and for some of them */
         none.rlim_cur = (rlim_t)next_fd() + room;
         CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
         CHECK_INT(fd_recv(pair[1], text, sizeof text, got, 4, &n_got), -EMFILE);
@@ -148,7 +148,7 @@ TEST(fd_sealed_copy_cannot_change) {
 TEST(fd_text_files_are_bounded) {
     char path[64], text[6];
     int dir = temp_dir(path);
-    CHECK_INT(fd_write_text(dir, "f", "12345"), -ENOENT); /* never makes a file */
+    CHECK_INT(fd_write_text(dir, "f", "12345"), -ENOENT); /* never creates a file */
     close(fd_open_beneath(dir, "f", O_WRONLY | O_CREAT, 0600));
     CHECK_INT(fd_write_text(dir, "f", "12345"), 0);
     CHECK_INT(fd_read_text(dir, "f", text, sizeof text), 5);
@@ -160,7 +160,7 @@ TEST(fd_text_files_are_bounded) {
     rmdir(path);
 }
 
-/* Whoever has a lease is given 45 seconds to let go of it, and an open that does not wait fails until then. */
+/* A lease holder gets 45 seconds to release the lease. A non-blocking open fails until then. */
 TEST(fd_open_beneath_does_not_wait_for_a_lease) {
     char path[32];
     int dir = temp_dir(path);

@@ -15,20 +15,20 @@
 #define LARGE_BYTES ((size_t)3 << 20)
 #define SMALL_BYTES ((size_t)64 << 10)
 
-/* Somebody who reads all of [from, to) of a file of n bytes, in parts of `part`. */
+/* Reads all of [from, to) of a file of n bytes, in parts of `part`. */
 struct eater {
     uv_loop_t loop;
     struct file_turns turns;
     struct file_reader *reader;
-    uint8_t *bytes; /* of the file */
+    uint8_t *bytes; /* contents of the file */
     uint8_t *got;
     size_t n, n_got, part;
-    int file;  /* ours */
-    int fd;    /* the reader's */
-    int ended; /* 0 at the end, or a failure; 1 before */
+    int file;  /* the test's descriptor */
+    int fd;    /* the reader's descriptor */
+    int ended; /* 1 while reading; then 0 or the error */
     int waits;
-    int close_at;      /* the wait that closes it; 0: none */
-    size_t shorten_at; /* when so many are read, the file ends there; 0: never */
+    int close_at;      /* close the reader at this wait; 0: never */
+    size_t shorten_at; /* truncate the file after this many bytes; 0: never */
 };
 
 static void eat(struct eater *t) {
@@ -45,7 +45,7 @@ static void eat(struct eater *t) {
 
 static void on_ready(void *user) {
     struct eater *t = user;
-    CHECK(t->reader != NULL); /* nothing comes after the close */
+    CHECK(t->reader != NULL); /* no callback after the close */
     if (++t->waits == t->close_at) {
         file_reader_close(t->reader);
         t->reader = NULL;
@@ -84,7 +84,7 @@ static void eater_close(struct eater *t) {
     free(t->got);
 }
 
-/* While `path` is there, who reads stands still. */
+/* Blocks readers while `path` exists. */
 static void hold(char path[32]) {
     strcpy(path, "/tmp/berm-hold-XXXXXX");
     close(mkstemp(path));
@@ -96,12 +96,12 @@ static void let_go(const char *path) {
     CHECK_INT(unlink(path), 0);
 }
 
-TEST(file_reader_reads_small_files_at_once) {
+TEST(file_reader_reads_small_files_immediately) {
     static const size_t sizes[] = {0, 1, SMALL_BYTES};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct eater t;
         eater_open(&t, sizes[i], 0, sizes[i]);
-        eat(&t); /* no turn of the loop */
+        eat(&t); /* without a loop iteration */
         CHECK_INT(t.ended, 0);
         CHECK_BYTES(t.got, t.n_got, t.bytes, t.n);
         eater_close(&t);
@@ -119,12 +119,12 @@ TEST(file_reader_reads_every_byte_once) {
         CHECK_INT(t.ended, 0);
         CHECK(t.waits > 0);
         CHECK_BYTES(t.got, t.n_got, t.bytes, t.n);
-        CHECK_INT(file_reader_read(t.reader, t.got, 1), 0); /* and so it stays */
+        CHECK_INT(file_reader_read(t.reader, t.got, 1), 0); /* and again */
         eater_close(&t);
     }
 }
 
-TEST(file_reader_reads_what_was_asked_for) {
+TEST(file_reader_reads_the_requested_range) {
     static const struct {
         uint64_t from, to;
     } ranges[] = {
@@ -140,20 +140,20 @@ TEST(file_reader_reads_what_was_asked_for) {
     }
 }
 
-TEST(file_reader_ends_with_the_file) {
+TEST(file_reader_stops_at_end_of_file) {
     struct eater t;
-    eater_open(&t, 1000, 0, SMALL_BYTES); /* shorter than what was said, from the first on */
+    eater_open(&t, 1000, 0, SMALL_BYTES); /* shorter than announced from the start */
     eater_run(&t);
     CHECK_INT(t.ended, 0);
     CHECK_BYTES(t.got, t.n_got, t.bytes, 1000);
     eater_close(&t);
-    eater_open(&t, 1000, 0, (uint64_t)1 << 40); /* nobody knows how long */
+    eater_open(&t, 1000, 0, (uint64_t)1 << 40); /* unknown length */
     eater_run(&t);
     CHECK_INT(t.ended, 0);
     CHECK(t.waits > 0);
     CHECK_BYTES(t.got, t.n_got, t.bytes, 1000);
     eater_close(&t);
-    eater_open(&t, LARGE_BYTES, 0, LARGE_BYTES); /* shorter and shorter */
+    eater_open(&t, LARGE_BYTES, 0, LARGE_BYTES); /* truncated meanwhile */
     t.shorten_at = 2 * PART_BYTES;
     eater_run(&t);
     CHECK_INT(t.ended, 0);
@@ -162,7 +162,7 @@ TEST(file_reader_ends_with_the_file) {
     eater_close(&t);
 }
 
-/* The disk answers, and all of it has come. */
+/* Unblocks the disk and checks that everything arrived. */
 static void expect_the_rest(struct eater *t, const char *path) {
     let_go(path);
     uv_run(&t->loop, UV_RUN_DEFAULT);
@@ -171,12 +171,12 @@ static void expect_the_rest(struct eater *t, const char *path) {
     eater_close(t);
 }
 
-TEST(file_reader_leaves_the_disk_to_another_thread) {
+TEST(file_reader_reads_uncached_pages_on_a_thread) {
     struct eater t;
     char path[32];
     hold(path);
     eater_open(&t, LARGE_BYTES, 0, LARGE_BYTES);
-    eat(&t); /* returns */
+    eat(&t); /* does not block */
     CHECK_INT(t.ended, 1);
     for (int turn = 0; turn < 5; turn++)
         uv_run(&t.loop, UV_RUN_NOWAIT);
@@ -185,16 +185,16 @@ TEST(file_reader_leaves_the_disk_to_another_thread) {
     expect_the_rest(&t, path);
 }
 
-TEST(file_reader_has_the_thread_two_windows_ahead) {
+TEST(file_reader_prefetches_two_windows) {
     struct eater t;
     char path[32];
     eater_open(&t, LARGE_BYTES, 0, LARGE_BYTES);
     t.part = 0;
-    for (int i = 0; i < 5; i++) /* asks, and takes nothing */
+    for (int i = 0; i < 5; i++) /* asks but reads nothing */
         eater_run(&t);
     CHECK_INT(t.waits, 1);
     hold(path);
-    t.part = 300000; /* the last is a part of one */
+    t.part = 300000; /* the last part is partial */
     t.ended = 1;
     eat(&t);
     CHECK_INT(t.n_got, 2 << 20);
@@ -202,7 +202,7 @@ TEST(file_reader_has_the_thread_two_windows_ahead) {
     expect_the_rest(&t, path);
 }
 
-/* How many of the first n bytes' pages are in memory. */
+/* Returns how many pages of the first n bytes are cached. */
 static size_t pages_near(int fd, size_t n) {
     unsigned char is_near[256] = {0};
     size_t count = 0;
@@ -214,15 +214,15 @@ static size_t pages_near(int fd, size_t n) {
     return count;
 }
 
-/* Where files are kept in memory alone, it always is so. */
-TEST(file_reader_has_the_loop_find_everything_in_memory) {
+/* Always true on file systems without a disk. */
+TEST(file_reader_loop_reads_only_cached_pages) {
     struct eater t;
     char path[] = "/var/tmp/berm-reader-XXXXXX";
     eater_open(&t, LARGE_BYTES, 0, LARGE_BYTES);
     int disk = mkstemp(path);
     CHECK_INT(write(disk, t.bytes, t.n), (long long)t.n);
     CHECK_INT(fsync(disk), 0);
-    CHECK_INT(posix_fadvise(disk, 0, 0, POSIX_FADV_RANDOM), 0); /* no reading ahead by the kernel */
+    CHECK_INT(posix_fadvise(disk, 0, 0, POSIX_FADV_RANDOM), 0); /* no readahead by the kernel */
     CHECK_INT(posix_fadvise(disk, 0, 0, POSIX_FADV_DONTNEED), 0);
     dup3(disk, t.fd, O_CLOEXEC);
     t.part = 0;
@@ -233,13 +233,13 @@ TEST(file_reader_has_the_loop_find_everything_in_memory) {
     eater_close(&t);
 }
 
-TEST(file_reader_tells_a_failure_and_nothing_else_from_then_on) {
+TEST(file_reader_reports_a_failure_and_then_nothing) {
     static const struct {
         size_t n;
         const char *path;
         int flags, failure;
     } files[] = {{100, "/", O_RDONLY, -EISDIR},
-                 {LARGE_BYTES, "/", O_RDONLY, -EISDIR}, /* the thread cannot tell */
+                 {LARGE_BYTES, "/", O_RDONLY, -EISDIR}, /* the thread cannot detect this */
                  {LARGE_BYTES, "/dev/null", O_WRONLY, -EBADF}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         struct eater t;
@@ -255,7 +255,7 @@ TEST(file_reader_tells_a_failure_and_nothing_else_from_then_on) {
     }
 }
 
-TEST(file_reader_tells_what_the_thread_met) {
+TEST(file_reader_reports_errors_of_the_thread) {
     struct eater t;
     eater_open(&t, LARGE_BYTES, 0, LARGE_BYTES);
     int other = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -268,7 +268,7 @@ TEST(file_reader_tells_what_the_thread_met) {
     eater_close(&t);
 }
 
-TEST(file_reader_goes_on_where_descriptors_are_short) {
+TEST(file_reader_continues_without_free_descriptors) {
     struct eater t;
     struct rlimit were, none;
     CHECK_INT(getrlimit(RLIMIT_NOFILE, &were), 0);
@@ -282,7 +282,7 @@ TEST(file_reader_goes_on_where_descriptors_are_short) {
     eater_close(&t);
 }
 
-TEST(file_reader_closes_at_any_time) {
+TEST(file_reader_can_be_closed_at_any_time) {
     for (int at = 1; at < 4; at++) { /* inside on_ready */
         struct eater t;
         eater_open(&t, LARGE_BYTES, 0, LARGE_BYTES);
@@ -296,9 +296,9 @@ TEST(file_reader_closes_at_any_time) {
     hold(path);
     eater_open(&t, LARGE_BYTES, 0, LARGE_BYTES);
     eat(&t);
-    file_reader_close(t.reader); /* while it reads: on_ready is owed and does not come */
+    file_reader_close(t.reader); /* while the thread reads: on_ready must not fire */
     t.reader = NULL;
-    CHECK(fcntl(t.fd, F_GETFD) >= 0); /* the thread has it */
+    CHECK(fcntl(t.fd, F_GETFD) >= 0); /* the thread still uses it */
     let_go(path);
     eater_close(&t);
     CHECK_INT(t.waits, 0);
@@ -307,7 +307,7 @@ TEST(file_reader_closes_at_any_time) {
     file_reader_close(NULL);
 }
 
-TEST(file_reader_says_when_memory_is_short) {
+TEST(file_reader_reports_out_of_memory) {
     struct eater t;
     eater_open(&t, 1, 0, 1);
     file_reader_close(t.reader);

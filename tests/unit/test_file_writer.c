@@ -13,18 +13,18 @@
 #define LARGE_BYTES ((size_t)3 << 20)
 #define SMALL_BYTES ((size_t)64 << 10)
 
-/* Somebody who writes `bytes` in parts of `part`, and then waits for the end. */
+/* Writes `bytes` in parts of `part`, then waits for the end. */
 struct feeder {
     uv_loop_t loop;
     struct file_turns turns;
     struct file_writer *writer;
     uint8_t *bytes;
     size_t n, at, part;
-    int file;  /* ours, to look into it */
-    int fd;    /* the writer's */
-    int ended; /* what flush answered at last, or a failure before */
+    int file;  /* the test's descriptor, to check the contents */
+    int fd;    /* the writer's descriptor */
+    int ended; /* the last result of flush, or an earlier error */
     int waits;
-    int close_at; /* the wait that closes it; 0: none */
+    int close_at; /* close the writer at this wait; 0: never */
 };
 
 static void feed(struct feeder *f) {
@@ -43,7 +43,7 @@ static void feed(struct feeder *f) {
 
 static void on_ready(void *user) {
     struct feeder *f = user;
-    CHECK(f->writer != NULL); /* nothing comes after the close */
+    CHECK(f->writer != NULL); /* no callback after the close */
     if (++f->waits == f->close_at) {
         file_writer_close(f->writer);
         f->writer = NULL;
@@ -87,16 +87,16 @@ static bool all_is_there(const struct feeder *f) {
     return same;
 }
 
-TEST(file_writer_writes_small_files_at_once) {
+TEST(file_writer_writes_small_files_immediately) {
     struct feeder f;
     feeder_open(&f, SMALL_BYTES, 1000);
-    feed(&f); /* no turn of the loop */
+    feed(&f); /* without a loop iteration */
     CHECK_INT(f.ended, 0);
     CHECK(all_is_there(&f));
     feeder_close(&f);
 }
 
-TEST(file_writer_writes_every_byte_in_its_instance) {
+TEST(file_writer_writes_every_byte_at_its_offset) {
     static const size_t parts[] = {1 << 20, 512 << 10, (512 << 10) + 1, 100000, 4096, 333};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         struct feeder f;
@@ -109,25 +109,25 @@ TEST(file_writer_writes_every_byte_in_its_instance) {
     }
 }
 
-TEST(file_writer_leaves_the_disk_to_another_thread) {
+TEST(file_writer_writes_to_the_disk_on_a_thread) {
     struct feeder f;
     feeder_open(&f, LARGE_BYTES, LARGE_BYTES);
     feed(&f);
     CHECK_INT(f.ended, -EAGAIN);
-    CHECK(f.at < f.n); /* what it holds is bounded */
+    CHECK(f.at < f.n); /* the buffer is bounded */
     CHECK_INT(file_writer_flush(f.writer), -EAGAIN);
-    CHECK_INT(f.waits, 0); /* never from inside */
+    CHECK_INT(f.waits, 0); /* never inside the call */
     uv_run(&f.loop, UV_RUN_DEFAULT);
     CHECK_INT(f.ended, 0);
     CHECK(all_is_there(&f));
     feeder_close(&f);
 }
 
-TEST(file_writer_says_when_it_has_no_room) {
+TEST(file_writer_reports_when_it_is_full) {
     struct feeder f;
     feeder_open(&f, LARGE_BYTES, LARGE_BYTES);
     CHECK(file_writer_is_writable(f.writer));
-    CHECK_INT(file_writer_write(f.writer, f.bytes, 512 << 10), 512 << 10); /* is being written */
+    CHECK_INT(file_writer_write(f.writer, f.bytes, 512 << 10), 512 << 10); /* being written */
     CHECK(file_writer_is_writable(f.writer));
     CHECK_INT(file_writer_write(f.writer, f.bytes, 200 << 10), 200 << 10);
     CHECK(file_writer_is_writable(f.writer));
@@ -141,7 +141,7 @@ TEST(file_writer_says_when_it_has_no_room) {
     feeder_close(&f);
 }
 
-TEST(file_writer_tells_a_full_disk_and_nothing_else_from_then_on) {
+TEST(file_writer_reports_a_full_disk_and_then_nothing) {
     static const size_t sizes[] = {100, LARGE_BYTES};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct feeder f;
@@ -157,8 +157,8 @@ TEST(file_writer_tells_a_full_disk_and_nothing_else_from_then_on) {
     }
 }
 
-TEST(file_writer_closes_at_any_time) {
-    for (int at = 1; at < 4; at++) { /* inside on_ready, with a piece under way and without */
+TEST(file_writer_can_be_closed_at_any_time) {
+    for (int at = 1; at < 4; at++) { /* inside on_ready, with a pending part and without */
         struct feeder f;
         feeder_open(&f, LARGE_BYTES, LARGE_BYTES);
         f.close_at = at;
@@ -169,14 +169,14 @@ TEST(file_writer_closes_at_any_time) {
     struct feeder f;
     feeder_open(&f, LARGE_BYTES, LARGE_BYTES);
     feed(&f);
-    feeder_close(&f); /* while it writes: on_ready is owed and does not come */
+    feeder_close(&f); /* while the thread writes: on_ready must not fire */
     CHECK_INT(f.waits, 0);
     feeder_open(&f, 1, 1);
     feeder_close(&f);
     file_writer_close(NULL);
 }
 
-TEST(file_writer_says_when_memory_is_short) {
+TEST(file_writer_reports_out_of_memory) {
     for (unsigned n = 1; n <= 3; n++) {
         struct feeder f;
         feeder_open(&f, LARGE_BYTES, LARGE_BYTES);

@@ -30,12 +30,12 @@ static void feed(size_t step) {
     grpc_reader_done(&r);
 }
 
-TEST(grpc_reader_takes_messages_however_they_are_cut) { /* covers: RPC-3 */
+TEST(grpc_reader_reassembles_split_messages) { /* covers: RPC-3 */
     for (size_t step = 1; step <= BODY_BYTES; step++)
         feed(step);
 }
 
-TEST(grpc_reader_refuses_before_it_keeps) { /* covers: RPC-5 */
+TEST(grpc_reader_refuses_a_length_before_it_buffers) { /* covers: RPC-5 */
     struct grpc_reader r;
     struct grpc_frame f;
     const uint8_t big[] = "\0\0\0\0\x65";
@@ -55,7 +55,7 @@ TEST(grpc_reader_refuses_before_it_keeps) { /* covers: RPC-5 */
     grpc_reader_done(&r);
 }
 
-TEST(grpc_reader_tells_of_an_unfinished_message) {
+TEST(grpc_reader_reports_an_incomplete_message) {
     struct grpc_reader r;
     struct grpc_frame f;
     const uint8_t cut[] = "\0\0\0\0\3ab";
@@ -77,7 +77,7 @@ TEST(grpc_reader_survives_memory_running_out) {
     grpc_reader_done(&r);
 }
 
-TEST(grpc_timeouts) { /* covers: RPC-8 */
+TEST(grpc_timeout_accepts_only_valid_values) { /* covers: RPC-8 */
     static const struct {
         const char *text;
         uint64_t us;
@@ -103,7 +103,7 @@ TEST(grpc_message_is_percent_encoded) {
     arena_done(&a);
 }
 
-/* What a stock client would decode: compare with bytes made by protoc --encode. */
+/* The bytes were made with protoc --encode, so a standard client can decode them. */
 TEST(grpc_status_carries_error_info_and_bad_request) { /* covers: ERR-1, ERR-2 */
     static const char want[] = "\x08\x03\x12\x03"
                                "bad"

@@ -145,7 +145,7 @@ TEST(guest_field_reads_ids_and_bytes) {
     teardown();
 }
 
-/* Memory that is missing loses the message, and is not the guest's fault. */
+/* Missing memory loses the message, but the guest is not blamed. */
 TEST(guest_field_reports_missing_memory) {
     struct arena small;
     struct str bytes;

@@ -215,11 +215,11 @@ TEST(guest_files_writes_requests_as_the_spec_says) {
     peer_close(&peer);
 }
 
-/* The asker hears of it first, then everybody. */
+/* The caller is notified first, then the others. */
 TEST(guest_files_ends_the_link_after_an_invalid_answer) {
     static const char *const bad[] = {
         RESULT(2, ""), RESULT(2, "\"info\":7"),
-        RESULT(2, INFO "," INFO), /* a member twice: the reader of JSON refuses it */
+        RESULT(2, INFO "," INFO), /* a duplicate member, which the JSON parser refuses */
     };
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         peer_greet(&peer);

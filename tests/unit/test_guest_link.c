@@ -12,11 +12,11 @@
 
 static struct peer peer;
 
-TEST(guest_link_says_hello_and_reads_the_pages) {
+TEST(guest_link_reads_all_pages_of_a_hello) {
     char line[1024];
     size_t n_fds;
     peer_open(&peer);
-    CHECK(recv(peer.fd, line, sizeof line, MSG_PEEK) > 0); /* sent without a turn of the loop */
+    CHECK(recv(peer.fd, line, sizeof line, MSG_PEEK) > 0); /* sent without a loop iteration */
     peer_hears(&peer, line, sizeof line, NULL, &n_fds);
     CHECK_STR(line,
               "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"hello\",\"params\":{\"versions\":[1],"
@@ -38,7 +38,7 @@ TEST(guest_link_says_hello_and_reads_the_pages) {
     CHECK(!guest_link_has(peer.link, "term"));
     CHECK(!guest_link_has(peer.link, ""));
     CHECK(!guest_link_passes_fds(peer.link));
-    int fd = peer.fd; /* any will do */
+    int fd = peer.fd; /* any descriptor */
     peer_ask(&peer, 0, "exec", &fd, 1);
     CHECK_LOG(&peer, "r0=UNSUPPORTED ");
     peer_close(&peer);
@@ -53,7 +53,7 @@ static void refused_hello(const char *answer, const char *log) {
 
 #define HELLO_OK "\"version\":1,\"guest\":\"x\",\"fd_passing\":true"
 
-TEST(guest_link_refuses_a_wrong_hello) {
+TEST(guest_link_refuses_an_invalid_hello) {
     static const char *const broken[] = {
         RESULT(1, "\"fd_passing\":true,\"execs\":[]"),
         RESULT(1, "\"version\":2,\"fd_passing\":true,\"execs\":[]"),
@@ -107,12 +107,13 @@ TEST(guest_link_bounds_the_pages_and_the_time_of_a_hello) {
 
     peer_open(&peer);
     CHECK_LOG(&peer, "");
-    deadline_set(&peer.deadlines, peer.deadlines.first, clock_us()); /* ten seconds pass */
+    /* simulates that ten seconds pass */
+    deadline_set(&peer.deadlines, peer.deadlines.first, clock_us());
     CHECK_LOG(&peer, "lost:GUEST_LOST ");
     peer_close(&peer);
 }
 
-/* Cut in two at every byte, and byte by byte: the same is told. */
+/* Splits the stream at every byte, and into single bytes; the events stay the same. */
 TEST(guest_link_reads_a_stream_in_pieces) {
     static const char stream[] = RESULT(
         1, HELLO_OK
@@ -140,7 +141,7 @@ TEST(guest_link_reads_a_stream_in_pieces) {
     }
 }
 
-TEST(guest_link_cuts_off_who_breaks_the_protocol) {
+TEST(guest_link_disconnects_a_guest_that_violates_the_protocol) {
     static const char *const broken[] = {
         "garbage\n",
         "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}\n",
@@ -180,7 +181,8 @@ TEST(guest_link_cuts_off_who_breaks_the_protocol) {
     peer_close(&peer);
 }
 
-/* More than a megabyte without an end, and one nested too deep: both are cut off, not kept. */
+/* More than a megabyte without an end, and a message nested too deeply: both disconnect and are not
+ * buffered. */
 TEST(guest_link_bounds_what_it_reads) {
     static char flood[1 << 16];
     memset(flood, '[', sizeof flood);
@@ -198,7 +200,7 @@ TEST(guest_link_bounds_what_it_reads) {
     peer_close(&peer);
 }
 
-TEST(guest_link_reads_failures) {
+TEST(guest_link_reads_errors) {
     peer_greet(&peer);
     struct request *r = peer_ask(&peer, 0, "stdin", NULL, 0);
     peer_says(&peer,
@@ -230,19 +232,19 @@ TEST(guest_link_reads_failures) {
     peer_close(&peer);
 }
 
-TEST(guest_link_loses_a_guest_that_goes) {
+TEST(guest_link_reports_a_lost_guest) {
     peer_greet(&peer);
     peer_ask(&peer, 0, "ping", NULL, 0);
     peer_ask(&peer, 1, "ping", NULL, 0);
     close(TAKE_FD(peer.fd));
     CHECK_LOG(&peer, "r0=GUEST_LOST r1=GUEST_LOST lost:GUEST_LOST ");
-    peer_ask(&peer, 0, "ping", NULL, 0); /* nobody is left hanging */
+    peer_ask(&peer, 0, "ping", NULL, 0); /* every request gets a result */
     CHECK_LOG(&peer, "r0=GUEST_LOST ");
     peer_ask_nobody(&peer, "ping");
     CHECK_LOG(&peer, "");
     peer_close(&peer);
 
-    /* Told while a request is sent: never from inside the call. */
+    /* A loss detected while sending is never reported inside the call. */
     peer_greet(&peer);
     peer.asks_in_callbacks = true;
     close(TAKE_FD(peer.fd));
@@ -253,7 +255,7 @@ TEST(guest_link_loses_a_guest_that_goes) {
     peer_close(&peer);
 }
 
-TEST(guest_link_closed_answers_nobody) {
+TEST(guest_link_calls_nobody_after_close) {
     peer_greet(&peer);
     struct request *sent = peer_ask(&peer, 0, "ping", NULL, 0);
     for (size_t i = 1; i <= GUEST_WAITING_MAX; i++)
@@ -287,10 +289,11 @@ TEST(guest_link_may_be_closed_inside_every_callback) {
         peer_until(&peer, NULL);
         CHECK(!peer.link);
         size_t n = strlen(peer.log), word = strlen(words[i]);
-        CHECK(n > word && memcmp(peer.log + n - word - 1, words[i], word) == 0); /* the last one */
+        /* the last event */
+        CHECK(n > word && memcmp(peer.log + n - word - 1, words[i], word) == 0);
         peer_close(&peer);
     }
-    /* And in the answer of a request that was never sent. */
+    /* Also in the callback of a request that was never sent. */
     peer_greet(&peer);
     peer.close_at = "r256=LIMIT_REACHED";
     for (size_t slot = 0; slot < GUEST_WAITING_MAX + 3; slot++)

@@ -1,5 +1,4 @@
-/* The link and the real berm-guest, as an ordinary process: both ends of the protocol are ours, and this
- * is where they meet. */
+/* Runs the link against the real berm-guest as an ordinary process. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +15,7 @@ static struct peer peer;
 static char dir[64];
 static struct sockaddr_un address;
 
-/* Beside the tests' own program. */
+/* Finds berm-guest in the directory of the test program. */
 static bool guest_path(char *path, size_t cap) {
     ssize_t n = readlink("/proc/self/exe", path, cap - 16);
     if (n < 0)
@@ -104,7 +103,7 @@ static void start_program(const int *fds) {
     peer_send(r, fds, 3);
 }
 
-TEST(guest_link_and_the_real_guest) {
+TEST(guest_link_works_with_the_real_guest) {
     char path[4096];
     if (!guest_path(path, sizeof path)) {
         test_skip("no berm-guest beside the unit tests");

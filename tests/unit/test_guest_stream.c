@@ -1,4 +1,4 @@
-/* The link's bounds and its descriptors, both ways. */
+/* Tests the bounds of the link and descriptors in both directions. */
 #include "core/guest/guest_stream.h"
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@ static void check_file(int fd, const char *text) {
     CHECK_STR(got, text);
 }
 
-TEST(guest_link_takes_files_and_pipes) {
+TEST(guest_link_accepts_files_and_pipes) {
     size_t before = open_fds();
     peer_greet(&peer);
     int fds[3] = {file_with("hello")};
@@ -51,7 +51,7 @@ TEST(guest_link_takes_files_and_pipes) {
     CHECK_LOG(&peer, "r1=ok ");
     fd_close_all(fds, 3);
     peer_close(&peer);
-    CHECK_INT(open_fds(), before); /* what nobody kept is closed */
+    CHECK_INT(open_fds(), before); /* descriptors that nobody kept are closed */
 }
 
 static void refuses(int fd, const char *answer, size_t n_fds) {
@@ -85,7 +85,7 @@ TEST(guest_link_refuses_other_descriptors) {
     refuses(file, RESULT(2, "\"fds\":1"), 2); /* too many */
     refuses(file, "{\"jsonrpc\":\"2.0\",\"method\":\"grew\",\"params\":{\"fds\":1}}\n", 1);
     refuses(file, "{\"jsonrpc\":\"2.0\",\"id\":2,\"error\":{\"code\":6,\"message\":\"\"}}\n", 1);
-    /* A guest that said that none can travel. */
+    /* A guest that announced no descriptor passing. */
     peer_open(&peer);
     peer_says(&peer, RESULT(1, "\"version\":1,\"fd_passing\":false,\"execs\":[]"));
     CHECK_LOG(&peer, "ready ");
@@ -98,8 +98,8 @@ TEST(guest_link_refuses_other_descriptors) {
     CHECK_INT(open_fds(), before);
 }
 
-/* Descriptors that belong to no message do not pile up. */
-TEST(guest_link_bounds_descriptors_that_wait) {
+/* Descriptors without a message must not accumulate. */
+TEST(guest_link_bounds_queued_descriptors) {
     size_t before = open_fds();
     int fds[8];
     for (size_t i = 0; i < COUNT_OF(fds); i++)
@@ -113,7 +113,7 @@ TEST(guest_link_bounds_descriptors_that_wait) {
     CHECK_INT(open_fds(), before);
 }
 
-/* A guest that does not read: descriptors wait as copies and arrive with their own messages. */
+/* When the guest does not read, descriptors are queued as copies and arrive with their messages. */
 TEST(guest_link_keeps_descriptors_until_they_can_be_sent) {
     enum { N = 120 };
     static char line[65536];
@@ -132,7 +132,7 @@ TEST(guest_link_keeps_descriptors_until_they_can_be_sent) {
         if (fd >= 0)
             close(fd);
     }
-    CHECK(open_fds() > before + 10); /* some wait */
+    CHECK(open_fds() > before + 10); /* some are queued */
     for (size_t i = 0; i < N; i++) {
         int fds[GUEST_FDS_MAX];
         size_t n_fds;
@@ -148,7 +148,7 @@ TEST(guest_link_keeps_descriptors_until_they_can_be_sent) {
         }
     }
     CHECK_STR(peer.log, "");
-    /* Those that wait when the link ends are closed with it. */
+    /* Closing the link closes the queued ones. */
     for (size_t i = 0; i < N; i++) {
         int fd = file_with("");
         struct json_out *o = guest_link_ask(peer.link, "exec");
@@ -160,7 +160,7 @@ TEST(guest_link_keeps_descriptors_until_they_can_be_sent) {
     CHECK_INT(open_fds(), before);
 }
 
-/* No descriptor is left for the copy: the request is refused, and the stream stays whole. */
+/* Without a free descriptor for the copy, the request is refused and the stream stays intact. */
 TEST(guest_link_refuses_what_it_cannot_keep) {
     static char padding[400000], line[500000];
     size_t n_fds;
@@ -186,7 +186,7 @@ TEST(guest_link_refuses_what_it_cannot_keep) {
     peer_close(&peer);
 }
 
-TEST(guest_link_bounds_what_the_guest_leaves_unread) {
+TEST(guest_link_bounds_bytes_that_the_guest_does_not_read) {
     static char padding[600000];
     memset(padding, 'y', sizeof padding);
     peer_greet(&peer);
@@ -197,12 +197,12 @@ TEST(guest_link_bounds_what_the_guest_leaves_unread) {
         json_put_str(o, "padding", (struct str){padding, sizeof padding});
         peer_send(r, NULL, 0);
         peer_until(&peer, NULL);
-        usleep(1500); /* refusals come by a timer */
+        usleep(1500); /* a timer reports refusals */
         peer_until(&peer, NULL);
     }
     CHECK(sent >= 6 && sent <= 9);
     CHECK(strstr(peer.log, "=LIMIT_REACHED") && !strstr(peer.log, "lost"));
-    /* What nobody waits for may not be missed. */
+    /* A message without a waiter must not get lost silently. */
     struct json_out *o = guest_link_ask(peer.link, "grant");
     json_put_str(o, "padding", (struct str){padding, sizeof padding});
     guest_link_send(peer.link, NULL, 0, NULL);
@@ -210,7 +210,7 @@ TEST(guest_link_bounds_what_the_guest_leaves_unread) {
     peer_close(&peer);
 }
 
-TEST(guest_link_sends_no_message_that_is_too_large_or_no_text) {
+TEST(guest_link_refuses_messages_that_are_too_large_or_not_utf8) {
     static char large[GUEST_MESSAGE_MAX];
     char line[256];
     size_t n_fds;
@@ -225,7 +225,7 @@ TEST(guest_link_sends_no_message_that_is_too_large_or_no_text) {
     json_put_str(o, "t", STR("\xff"));
     peer_send(r, NULL, 0);
     CHECK_LOG(&peer, "r0=INVALID_ARGUMENT ");
-    /* Their ids were not used, and nothing of them was sent. */
+    /* Their ids were not used, and nothing was sent. */
     peer_ask(&peer, 1, "ping", NULL, 0);
     peer_hears(&peer, line, sizeof line, NULL, &n_fds);
     CHECK_STR(line,
@@ -239,18 +239,18 @@ static void answer(struct peer *p, size_t id) {
     peer_says(p, text);
 }
 
-TEST(guest_link_has_many_requests_in_flight) {
+TEST(guest_link_supports_many_requests_in_flight) {
     char want[32];
     peer_greet(&peer);
     for (size_t i = 0; i < GUEST_WAITING_MAX; i++)
         peer_ask(&peer, i, "ping", NULL, 0);
     peer_ask(&peer, 256, "ping", NULL, 0);
     CHECK_LOG(&peer, "r256=LIMIT_REACHED ");
-    guest_wait_cancel(&peer.requests[7].wait); /* the guest still owes its answer */
+    guest_wait_cancel(&peer.requests[7].wait); /* the guest still has to answer */
     peer_ask(&peer, 257, "ping", NULL, 0);
     CHECK_LOG(&peer, "r257=LIMIT_REACHED ");
     peer_ask(&peer, 258, "ping", NULL, 0);
-    guest_wait_cancel(&peer.requests[258].wait); /* refused, and nobody wants to know */
+    guest_wait_cancel(&peer.requests[258].wait); /* refused, and nobody waits */
     for (size_t i = GUEST_WAITING_MAX; i-- > 0;) {
         answer(&peer, i + 2);
         snprintf(want, sizeof want, "r%zu=ok ", i);
@@ -264,8 +264,8 @@ TEST(guest_link_has_many_requests_in_flight) {
     peer_close(&peer);
 }
 
-/* Whatever allocation fails, the link either works or is lost, and nothing leaks. */
-TEST(guest_link_without_memory) {
+/* Whichever allocation fails, the link works or is lost, and nothing leaks. */
+TEST(guest_link_survives_memory_running_out) {
     for (unsigned n = 1; n < 60; n++) {
         size_t before = open_fds();
         int file = file_with("x");

@@ -5,7 +5,7 @@
 
 #include "harness.h"
 
-TEST(gzip_goes_both_ways_and_again) {
+TEST(gzip_round_trips_repeatedly) {
     struct gzip *g;
     struct buf packed, back;
     CHECK_INT(gzip_new(&g), 0);
@@ -14,7 +14,7 @@ TEST(gzip_goes_both_ways_and_again) {
     static uint8_t bytes[200000];
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)(i * i >> 7);
-    for (size_t n = 0; n < sizeof bytes; n = n * 3 + 1) { /* the same state serves many messages */
+    for (size_t n = 0; n < sizeof bytes; n = n * 3 + 1) { /* one state serves many messages */
         buf_clear(&packed);
         buf_clear(&back);
         CHECK_INT(gzip_deflate(g, bytes, n, &packed), 0);
@@ -46,7 +46,7 @@ TEST(gzip_bomb_stops_at_the_limit) { /* covers: RPC-5 */
     gzip_free(g);
 }
 
-TEST(gzip_refuses_what_is_not_one_whole_gzip) {
+TEST(gzip_refuses_truncated_or_trailing_bytes) {
     struct gzip *g;
     struct buf packed, out;
     CHECK_INT(gzip_new(&g), 0);
@@ -65,7 +65,7 @@ TEST(gzip_refuses_what_is_not_one_whole_gzip) {
     gzip_free(g);
 }
 
-/* Runs all of `in` through a stream, `in_step` and `out_step` bytes at a time. Returns the last answer. */
+/* Runs `in` through a stream, in_step and out_step bytes at a time. Returns the last result. */
 static int run_stream(enum gzip_way way, const uint8_t *in, size_t n, size_t in_step,
                       size_t out_step, struct buf *out) {
     struct gzip_stream *s;
@@ -86,7 +86,7 @@ static int run_stream(enum gzip_way way, const uint8_t *in, size_t n, size_t in_
     return r;
 }
 
-TEST(gzip_streams_go_both_ways_in_any_pieces) {
+TEST(gzip_stream_round_trips_in_pieces_of_any_size) {
     static uint8_t bytes[50000];
     static const size_t steps[] = {1, 7, 1000, 4096};
     struct buf packed, back;
@@ -109,7 +109,7 @@ TEST(gzip_streams_go_both_ways_in_any_pieces) {
     buf_done(&back);
 }
 
-TEST(gzip_streams_may_have_several_members_and_must_be_whole) {
+TEST(gzip_stream_accepts_several_complete_members) {
     struct buf packed, back;
     buf_init(&packed, 1000);
     buf_init(&back, 1000);

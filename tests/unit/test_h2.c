@@ -11,14 +11,14 @@
 #define LENT_STREAMS 40
 #define PULL_BYTES (H2_HEAD_BYTES + MAX_DATA)
 
-/* Our server session against nghttp2's client session, without a socket between them. */
+/* Our server session and nghttp2's client session, connected without a socket. */
 struct request {
     struct h2_stream stream;
     char path[64];
     size_t body_bytes;
     bool answered;
     bool closed;
-    const char *left; /* of the response, still to be pulled */
+    const char *left; /* remaining bytes of the response */
 };
 
 struct pair {
@@ -27,9 +27,9 @@ struct pair {
     struct request requests[300];
     size_t n_requests;
     unsigned open;
-    bool hold; /* do not answer */
+    bool hold; /* do not reply */
     bool consume_nothing;
-    /* what the client saw */
+    /* seen by the client */
     unsigned ended, resets, goaways, goaway_code;
     size_t received;
     char trailer[32];
@@ -47,7 +47,7 @@ static struct request *of(struct h2_stream *s) {
     return container_of(s, struct request, stream);
 }
 
-static struct pair *current; /* the events carry no user pointer of ours besides on_open's */
+static struct pair *current; /* only on_open gets a user pointer */
 
 static void on_header(struct h2_stream *s, struct str name, struct str value) {
     if (str_is(name, STR(":path")))
@@ -167,12 +167,12 @@ static void pair_close(struct pair *p) {
     h2_free(p->server);
 }
 
-/* Moves bytes both ways until neither side has any. Returns what h2_feed last said. */
+/* Moves bytes both ways until neither side has any. Returns the last result of h2_feed. */
 static int exchange(struct pair *p) {
     int fed = 0;
     for (bool moved = true; moved;) {
         const uint8_t *out;
-        uint8_t in[PULL_BYTES + 77]; /* an odd size, so that frames are cut */
+        uint8_t in[PULL_BYTES + 77]; /* an odd size, so that frames are split */
         bool more;
         moved = false;
         for (ssize_t n; (n = nghttp2_session_mem_send(p->client, &out)) > 0; moved = true)
@@ -204,7 +204,7 @@ static ssize_t endless(nghttp2_session *session, int32_t id, uint8_t *out, size_
 
 static struct pair pair;
 
-TEST(h2_answers_with_trailers_behind_the_data) {
+TEST(h2_sends_trailers_after_the_data) {
     pair_open(&pair);
     post(&pair, NULL);
     CHECK_INT(exchange(&pair), 0);
@@ -219,19 +219,19 @@ TEST(h2_answers_with_trailers_behind_the_data) {
 TEST(h2_resets_with_no_error_after_an_early_end) {
     nghttp2_data_provider data = {.read_callback = endless};
     pair_open(&pair);
-    pair.hold = pair.consume_nothing = true; /* the window ends what has no end */
+    pair.hold = pair.consume_nothing = true; /* the window bounds the endless body */
     post(&pair, &data);
     exchange(&pair);
     answer(&pair.requests[0].stream);
     exchange(&pair);
     CHECK_INT(pair.ended, 1);
-    CHECK_STR(pair.trailer, "0"); /* the trailers came first */
+    CHECK_STR(pair.trailer, "0"); /* the trailers arrived first */
     CHECK_INT(pair.resets, 1);
     CHECK_INT(pair.open, 0);
     pair_close(&pair);
 }
 
-TEST(h2_window_stops_a_peer_that_nobody_reads) { /* covers: RPC-16 */
+TEST(h2_window_stops_a_peer_whose_body_is_not_read) { /* covers: RPC-16 */
     nghttp2_data_provider data = {.read_callback = endless};
     pair_open(&pair);
     pair.hold = pair.consume_nothing = true;
@@ -243,13 +243,13 @@ TEST(h2_window_stops_a_peer_that_nobody_reads) { /* covers: RPC-16 */
     exchange(&pair);
     CHECK_INT(pair.open, 0);
     pair.hold = pair.consume_nothing = false;
-    post(&pair, NULL); /* the connection's window came back, and a new call works */
+    post(&pair, NULL); /* the connection's window was returned, so a new call works */
     exchange(&pair);
     CHECK_STR(pair.trailer, "0");
     pair_close(&pair);
 }
 
-TEST(h2_sends_away_who_floods_with_pings) { /* covers: RPC-22 */
+TEST(h2_disconnects_a_peer_that_floods_pings) { /* covers: RPC-22 */
     pair_open(&pair);
     exchange(&pair);
     int r = 0;
@@ -264,7 +264,7 @@ TEST(h2_sends_away_who_floods_with_pings) { /* covers: RPC-22 */
     pair_close(&pair);
 }
 
-TEST(h2_keeps_who_pings_between_calls) {
+TEST(h2_keeps_a_peer_that_pings_between_calls) {
     pair_open(&pair);
     exchange(&pair);
     int r = 0;
@@ -280,7 +280,7 @@ TEST(h2_keeps_who_pings_between_calls) {
     pair_close(&pair);
 }
 
-TEST(h2_flags_headers_that_are_too_large) { /* covers: RPC-7 */
+TEST(h2_flags_oversized_headers) { /* covers: RPC-7 */
     pair_open(&pair);
     char big[1100];
     memset(big, 'a', sizeof big);
@@ -299,14 +299,14 @@ TEST(h2_flags_headers_that_are_too_large) { /* covers: RPC-7 */
     pair_close(&pair);
 }
 
-TEST(h2_drain_lets_open_streams_finish_and_takes_no_new_ones) { /* covers: RPC-25 */
+TEST(h2_drain_finishes_open_streams_and_refuses_new_ones) { /* covers: RPC-25 */
     pair_open(&pair);
     pair.hold = true;
     post(&pair, NULL);
     exchange(&pair);
     h2_drain(pair.server, true);
     exchange(&pair);
-    CHECK_INT(pair.goaways, 2); /* the notice, then the last stream taken */
+    CHECK_INT(pair.goaways, 2); /* the notice, then the last accepted stream */
     CHECK_INT(pair.goaway_code, NGHTTP2_NO_ERROR);
     CHECK(!h2_is_done(pair.server));
     answer(&pair.requests[0].stream);
@@ -316,7 +316,7 @@ TEST(h2_drain_lets_open_streams_finish_and_takes_no_new_ones) { /* covers: RPC-2
     pair_close(&pair);
 }
 
-TEST(h2_drain_of_an_idle_connection_is_done_at_once) {
+TEST(h2_drain_of_an_idle_connection_is_done_immediately) {
     pair_open(&pair);
     exchange(&pair);
     h2_drain(pair.server, false);
@@ -333,8 +333,8 @@ TEST(h2_refuses_bytes_that_are_not_http2) {
     pair_close(&pair);
 }
 
-/* Responses that are lent: each has memory of its own, which goes when its stream does. The block is as small as it
- * may be, so that a byte too many shows. */
+/* Responses that are lent from memory of their own, which is freed with the stream. The block is as
+ * small as possible, so that an overrun is noticed. */
 struct lender {
     uint8_t *body;
     size_t n, begin;
@@ -347,7 +347,7 @@ static struct {
     size_t n_got[LENT_STREAMS];
     size_t n_parts, n_pulled;
     bool copies;
-    bool moves; /* the end of one makes the others' memory move */
+    bool moves; /* the end of one stream moves the memory of the others */
 } lent;
 
 static struct lender *lender_of(struct h2_stream *s) {
@@ -391,7 +391,7 @@ static int lent_data(nghttp2_session *session, uint8_t flags, int32_t id, const 
     return client_data(session, flags, id, bytes, n, user);
 }
 
-/* The client has all of it as it was. */
+/* Checks that the client received all bytes unchanged. */
 static bool lent_arrived(size_t i, size_t n) {
     bool same = lent.n_got[i] == n;
     for (size_t at = 0; same && at < n; at++)
@@ -399,7 +399,7 @@ static bool lent_arrived(size_t i, size_t n) {
     return same;
 }
 
-/* To a peer that takes frames of `max_frame`, for each stream a window of `window`. */
+/* For a peer that accepts frames of `max_frame` and has a window of `window` per stream. */
 static void lent_open(struct pair *p, size_t max_data, uint32_t max_frame, uint32_t window) {
     static const struct h2_events with = {.on_open = on_open,
                                           .on_header = on_header,
@@ -436,7 +436,7 @@ static void lent_close(struct pair *p) {
     pair_close(p);
 }
 
-/* One pull, and what it gave to the client, the gather from where they lie. */
+/* Pulls once and passes the result to the client, gather parts from their own memory. */
 static ssize_t lent_pull(struct pair *p, size_t cap, size_t beyond, bool *ret_more) {
     uint8_t *block = malloc(cap + beyond), *at = block;
     lent.gather.n = 0;
@@ -477,10 +477,9 @@ static void lent_answer(struct pair *p, size_t i, size_t n, bool ends) {
         h2_finish(&p->requests[i].stream, trailers, 1);
 }
 
-TEST(h2_sends_large_frames_from_where_they_lie) {
+TEST(h2_sends_large_frames_without_copying) {
     size_t n = 3 * LARGE_DATA;
-    size_t caps[] = {H2_HEAD_BYTES + LARGE_DATA,
-                     4096}; /* the other: they are larger than all else may be */
+    size_t caps[] = {H2_HEAD_BYTES + LARGE_DATA, 4096}; /* larger than anything else in the block */
     for (size_t i = 0; i < COUNT_OF(caps); i++) {
         lent_open(&pair, LARGE_DATA, 1 << 20, 1 << 20);
         post(&pair, NULL);
@@ -495,7 +494,7 @@ TEST(h2_sends_large_frames_from_where_they_lie) {
     }
 }
 
-TEST(h2_copies_large_frames_where_no_holes_are_taken) {
+TEST(h2_copies_large_frames_without_a_gather_list) {
     lent_open(&pair, LARGE_DATA, 1 << 20, 1 << 20);
     lent.copies = true;
     post(&pair, NULL);
@@ -507,8 +506,8 @@ TEST(h2_copies_large_frames_where_no_holes_are_taken) {
     lent_close(&pair);
 }
 
-/* Nothing is forgotten before it is sent, not even a small frame behind a large one. */
-TEST(h2_keeps_what_it_lends_until_it_is_sent) {
+/* No bytes are released before they are sent, not even a small frame after a large one. */
+TEST(h2_keeps_lent_bytes_until_they_are_sent) {
     bool more;
     lent_open(&pair, MAX_DATA, MAX_DATA, 1 << 20);
     post(&pair, NULL);
@@ -522,19 +521,20 @@ TEST(h2_keeps_what_it_lends_until_it_is_sent) {
     h2_sent(pair.server);
     CHECK_INT(lent.n_pulled, 1);
     CHECK_INT(lent.of[0].begin, 2 * MAX_DATA + 9);
-    h2_sent(pair.server); /* nothing left to tell */
+    h2_sent(pair.server); /* nothing left to report */
     CHECK_INT(lent.n_pulled, 1);
     CHECK(lent_arrived(0, 2 * MAX_DATA + 9));
     lent_close(&pair);
 }
 
-/* A stream that ends in the same pull takes its memory with it: what it lent, and others beside it, is in the block. */
-TEST(h2_fills_the_holes_of_a_stream_that_ends) {
+/* A stream that ends in the same pull frees its memory, so its parts and those of others are copied
+ * into the block. */
+TEST(h2_copies_the_gather_parts_of_an_ending_stream) {
     nghttp2_data_provider body = {.read_callback = endless};
     bool more;
     lent_open(&pair, MAX_DATA, MAX_DATA, 1 << 20);
     post(&pair, NULL);
-    post(&pair, &body); /* its request goes on, so that its end is a reset */
+    post(&pair, &body); /* its request continues, so its end is a reset */
     post(&pair, NULL);
     lent_exchange(&pair, LARGE_DATA, 0);
     lent_answer(&pair, 0, 20000, true);
@@ -552,7 +552,7 @@ TEST(h2_fills_the_holes_of_a_stream_that_ends) {
     lent_close(&pair);
 }
 
-TEST(h2_fills_the_holes_of_others_when_a_stream_ends) {
+TEST(h2_copies_the_gather_parts_of_others_when_a_stream_ends) {
     bool more;
     lent_open(&pair, MAX_DATA, MAX_DATA, 1 << 20);
     lent.moves = true;
@@ -571,7 +571,7 @@ TEST(h2_fills_the_holes_of_others_when_a_stream_ends) {
     lent_close(&pair);
 }
 
-TEST(h2_copies_what_is_more_than_there_may_be_holes) {
+TEST(h2_copies_parts_past_the_end_of_the_gather_list) {
     size_t n = 9000;
     lent_open(&pair, MAX_DATA, MAX_DATA, (uint32_t)n);
     for (unsigned i = 0; i < LENT_STREAMS; i++)

@@ -7,13 +7,13 @@
 
 static const struct json_bounds bounds = {.depth = 8, .nodes = 64, .members = 16};
 
-/* 0 or the error; the root, when there is one, in *ret. */
+/* Returns 0 and the root, or the error. */
 static int parse(struct arena *a, const char *text, struct json **ret) {
     arena_reset(a);
     return json_parse(a, text, strlen(text), &bounds, ret);
 }
 
-TEST(json_values) {
+TEST(json_parses_every_type) {
     struct arena a;
     struct json *root;
     CHECK_INT(arena_init(&a, 4096, 65536), 0);
@@ -31,7 +31,7 @@ TEST(json_values) {
     arena_done(&a);
 }
 
-TEST(json_numbers) {
+TEST(json_parses_numbers_exactly) {
     static const struct {
         const char *text;
         int result;
@@ -70,7 +70,7 @@ TEST(json_numbers) {
     arena_done(&a);
 }
 
-TEST(json_refuses) {
+TEST(json_refuses_invalid_text) {
     static const char *const bad[] = {
         "",
         " ",
@@ -126,7 +126,7 @@ TEST(json_refuses) {
     arena_done(&a);
 }
 
-TEST(json_surrogates_and_nul) {
+TEST(json_decodes_surrogate_pairs_and_marks_nul) {
     struct arena a;
     struct json *root;
     CHECK_INT(arena_init(&a, 4096, 65536), 0);
@@ -139,7 +139,7 @@ TEST(json_surrogates_and_nul) {
     arena_done(&a);
 }
 
-TEST(json_bounds_hold) {
+TEST(json_enforces_its_bounds) {
     struct arena a;
     struct json *root;
     CHECK_INT(arena_init(&a, 4096, 65536), 0);
@@ -158,8 +158,8 @@ TEST(json_bounds_hold) {
     arena_done(&a);
 }
 
-/* A million brackets neither recurse nor take time. */
-TEST(json_depth_bomb) {
+/* A million brackets cause no recursion and take little time. */
+TEST(json_refuses_a_depth_bomb) {
     static char bomb[1 << 20];
     struct arena a;
     struct json *root;
@@ -188,7 +188,7 @@ static void write_sample(struct json_out *o, struct buf *to) {
     json_close(o, '}');
 }
 
-TEST(json_writes) {
+TEST(json_writer_produces_valid_text) {
     static const char want[] =
         "{\"s\":\"q\\\"\\\\\\n\\u0001\\u007f\xc3\xbc\",\"u\":18446744073709551615,\"i\":-9223372036854775808,"
         "\"l\":[true,null,\"YWJjZA==\",{\"r\":1},[]],\"f\":false}";

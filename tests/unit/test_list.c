@@ -11,7 +11,7 @@ static int number_of(struct list *node) {
     return container_of(node, struct item, link)->number;
 }
 
-TEST(list_keeps_order_and_lets_go) {
+TEST(list_keeps_order_and_unlinks_nodes) {
     struct list head;
     struct item items[4] = {{1, {0}}, {2, {0}}, {3, {0}}, {4, {0}}};
     list_init(&head);
@@ -20,14 +20,14 @@ TEST(list_keeps_order_and_lets_go) {
     for (int i = 0; i < 4; i++)
         list_push_back(&head, &items[i].link);
     list_remove(&items[1].link);
-    list_remove(&items[1].link); /* twice is harmless */
+    list_remove(&items[1].link); /* harmless when repeated */
     CHECK_INT(number_of(list_pop_front(&head)), 1);
     CHECK_INT(number_of(list_pop_front(&head)), 3);
     CHECK_INT(number_of(list_pop_front(&head)), 4);
     CHECK(list_is_empty(&head));
 }
 
-TEST(list_may_lose_the_current_item_while_it_is_walked) {
+TEST(list_allows_removal_of_the_current_item) {
     struct list head;
     struct item items[3] = {{1, {0}}, {2, {0}}, {3, {0}}};
     int sum = 0;

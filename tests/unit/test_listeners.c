@@ -10,7 +10,7 @@
 
 #include "harness.h"
 
-#define MANY 600 /* more than one answer of the kernel's holds */
+#define MANY 600 /* more than one reply of the kernel contains */
 
 static char dir[64];
 
@@ -41,7 +41,7 @@ static int listening(const char *name) {
     return fd;
 }
 
-TEST(listeners_are_those_who_listen_now) {
+TEST(listeners_lists_only_sockets_that_listen_now) {
     int at = dir_open();
     int alive = listening("alive"), silent = bound("silent"), moved = listening("moved");
     close(listening("dead"));
@@ -55,8 +55,7 @@ TEST(listeners_are_those_who_listen_now) {
     static const char *const others[] = {"silent", "dead", "symlink", "file", "missing", ""};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         check(!listeners_has(l, at, others[i]), __FILE__, __LINE__, "\"%s\"", others[i]);
-    CHECK_INT(renameat(at, "moved", at, "elsewhere"),
-              0); /* the file counts, not what it is called */
+    CHECK_INT(renameat(at, "moved", at, "elsewhere"), 0); /* the file counts, not its name */
     int other = bound("moved");
     CHECK(!listeners_has(l, at, "moved"));
     CHECK(listeners_has(l, at, "elsewhere"));
@@ -70,7 +69,7 @@ TEST(listeners_are_those_who_listen_now) {
     dir_close(at);
 }
 
-TEST(listeners_are_all_told_however_many) {
+TEST(listeners_lists_any_number_of_sockets) {
     static int fds[MANY];
     char name[16];
     int at = dir_open();
@@ -84,7 +83,7 @@ TEST(listeners_are_all_told_however_many) {
         check(listeners_has(l, at, name), __FILE__, __LINE__, "%s", name);
     }
     listeners_free(l);
-    for (unsigned n = 1;; n++) { /* a list that has no room is none */
+    for (unsigned n = 1;; n++) { /* an incomplete list must fail */
         alloc_fail_at(n);
         l = listeners_read(at);
         bool failed = alloc_failed();

@@ -7,7 +7,7 @@
 
 #include "harness.h"
 
-/* What reaches the fd for one line; the log goes back to stderr afterwards. */
+/* Returns what is written for one line, then sets the log back to stderr. */
 static const char *logged(char *out, size_t cap, const char *key, struct str value) {
     int fd = memfd_create("log", 0);
     struct log_line l;
@@ -42,7 +42,7 @@ TEST(log_values_cannot_forge_a_line) {
               " level=info msg=m k=\"\\xc2\\x9b\xc2\xa0\"\n");
 }
 
-TEST(log_cuts_long_values_and_long_lines) {
+TEST(log_truncates_long_values_and_lines) {
     char out[8192], value[4000];
     struct log_line l;
     memset(value, 'x', sizeof value);
@@ -64,13 +64,13 @@ TEST(log_cuts_long_values_and_long_lines) {
     log_setup(STDERR_FILENO, LOG_INFO);
 }
 
-TEST(log_levels_and_flush) {
+TEST(log_filters_by_level_and_flushes_warnings) {
     int fd = memfd_create("log", 0);
     log_setup(fd, LOG_WARN);
     CHECK(!log_is_on(LOG_INFO) && log_is_on(LOG_ERROR));
     log_text(LOG_INFO, "quiet", "not there");
     log_text(LOG_ERROR, "loud", "at %s", "once");
-    CHECK(lseek(fd, 0, SEEK_END) > 0); /* without a flush of ours */
+    CHECK(lseek(fd, 0, SEEK_END) > 0); /* without an explicit flush */
     log_setup(STDERR_FILENO, LOG_INFO);
     close(fd);
 }
@@ -80,7 +80,7 @@ TEST(log_never_blocks_on_a_reader_that_stalls) {
     char out[1 << 17];
     CHECK_INT(pipe2(pipes, O_CLOEXEC), 0);
     log_setup(pipes[1], LOG_INFO);
-    for (int i = 0; i < 5000; i++) /* far more than the pipe and the buffer hold */
+    for (int i = 0; i < 5000; i++) /* far more than the pipe and the buffer can hold */
         log_text(LOG_ERROR, "flood", "%d and some more text to fill the pipe sooner", i);
     ssize_t n = read(pipes[0], out, sizeof out);
     CHECK(n > 0);

@@ -16,7 +16,7 @@ static const struct method *row_of(const char *path) {
     return NULL;
 }
 
-TEST(methods_every_rpc_has_its_row_and_every_row_its_rpc) { /* covers: RPC-1 */
+TEST(methods_match_the_rpcs_of_the_proto) { /* covers: RPC-1 */
     CHECK_INT(api_daemon_methods()->n, reflection_n_methods);
     for (size_t i = 0; i < reflection_n_methods; i++) {
         const struct reflection_method *m = &reflection_methods[i];
@@ -30,7 +30,7 @@ TEST(methods_every_rpc_has_its_row_and_every_row_its_rpc) { /* covers: RPC-1 */
     }
 }
 
-TEST(methods_rows_have_the_types_of_the_contract) {
+TEST(methods_have_the_types_of_the_proto) {
     static const ProtobufCServiceDescriptor *const services[] = {
         &berm__v1__sandbox_service__descriptor,
         &berm__v1__exec_service__descriptor,

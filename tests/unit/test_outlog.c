@@ -13,7 +13,7 @@ static int new_file(void) {
     return memfd_create("log", MFD_CLOEXEC);
 }
 
-TEST(outlog_takes_empty_files_for_writing_alone) {
+TEST(outlog_accepts_only_empty_writable_files) {
     struct outlog log;
     int pipes[2];
     CHECK_INT(pipe2(pipes, O_CLOEXEC), 0);
@@ -28,10 +28,10 @@ TEST(outlog_takes_empty_files_for_writing_alone) {
     CHECK_INT(outlog_init(&log, full), -EINVAL);
     int fds[] = {pipes[0], pipes[1], null, dir, read_only, full};
     for (size_t i = 0; i < COUNT_OF(fds); i++)
-        CHECK_INT(close(fds[i]), 0); /* they stayed ours */
+        CHECK_INT(close(fds[i]), 0); /* the caller still owns them */
 }
 
-TEST(outlog_appends_wherever_the_offset_stands) {
+TEST(outlog_appends_regardless_of_the_file_offset) {
     struct outlog log;
     char got[8] = {0};
     int fd = new_file();
@@ -47,7 +47,7 @@ TEST(outlog_appends_wherever_the_offset_stands) {
     outlog_done(&log);
 }
 
-TEST(outlog_drops_the_oldest_of_the_larger) {
+TEST(outlog_trim_drops_the_oldest_bytes_of_the_larger_stream) {
     enum { CAP = 1 << 20 };
     struct outlog logs[2];
     static uint8_t bytes[10000];
@@ -79,7 +79,7 @@ TEST(outlog_drops_the_oldest_of_the_larger) {
     outlog_done(&logs[1]);
 }
 
-TEST(outlog_with_a_message_larger_than_its_cap) {
+TEST(outlog_accepts_a_write_larger_than_its_cap) {
     struct outlog log;
     static uint8_t bytes[3 * OUTLOG_CAP_MIN];
     CHECK_INT(outlog_init(&log, new_file()), 0);
@@ -103,7 +103,7 @@ TEST(outlog_reader_notices_tampering) {
     CHECK_INT(ftruncate(log.fd, 5), 0);
     CHECK_INT(outlog_read(&view, log.fd, 0, got, sizeof got, &first), -EUCLEAN);
     CHECK_INT(ftruncate(log.fd, 6),
-              0); /* as large again, and known to have been touched if ever seen */
+              0); /* the same size again; noticed only if a read came in between */
     CHECK_INT(view.seen, 6);
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     CHECK_INT(outlog_read(&view, null, 0, got, 1, &first), -EUCLEAN);
@@ -111,7 +111,7 @@ TEST(outlog_reader_notices_tampering) {
     outlog_done(&log);
 }
 
-TEST(outlog_at_the_largest_file) {
+TEST(outlog_stops_at_the_largest_file_size) {
     struct rlimit old, small = {.rlim_cur = 5};
     char path[] = "/tmp/outlog-XXXXXX";
     struct outlog log;
@@ -131,7 +131,7 @@ TEST(outlog_at_the_largest_file) {
     outlog_done(&log);
 }
 
-TEST(outlog_skips_what_is_lost_and_a_reader_is_told) {
+TEST(outlog_skip_leaves_a_hole_that_readers_see) {
     struct outlog log;
     struct outlog_view view = {0};
     static char block[OUTLOG_BLOCK];
@@ -144,7 +144,7 @@ TEST(outlog_skips_what_is_lost_and_a_reader_is_told) {
     CHECK_INT(outlog_read(&view, fd, 0, block, sizeof block, &first), OUTLOG_BLOCK);
     CHECK_INT(outlog_read(&view, fd, OUTLOG_BLOCK, block, sizeof block, &first), -ENODATA);
     CHECK_INT(first, log.size);
-    CHECK_INT(outlog_append(&log, "on", 2), 2); /* behind them */
+    CHECK_INT(outlog_append(&log, "on", 2), 2); /* after the hole */
     CHECK_INT(log.size, 2 * OUTLOG_BLOCK + 102);
     outlog_done(&log);
     CHECK_INT(outlog_skip(&log, 7), 0);

@@ -19,14 +19,14 @@
 #define TEXT_MAX 16384
 #define OWNER_NOBODY 65534
 
-/* A tree, a packer on it with room for so little that there is an event between any two members, and what was
- * told. The tests stand in the tree, so that names are short. */
+/* A tree and a packer with so little buffer space that an event comes between any two members. The
+ * tests run inside the tree, so that names are short. */
 struct fixture {
     char root[32];
-    int before; /* where we were */
+    int before; /* the previous working directory */
     struct packer packer;
     struct buf out, archive;
-    char told[TEXT_MAX];
+    char reported[TEXT_MAX];
 };
 
 static void begin(struct fixture *f) {
@@ -65,7 +65,7 @@ static void put_file(const char *path, const char *text) {
     close(fd);
 }
 
-/* One event, noted. */
+/* Takes and records one event. */
 static int step(struct fixture *f) {
     static const char *const names[] = {[PACKER_SPECIAL] = "special",
                                         [PACKER_LEADS_OUT] = "leads out",
@@ -74,9 +74,10 @@ static int step(struct fixture *f) {
     int r = packer_next(&f->packer, &f->out);
     CHECK_INT(buf_append(&f->archive, buf_data(&f->out), buf_len(&f->out)), 0);
     buf_clear(&f->out);
-    size_t n = strlen(f->told);
+    size_t n = strlen(f->reported);
     if (r > PACKER_END)
-        snprintf(f->told + n, sizeof f->told - n, "%s: %s\n", f->packer.member.path, names[r]);
+        snprintf(f->reported + n, sizeof f->reported - n, "%s: %s\n", f->packer.member.path,
+                 names[r]);
     return r;
 }
 
@@ -87,7 +88,7 @@ static int run(struct fixture *f) {
     return r;
 }
 
-/* The members, a line each: path, target, and of contents how many and the last byte. */
+/* Lists the members, one per line: path, target, and the size and last byte of the contents. */
 static const char *list(const struct fixture *f) {
     static char text[TEXT_MAX];
     struct tar_in tar;
@@ -112,7 +113,7 @@ static const char *list(const struct fixture *f) {
     return text;
 }
 
-TEST(packer_tells_names_of_any_bytes_in_order) {
+TEST(packer_packs_names_of_any_bytes_in_order) {
     struct fixture f;
     begin(&f);
     put_file("new\nline", "a");
@@ -125,7 +126,7 @@ TEST(packer_tells_names_of_any_bytes_in_order) {
     CHECK_INT(link("d.txt", "hard"), 0);
     begin_packer(&f);
     CHECK_INT(run(&f), PACKER_END);
-    CHECK_STR(f.told, "");
+    CHECK_STR(f.reported, "");
     CHECK_STR(list(&f),
               "d/\nd.txt\nd/link -> ../\xff\nd/x 1 63\nd0\nhard\nnew\nline 1 61\n\xff\xfe 1 62\n");
     CHECK_INT(f.packer.files, 7);
@@ -137,7 +138,7 @@ TEST(packer_tells_names_of_any_bytes_in_order) {
     end(&f);
 }
 
-TEST(packer_says_of_owners_and_modes_what_it_is_asked_to) {
+TEST(packer_applies_its_owner_and_mode_options) {
     struct fixture f;
     begin(&f);
     put_file("f", "");
@@ -158,7 +159,7 @@ TEST(packer_says_of_owners_and_modes_what_it_is_asked_to) {
     end(&f);
 }
 
-TEST(packer_leaves_out_what_is_excluded_special_or_leads_out) {
+TEST(packer_omits_excluded_special_and_outside_entries) {
     struct fixture f;
     struct arena arena;
     struct err e;
@@ -182,7 +183,7 @@ TEST(packer_leaves_out_what_is_excluded_special_or_leads_out) {
     begin_packer(&f);
     CHECK_INT(run(&f), PACKER_END);
     CHECK_STR(list(&f), "d/\nd/a.py\nd/in -> ..\n");
-    CHECK_STR(f.told, "d/out: leads out\nfifo: special\nsock: special\n");
+    CHECK_STR(f.reported, "d/out: leads out\nfifo: special\nsock: special\n");
     while (f.packer.n_excludes < PACKER_EXCLUDES_MAX)
         CHECK_INT(packer_exclude(&f.packer, &arena, STR("x"), &e), 0);
     CHECK_INT(packer_exclude(&f.packer, &arena, STR("x"), &e), -ERR_INVALID_ARGUMENT);
@@ -190,7 +191,7 @@ TEST(packer_leaves_out_what_is_excluded_special_or_leads_out) {
     end(&f);
 }
 
-TEST(packer_meets_a_tree_that_changes) {
+TEST(packer_tolerates_a_changing_tree) {
     struct fixture f;
     begin(&f);
     CHECK_INT(mkdir("a", 0755), 0);
@@ -210,7 +211,7 @@ TEST(packer_meets_a_tree_that_changes) {
     CHECK_INT(unlink("c"), 0);
     CHECK_INT(mkdir("c", 0755), 0);
     CHECK_INT(rename("d", "a/d"), 0);
-    CHECK_INT(symlink("/", "d"), 0); /* looked at as what it is, and not gone through */
+    CHECK_INT(symlink("/", "d"), 0); /* packed as a symlink, not followed */
     CHECK_INT(rename("e", "a/e"), 0);
     CHECK_INT(unlink("g"), 0);
     CHECK_INT(mkfifo("g", 0644), 0);
@@ -219,14 +220,14 @@ TEST(packer_meets_a_tree_that_changes) {
     put_file("z", "too late: the names here were read");
     while (step(&f) != PACKER_UNREADABLE)
         continue;
-    CHECK_INT(f.packer.error, ENOTDIR); /* of d */
+    CHECK_INT(f.packer.error, ENOTDIR); /* for d */
     while (strcmp(f.packer.member.path, "f/") != 0)
         CHECK(step(&f) > 0);
-    CHECK_INT(rmdir("f"), 0); /* between its header and its names */
+    CHECK_INT(rmdir("f"), 0); /* between reading its header and its names */
     CHECK_INT(run(&f), PACKER_END);
     CHECK_STR(list(&f),
               "a/\na/d/\na/d/inside\na/e/\na/e/inside\na/new 3 74\nc/\nd -> /\nf/\nh -> /\n");
-    CHECK_STR(f.told, "d: unreadable\ng: special\n");
+    CHECK_STR(f.reported, "d: unreadable\ng: special\n");
     end(&f);
 }
 
@@ -237,7 +238,7 @@ static bool make_mounts(void) {
            CHECK_INT(mount("fifo", "file", NULL, MS_BIND, NULL), 0);
 }
 
-/* A name tells what is below the mount. */
+/* readdir reports the type below the mount. */
 static bool pack_mounts(struct fixture *f) {
     char event[sizeof(struct inotify_event) + NAME_MAX + 1];
     CHECK_INT(mkdir("d", 0755), 0);
@@ -254,10 +255,10 @@ static bool pack_mounts(struct fixture *f) {
     close(open("file", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     return CHECK_INT(while_packed, -1) && CHECK(read(opens, event, sizeof event) > 0) &&
            CHECK_STR(list(f), "d/\nd/x 4 74\n") &&
-           CHECK_STR(f->told, "fifo: special\nfile: special\n");
+           CHECK_STR(f->reported, "fifo: special\nfile: special\n");
 }
 
-TEST(packer_opens_nothing_special_that_is_mounted_on_a_file) {
+TEST(packer_does_not_open_a_device_mounted_on_a_file) {
     struct fixture f;
     int status;
     if (geteuid() != 0) {
@@ -274,7 +275,7 @@ TEST(packer_opens_nothing_special_that_is_mounted_on_a_file) {
     end(&f);
 }
 
-TEST(packer_keeps_the_size_a_file_had) {
+TEST(packer_keeps_the_size_of_an_opened_file) {
     struct fixture f;
     begin(&f);
     char text[2000];
@@ -290,13 +291,13 @@ TEST(packer_keeps_the_size_a_file_had) {
     CHECK_INT(truncate("shrinks", 700), 0);
     CHECK_INT(run(&f), PACKER_END);
     CHECK_STR(list(&f), "grows 1999 78\nshrinks 1999 00\n");
-    CHECK_STR(f.told, "shrinks: short\n");
+    CHECK_STR(f.reported, "shrinks: short\n");
     CHECK_INT(f.packer.error, 0);
     CHECK_INT(f.packer.total_bytes, 1999 + 700);
     end(&f);
 }
 
-TEST(packer_tells_what_cannot_be_read) {
+TEST(packer_reports_unreadable_entries) {
     struct fixture f;
     begin(&f);
     CHECK_INT(chmod(".", 0755), 0);
@@ -313,15 +314,16 @@ TEST(packer_tells_what_cannot_be_read) {
     CHECK(!is_root || seteuid(0) == 0);
     CHECK_STR(list(&f), is_root ? "good 1 78\nlisted/\nprivate/\n"
                                 : "good 1 78\nlisted/\nlisted/x\nprivate/\n");
-    CHECK_STR(f.told, is_root ? "listed/x: unreadable\nprivate: unreadable\nsecret: unreadable\n"
+    CHECK_STR(f.reported, is_root
+                              ? "listed/x: unreadable\nprivate: unreadable\nsecret: unreadable\n"
                               : "private: unreadable\nsecret: unreadable\n");
     CHECK_INT(f.packer.error, EACCES);
     CHECK_INT(chmod("private", 0755), 0);
     end(&f);
 }
 
-/* A start that cannot be read at all is no archive. */
-TEST(packer_fails_with_its_start) {
+/* A start that cannot be read fails. */
+TEST(packer_fails_if_its_start_cannot_be_read) {
     struct fixture f;
     begin(&f);
     CHECK_INT(packer_begin(&f.packer, -EACCES, NULL), -EACCES);
@@ -335,7 +337,7 @@ TEST(packer_fails_with_its_start) {
     end(&f);
 }
 
-TEST(packer_has_bounds_for_depth_and_names) {
+TEST(packer_bounds_depth_and_names) {
     struct fixture f;
     char name[256], long_name[300];
     begin(&f);
@@ -349,28 +351,29 @@ TEST(packer_has_bounds_for_depth_and_names) {
         at = next;
     }
     snprintf(long_name, sizeof long_name, "%.254s", name);
-    CHECK_INT(mkdirat(at, long_name, 0755), 0);                   /* 4094 and a slash */
-    CHECK_INT(mkdirat(at, name, 0755), 0);                        /* one too many */
-    close(openat(at, "f", O_WRONLY | O_CREAT | O_CLOEXEC, 0644)); /* and on it goes */
+    CHECK_INT(mkdirat(at, long_name, 0755), 0);                   /* 4094 bytes and a slash */
+    CHECK_INT(mkdirat(at, name, 0755), 0);                        /* one byte too long */
+    close(openat(at, "f", O_WRONLY | O_CREAT | O_CLOEXEC, 0644)); /* continues below */
     begin_packer(&f);
-    int r, told = 0;
+    int r, reported = 0;
     while ((r = packer_next(&f.packer, &f.out)) > 0 && r != PACKER_END) {
         buf_clear(&f.out);
-        if (r == PACKER_UNREADABLE && ++told)
+        if (r == PACKER_UNREADABLE && ++reported)
             CHECK_INT(f.packer.error, ENAMETOOLONG);
     }
     CHECK_INT(r, PACKER_END);
-    CHECK_INT(told, 1);
+    CHECK_INT(reported, 1);
     CHECK_INT(f.packer.directories, 16);
     CHECK_INT(f.packer.files, 1);
     packer_done(&f.packer);
     f.packer = (struct packer){.mode_mask = 0777};
     begin_packer(&f);
-    f.packer.walk.names_left = 3 * 4096; /* of three directories */
+    f.packer.walk.names_left = 3 * 4096; /* enough for three directories */
     buf_clear(&f.out);
     CHECK_INT(run(&f), -E2BIG);
     CHECK_INT(f.packer.directories, 3);
-    CHECK_INT(unlinkat(at, long_name, AT_REMOVEDIR), 0); /* no path of the host's is so long */
+    /* no tool of the host can remove such a long path */
+    CHECK_INT(unlinkat(at, long_name, AT_REMOVEDIR), 0);
     CHECK_INT(unlinkat(at, name, AT_REMOVEDIR), 0);
     end(&f);
 }
@@ -389,7 +392,7 @@ TEST(packer_packs_one_file) {
     end(&f);
 }
 
-TEST(packer_writes_to_a_pipe_that_does_not_block) {
+TEST(packer_writes_to_a_nonblocking_pipe) {
     struct fixture f;
     int ends[2];
     begin(&f);
@@ -426,7 +429,7 @@ TEST(packer_writes_to_a_pipe_that_does_not_block) {
     end(&f);
 }
 
-TEST(packer_survives_every_allocation_that_fails) {
+TEST(packer_survives_memory_running_out) {
     struct fixture f;
     begin(&f);
     CHECK_INT(mkdir("d", 0755), 0);

@@ -15,7 +15,7 @@ static int begin(struct page *p, const Berm__V1__ListSandboxesRequest *m, const 
     return page_begin(p, &call, &m->base, who, &e);
 }
 
-TEST(page_tokens_are_of_one_caller_and_one_request) {
+TEST(page_token_is_bound_to_its_caller_and_request) {
     Berm__V1__ListSandboxesRequest m = BERM__V1__LIST_SANDBOXES_REQUEST__INIT;
     struct page p;
     CHECK_INT(arena_init(&call.arena, 1024, 4096), 0);
@@ -67,7 +67,7 @@ static bool same(const Berm__V1__CreateSandboxRequest *a, const Berm__V1__Create
     return memcmp(x, y, sizeof x) == 0;
 }
 
-TEST(digest_is_of_the_content_without_wait_and_request_id) {
+TEST(digest_ignores_wait_ms_and_request_id) {
     Berm__V1__CreateSandboxRequest a = BERM__V1__CREATE_SANDBOX_REQUEST__INIT,
                                    b = BERM__V1__CREATE_SANDBOX_REQUEST__INIT;
     Berm__V1__SandboxSpec spec = BERM__V1__SANDBOX_SPEC__INIT;

@@ -19,10 +19,10 @@ static void taken(const char *text) {
 static void refused(const char *text, const void *raw, size_t n_raw, const char *field) {
     CHECK_INT(run(text, raw, n_raw), -ERR_INVALID_ARGUMENT);
     CHECK_STR(e.field, field);
-    CHECK(strncmp(e.text, field, strlen(field)) == 0); /* people see it too */
+    CHECK(strncmp(e.text, field, strlen(field)) == 0); /* the text names the field too */
 }
 
-TEST(path_check_takes_paths_as_they_are) { /* covers: PATH-1, PATH-4 */
+TEST(path_check_accepts_paths_of_any_bytes) { /* covers: PATH-1, PATH-4 */
     taken("a");
     taken("/");
     taken("/a//b/./c/");
@@ -34,7 +34,7 @@ TEST(path_check_takes_paths_as_they_are) { /* covers: PATH-1, PATH-4 */
     CHECK(got.is_raw && got.path.n == 3);
 }
 
-TEST(path_check_wants_one_of_two) {
+TEST(path_check_requires_exactly_one_of_two_fields) {
     refused("", NULL, 0, "path");
     refused("a", "a", 1, "raw_path");
     CHECK_INT(path_check("header.", "path", "", (ProtobufCBinaryData){0}, &got, &e),
@@ -46,7 +46,7 @@ TEST(path_check_wants_one_of_two) {
     CHECK_STR(e.field, "header.raw_new_path");
 }
 
-TEST(path_check_refuses_climbing) { /* covers: PATH-3 */
+TEST(path_check_refuses_paths_above_the_start) { /* covers: PATH-3 */
     refused("..", NULL, 0, "path");
     refused("/..", NULL, 0, "path");
     refused("a/../..", NULL, 0, "path");
@@ -56,7 +56,7 @@ TEST(path_check_refuses_climbing) { /* covers: PATH-3 */
     refused("", "../\xff", 4, "raw_path");
 }
 
-TEST(path_check_has_bounds) { /* covers: PATH-2 */
+TEST(path_check_bounds_lengths) { /* covers: PATH-2 */
     static char text[5000];
     memset(text, 'n', 255);
     taken(text);
@@ -75,7 +75,7 @@ TEST(path_check_has_bounds) { /* covers: PATH-2 */
     refused("", "a\0b", 3, "raw_path");
 }
 
-TEST(path_check_may_stand_for_the_workspace) {
+TEST(path_check_defaults_to_the_workspace) {
     CHECK_INT(path_check_or_workspace("path", "", (ProtobufCBinaryData){0}, &got, &e), 0);
     CHECK(got.is_default && str_is(got.path, STR(".")));
     CHECK_INT(path_check_or_workspace("path", "..", (ProtobufCBinaryData){0}, &got, &e),

@@ -21,7 +21,7 @@ static int decode(const void *bytes, size_t n, size_t arena_bytes, request **ret
 
 #define DECODE(bytes) decode(bytes, sizeof(bytes) - 1, 1 << 20, &r, &e)
 
-TEST(pb_decodes_what_is_right) {
+TEST(pb_decodes_valid_messages) {
     struct err e;
     request *r;
     CHECK_INT(DECODE("\x0a\x02id\x1a\x0a\x0a\x08\x0a\x03key\x12\x01v"), 0);
@@ -42,7 +42,7 @@ TEST(pb_refuses_strings_with_nul_or_bad_utf8_and_names_the_path) { /* covers: RP
     CHECK_STR(e.field, "sandbox_id");
     CHECK_INT(DECODE("\x0a\x01\xff"), -ERR_INVALID_ARGUMENT);
     CHECK_STR(e.field, "sandbox_id");
-    /* labels: a good one, then one with a bad value */
+    /* a valid label, then one with an invalid value */
     CHECK_INT(DECODE("\x1a\x0a"
                      "\x0a\x03\x0a\x01k"
                      "\x0a\x03\x12\x01\xff"),
@@ -50,12 +50,12 @@ TEST(pb_refuses_strings_with_nul_or_bad_utf8_and_names_the_path) { /* covers: RP
     CHECK_STR(e.field, "spec.labels[1].value");
 }
 
-TEST(pb_refuses_broken_bytes) {
+TEST(pb_refuses_malformed_bytes) {
     struct err e;
     request *r;
     CHECK_INT(DECODE("\x0a"), -ERR_INVALID_ARGUMENT);       /* no length */
     CHECK_INT(DECODE("\x0a\x05id"), -ERR_INVALID_ARGUMENT); /* length too long */
-    CHECK_INT(DECODE("\x70"), -ERR_INVALID_ARGUMENT);       /* number cut */
+    CHECK_INT(DECODE("\x70"), -ERR_INVALID_ARGUMENT);       /* truncated number */
     CHECK_INT(DECODE("\x70\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"), -ERR_INVALID_ARGUMENT);
     CHECK_INT(DECODE("\x08\x01"), -ERR_INVALID_ARGUMENT); /* string as number */
     CHECK_STR(e.field, "sandbox_id");
@@ -83,16 +83,16 @@ TEST(pb_ignores_unknown_fields) { /* covers: RPC-14 */
     CHECK_STR(r->sandbox_id, "x");
 }
 
-TEST(pb_refuses_a_message_given_twice) { /* covers: RPC-14 */
+TEST(pb_refuses_a_duplicate_sub_message) { /* covers: RPC-14 */
     struct err e;
     request *r;
     CHECK_INT(DECODE("\x1a\x00\x1a\x00"), -ERR_INVALID_ARGUMENT);
     CHECK_STR(e.field, "spec");
-    CHECK_INT(DECODE("\x0a\x01x\x0a\x01y"), 0); /* a string given twice: the last one counts */
+    CHECK_INT(DECODE("\x0a\x01x\x0a\x01y"), 0); /* a duplicate string: the last one wins */
     CHECK_STR(r->sandbox_id, "y");
 }
 
-/* A message type that contains itself; the contract has none, and must not crash if it gets one. */
+/* A message type that contains itself. The API has none, but it must not crash. */
 static ProtobufCMessageDescriptor recursive;
 static const ProtobufCFieldDescriptor recursive_field = {.name = "self",
                                                          .id = 1,
@@ -116,7 +116,7 @@ TEST(pb_bounds_the_depth) { /* covers: RPC-14 */
     size_t at = sizeof bytes;
     bytes[--at] = 0;
     bytes[--at] = 0x0a;
-    for (size_t n = 2; at > 8; n = sizeof bytes - at) { /* each level wraps the last */
+    for (size_t n = 2; at > 8; n = sizeof bytes - at) { /* each level wraps the previous one */
         size_t len = n;
         uint8_t varint[3];
         size_t v = 0;
@@ -152,12 +152,12 @@ TEST(pb_bounds_the_memory_of_a_message) { /* covers: RPC-15 */
 TEST(pb_checks_packed_numbers) {
     struct err e;
     request *r;
-    /* wait_ms is not repeated: packed form is another type */
+    /* wait_ms is not repeated, so the packed form is a wrong type */
     CHECK_INT(DECODE("\x72\x01\x01"), -ERR_INVALID_ARGUMENT);
     CHECK_STR(e.field, "wait_ms");
 }
 
-TEST(pb_every_type_of_the_contract_is_within_the_twice_given_check) {
+TEST(pb_duplicate_check_covers_every_type) {
     static const ProtobufCServiceDescriptor *const services[] = {
         &berm__v1__sandbox_service__descriptor, &berm__v1__exec_service__descriptor,
         &berm__v1__file_service__descriptor, &berm__v1__system_service__descriptor};
@@ -189,7 +189,7 @@ TEST(pb_in_place_copies_no_bytes_of_an_upload) {
     CHECK_INT(m->part_case, BERM__V1__WRITE_FILE_REQUEST__PART__NOT_SET);
 }
 
-TEST(pb_in_place_decodes_everything_else_as_always) {
+TEST(pb_in_place_decodes_all_other_messages) {
     static const uint8_t header[] = "\x0a\x04\x0a\x02id", twice[] = "\x12\x01"
                                                                     "a\x12\x02"
                                                                     "bc";
@@ -202,7 +202,7 @@ TEST(pb_in_place_decodes_everything_else_as_always) {
     CHECK(memcmp(m->data.data, "bc", 2) == 0);
 }
 
-TEST(pb_in_place_refuses_what_is_cut_short) {
+TEST(pb_in_place_refuses_truncated_messages) {
     struct err e;
     struct arena arena;
     ProtobufCMessage *m;

@@ -24,7 +24,7 @@ static const char *const messages[] = {"{\"a\":1}", "{\"b\":2}", "{\"c\":3}\r", 
 static const enum rpc_framing framings[] = {RPC_LINES, RPC_LENGTH, RPC_LINES, RPC_LENGTH,
                                             RPC_LINES};
 
-TEST(rpc_frames_in_pieces_of_any_size) {
+TEST(rpc_reads_frames_in_pieces_of_any_size) {
     for (size_t piece = 1; piece < sizeof stream; piece++) {
         struct rpc_in in;
         rpc_in_init(&in, 64);
@@ -56,7 +56,7 @@ static int next_of(const char *bytes, size_t n, size_t max) {
     return r;
 }
 
-TEST(rpc_bounds) {
+TEST(rpc_enforces_its_bounds) {
     char line[80];
     memset(line, ' ', sizeof line);
     line[0] = '{';
@@ -89,7 +89,7 @@ TEST(rpc_descriptors_follow_their_message) {
     struct str m;
     int fds[8];
     rpc_in_init(&in, 64);
-    CHECK_INT(feed(&in, "{1}\n{2", 6), 0); /* the second one brings two */
+    CHECK_INT(feed(&in, "{1}\n{2", 6), 0); /* the second message brings two */
     int mine[2] = {null_fd(), null_fd()};
     CHECK_INT(rpc_in_take_fds(&in, mine, 2), 0);
     CHECK_INT(rpc_in_next(&in, &m), 1);
@@ -101,7 +101,7 @@ TEST(rpc_descriptors_follow_their_message) {
     CHECK(fds[0] == mine[0] && fds[1] == mine[1] && is_open(mine[0]));
     close(fds[0]);
     close(fds[1]);
-    for (size_t announced = 0; announced < 4; announced++) { /* two come */
+    for (size_t announced = 0; announced < 4; announced++) { /* two arrive */
         CHECK_INT(feed(&in, "{}\n", 3), 0);
         int pair[2] = {null_fd(), null_fd()};
         CHECK_INT(rpc_in_take_fds(&in, pair, 2), 0);
@@ -117,7 +117,7 @@ TEST(rpc_descriptors_follow_their_message) {
     rpc_in_done(&in);
 }
 
-TEST(rpc_descriptors_have_a_bound) {
+TEST(rpc_bounds_descriptors) {
     struct rpc_in in;
     rpc_in_init(&in, 64);
     for (int i = 0; i < RPC_FDS_MAX; i++) {
@@ -131,7 +131,7 @@ TEST(rpc_descriptors_have_a_bound) {
     CHECK(!is_open(first));
 }
 
-TEST(rpc_envelopes) {
+TEST(rpc_validates_envelopes) {
     static const struct {
         const char *text;
         int result;
@@ -174,7 +174,7 @@ TEST(rpc_envelopes) {
     arena_done(&a);
 }
 
-/* What is written can be read again, in either framing, whichever allocation fails. */
+/* Checks that written messages can be read in both framings, whichever allocation fails. */
 static int round_trip(enum rpc_framing framing, struct rpc_message *m, struct arena *a,
                       struct rpc_in *in, struct buf *text, struct buf *framed) {
     struct json_out o;
@@ -191,7 +191,7 @@ static int round_trip(enum rpc_framing framing, struct rpc_message *m, struct ar
     return r;
 }
 
-TEST(rpc_round_trip_and_failing_memory) {
+TEST(rpc_round_trips_and_survives_memory_running_out) {
     for (int framing = RPC_LINES; framing <= RPC_LENGTH; framing++) {
         for (unsigned n = 1;; n++) {
             struct arena a;
@@ -222,7 +222,7 @@ TEST(rpc_round_trip_and_failing_memory) {
     }
 }
 
-TEST(rpc_errors) {
+TEST(rpc_writes_errors) {
     struct err e;
     struct buf b;
     buf_init(&b, 4096);

@@ -1,5 +1,5 @@
-/* The handlers of sandboxes and events over a real registry and a real store. The driver makes no instance,
- * so every sandbox fails at once: what is tested is who is told what, and when. */
+/* Runs the handlers of sandboxes and events on a real registry and store. The driver creates no
+ * instance, so every sandbox fails immediately: the tests check who gets which reply, and when. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ static struct world {
     char dir[64];
     int dir_fd, sandboxes_fd;
     uv_loop_t loop;
-    uv_timer_t tick; /* a turn that ran a timer would else wait for one more thing to happen */
+    uv_timer_t tick; /* otherwise an iteration that ran a timer would block */
     struct deadlines deadlines;
     struct limits limits;
     struct driver drivers[2];
@@ -94,7 +94,7 @@ static void daemon_begin(size_t n_drivers) {
     uv_timer_start(&w.tick, on_tick, 1, 1);
     deadlines_init(&w.deadlines, &w.loop);
     limits_init(&w.limits);
-    w.limits.of[LIMIT_SANDBOXES_PARKED] = 0; /* this driver could make none */
+    w.limits.of[LIMIT_SANDBOXES_PARKED] = 0; /* this driver cannot create any */
     struct env env = {.loop = &w.loop,
                       .deadlines = &w.deadlines,
                       .limits = &w.limits,
@@ -152,7 +152,7 @@ struct client {
     struct call_peer peer;
     ProtobufCMessage *got[MESSAGES];
     size_t n;
-    size_t room; /* messages until it is full; 0 = never */
+    size_t room; /* messages until it is full; 0: never */
     bool finished;
     enum err_code code;
     char about[64];
@@ -212,7 +212,7 @@ static void wait_for(struct client *k, size_t n) {
         uv_run(&w.loop, UV_RUN_ONCE);
 }
 
-/* The sandbox of an answer about one. */
+/* Returns the sandbox in a reply. */
 static const Berm__V1__Sandbox *shown(const struct client *k) {
     return ((const Berm__V1__GetSandboxResponse *)k->got[0])->sandbox;
 }
@@ -266,7 +266,7 @@ TEST(sandbox_calls_with_one_request_id_act_once) {
     world_end();
 }
 
-TEST(sandbox_calls_cancelled_on_the_way_still_act_once) {
+TEST(sandbox_calls_act_once_even_if_cancelled) {
     Berm__V1__CreateSandboxRequest m = BERM__V1__CREATE_SANDBOX_REQUEST__INIT;
     Berm__V1__ListSandboxesRequest list = BERM__V1__LIST_SANDBOXES_REQUEST__INIT;
     struct client a, b, c, l;
@@ -341,11 +341,11 @@ TEST(sandbox_whose_driver_is_not_loaded_keeps_its_record) {
     CHECK_INT(ask_about("CreateSandbox", &m), ERR_UNSUPPORTED);
     spec.driver = "other";
     CHECK_INT(ask_about("CreateSandbox", &m), 0);
-    make("first", 1000); /* of the default driver */
+    make("first", 1000); /* uses the default driver */
     daemon_end();
 
     daemon_begin(1);
-    CHECK_INT(w.n_kept, 1); /* a driver sweeps with its own sandboxes alone */
+    CHECK_INT(w.n_kept, 1); /* a driver sweeps only its own sandboxes */
     CHECK_INT(ask_about("GetSandbox", &get), 0);
     CHECK_INT(ask_about("StartSandbox", &start), ERR_DRIVER_UNAVAILABLE);
     CHECK_INT(delete_box("box"), ERR_DRIVER_UNAVAILABLE);
@@ -360,7 +360,7 @@ TEST(sandbox_whose_driver_is_not_loaded_keeps_its_record) {
 
 /* --- lists --- */
 
-TEST(sandbox_list_pages_newest_first_each_once_own_alone) {
+TEST(sandbox_list_returns_own_sandboxes_once_newest_first) {
     static const char *const ids[] = {"b-1", "b-2", "b-3", "b-4", "b-5"};
     Berm__V1__ListSandboxesRequest m = BERM__V1__LIST_SANDBOXES_REQUEST__INIT;
     size_t left = COUNT_OF(ids);
@@ -392,7 +392,7 @@ static size_t n_ids(const struct client *k) {
     return ((const Berm__V1__DeleteSandboxesResponse *)k->got[0])->n_sandbox_ids;
 }
 
-TEST(sandbox_delete_many_takes_own_ones_and_remembers_which) {
+TEST(sandbox_delete_many_deletes_own_sandboxes_and_repeats_its_reply) {
     Berm__V1__DeleteSandboxesRequest m = BERM__V1__DELETE_SANDBOXES_REQUEST__INIT;
     Berm__V1__GetSandboxRequest get = BERM__V1__GET_SANDBOX_REQUEST__INIT;
     Berm__V1__DeleteSandboxRequest gone = BERM__V1__DELETE_SANDBOX_REQUEST__INIT;
@@ -437,7 +437,7 @@ static const Berm__V1__WatchEventsResponse *item(const struct client *k, size_t 
     return (const void *)k->got[i];
 }
 
-TEST(events_replayed_then_caught_up_then_live) {
+TEST(events_are_replayed_then_caught_up_then_live) {
     Berm__V1__WatchEventsRequest m = BERM__V1__WATCH_EVENTS_REQUEST__INIT;
     struct client k;
     size_t n = 0, caught_up = 0;
@@ -447,7 +447,7 @@ TEST(events_replayed_then_caught_up_then_live) {
     m.start_case = BERM__V1__WATCH_EVENTS_REQUEST__START_AFTER_SEQUENCE;
     begin(&k, "WatchEvents", &m);
     make("b", 1000);
-    wait_for(&k, 5); /* two events of each, and the boundary */
+    wait_for(&k, 5); /* two events each, and the boundary */
     for (; n < k.n; n++) {
         bool is_event = item(&k, n)->item_case == BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_EVENT;
         CHECK(is_event ? item(&k, n)->sequence > last : item(&k, n)->sequence >= last);
@@ -467,7 +467,7 @@ TEST(events_replayed_then_caught_up_then_live) {
     world_end();
 }
 
-TEST(events_a_full_client_gets_the_rest_when_it_has_read) {
+TEST(events_continue_after_a_full_client_has_read) {
     Berm__V1__WatchEventsRequest m = BERM__V1__WATCH_EVENTS_REQUEST__INIT;
     struct client k = {.room = 1};
     world_begin();
@@ -489,7 +489,7 @@ TEST(events_a_full_client_gets_the_rest_when_it_has_read) {
     world_end();
 }
 
-TEST(events_a_snapshot_comes_before_the_boundary) {
+TEST(events_snapshot_comes_before_the_boundary) {
     Berm__V1__WatchEventsRequest m = BERM__V1__WATCH_EVENTS_REQUEST__INIT;
     struct client k;
     world_begin();
@@ -510,7 +510,7 @@ TEST(events_a_snapshot_comes_before_the_boundary) {
     m.after_sequence = 1000;
     begin(&k, "WatchEvents", &m);
     CHECK_INT(finish(&k), ERR_EVENT_CURSOR_AHEAD);
-    CHECK_STR(k.about, "7"); /* the daemon's start, and two of each */
+    CHECK_STR(k.about, "7"); /* the daemon's start, and two events each */
     end(&k);
     world_end();
 }

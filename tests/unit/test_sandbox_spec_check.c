@@ -56,7 +56,7 @@ TEST(spec_check_fills_in_every_default) {
     CHECK_STR(s->workspace, "/workspace");
 }
 
-TEST(spec_check_a_limit_the_host_lacks_is_none_unless_asked_for) {
+TEST(spec_check_drops_unsupported_limits_unless_requested) {
     Berm__V1__SandboxSpec asked = BERM__V1__SANDBOX_SPEC__INIT, *s;
     Berm__V1__Limits asked_limits = BERM__V1__LIMITS__INIT;
     set_up(ALL_FEATURES & ~(unsigned)DRIVER_HAS_LIMIT_MEMORY);
@@ -70,12 +70,12 @@ TEST(spec_check_a_limit_the_host_lacks_is_none_unless_asked_for) {
     CHECK(strstr(e.text, "memory_bytes") != NULL);
 }
 
-TEST(spec_check_limits_have_a_least_and_a_ceiling) {
+TEST(spec_check_enforces_limit_ranges) {
     static const struct {
         size_t offset;
         int64_t value;
         int64_t other_disk;
-        const char *field; /* NULL: it is taken */
+        const char *field; /* NULL: accepted */
     } rows[] = {
         {offsetof(Berm__V1__Limits, memory_bytes), (16 << 20) - 1, 0, "spec.limits.memory_bytes"},
         {offsetof(Berm__V1__Limits, memory_bytes), 16 << 20, 0, NULL},
@@ -120,7 +120,7 @@ static int check_label(const char *key, const char *value) {
     return check_spec(&asked, &s);
 }
 
-TEST(spec_check_labels) {
+TEST(spec_check_validates_labels) {
     char key[80], value[1100];
     memset(key, 'k', sizeof key);
     memset(value, 'v', sizeof value);
@@ -143,7 +143,7 @@ TEST(spec_check_labels) {
     CHECK_STR(e.field, "spec.labels");
 }
 
-TEST(spec_check_many_labels_are_too_many) {
+TEST(spec_check_bounds_the_number_of_labels) {
     static char keys[65][4];
     Berm__V1__SandboxSpec asked = BERM__V1__SANDBOX_SPEC__INIT, *s;
     Berm__V1__KeyValue items[65], *list[65];
@@ -172,7 +172,7 @@ static int check_env_name(const char *key) {
     return check_spec(&asked, &s);
 }
 
-TEST(spec_check_environment) {
+TEST(spec_check_validates_the_environment) {
     set_up(ALL_FEATURES);
     CHECK_INT(check_env_name("_A1b"), 0);
     CHECK_INT(check_env_name("1A"), -ERR_INVALID_ARGUMENT);
@@ -181,7 +181,7 @@ TEST(spec_check_environment) {
     CHECK_INT(check_env_name(""), -ERR_INVALID_ARGUMENT);
 }
 
-TEST(spec_check_workspace_is_an_absolute_clean_path) {
+TEST(spec_check_requires_an_absolute_clean_workspace) {
     static const char *const bad[] = {"w",   "./w", "/w/",   "/a//b", "/a/./b",
                                       "/..", "//",  "/a/..", " /w"};
     Berm__V1__SandboxSpec asked = BERM__V1__SANDBOX_SPEC__INIT, *s;
@@ -195,7 +195,7 @@ TEST(spec_check_workspace_is_an_absolute_clean_path) {
     CHECK_INT(check_spec(&asked, &s), 0);
 }
 
-TEST(spec_check_refuses_by_name_what_no_driver_gives) {
+TEST(spec_check_error_names_an_unsupported_field) {
     Berm__V1__SandboxSpec asked = BERM__V1__SANDBOX_SPEC__INIT, *s;
     Berm__V1__DeviceRequest device = BERM__V1__DEVICE_REQUEST__INIT, *devices[] = {&device};
     Berm__V1__Network network = BERM__V1__NETWORK__INIT;
@@ -262,7 +262,7 @@ TEST(spec_check_refuses_what_a_driver_without_capabilities_lacks) {
     CHECK_STR(e.field, "spec.mounts");
 }
 
-TEST(spec_check_unknown_enum_values_are_refused) {
+TEST(spec_check_refuses_unknown_enum_values) {
     Berm__V1__SandboxSpec asked = BERM__V1__SANDBOX_SPEC__INIT, *s;
     Berm__V1__Network network = BERM__V1__NETWORK__INIT;
     set_up(ALL_FEATURES);
@@ -276,7 +276,7 @@ TEST(spec_check_unknown_enum_values_are_refused) {
     CHECK_STR(e.field, "spec.network.mode");
 }
 
-TEST(spec_check_without_a_driver_a_wrong_request_hears_that_first) {
+TEST(spec_check_reports_an_invalid_request_before_a_missing_driver) {
     Berm__V1__SandboxSpec asked = BERM__V1__SANDBOX_SPEC__INIT, *s;
     set_up(0);
     rules.driver = NULL;
@@ -287,7 +287,7 @@ TEST(spec_check_without_a_driver_a_wrong_request_hears_that_first) {
     CHECK_INT(check_spec(&asked, &s), -ERR_INVALID_ARGUMENT);
 }
 
-TEST(spec_check_update_changes_what_is_given_alone) {
+TEST(spec_check_update_changes_only_given_fields) {
     Berm__V1__UpdateSandboxRequest m = BERM__V1__UPDATE_SANDBOX_REQUEST__INIT;
     Berm__V1__LabelsUpdate labels = BERM__V1__LABELS_UPDATE__INIT;
     Berm__V1__Limits new_limits = BERM__V1__LIMITS__INIT;

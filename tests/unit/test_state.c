@@ -27,7 +27,7 @@ static void remove_all(void) {
     CHECK_INT(rmdir(dir), 0);
 }
 
-TEST(state_keeps_its_name_and_changes_its_run) {
+TEST(state_keeps_its_instance_id_and_changes_its_run_id) {
     struct state a, b;
     struct err e;
     CHECK_INT(state_open(&a, fresh(), &e), 0);
@@ -40,7 +40,7 @@ TEST(state_keeps_its_name_and_changes_its_run) {
     remove_all();
 }
 
-TEST(state_is_held_by_one_and_says_by_whom) {
+TEST(state_refuses_a_second_daemon_and_names_the_first) {
     struct state a, b;
     struct err e;
     char want[32];
@@ -54,7 +54,7 @@ TEST(state_is_held_by_one_and_says_by_whom) {
     remove_all();
 }
 
-TEST(state_token_is_made_once_and_must_stay_private) { /* covers: AUTH-5 */
+TEST(state_token_is_created_once_and_must_stay_private) { /* covers: AUTH-5 */
     struct state s;
     struct err e;
     struct stat st;
@@ -76,7 +76,7 @@ TEST(state_token_is_made_once_and_must_stay_private) { /* covers: AUTH-5 */
     remove_all();
 }
 
-TEST(state_says_when_a_file_is_damaged) {
+TEST(state_reports_a_damaged_file) {
     struct state s;
     struct err e;
     char path[128];

@@ -31,13 +31,13 @@ TEST(str_numbers_are_exact_or_refused) {
     CHECK_INT(str_to_u64(STR("1x"), 0, 9, &v), -EINVAL);
     CHECK_INT(str_to_u64(STR("10"), 0, 9, &v), -ERANGE);
     CHECK_INT(str_to_u64(STR("0"), 1, 9, &v), -ERANGE);
-    CHECK(v == UINT64_MAX); /* untouched by what failed */
+    CHECK(v == UINT64_MAX); /* unchanged on failure */
     CHECK_INT(str_put_u64(digits, UINT64_MAX) - digits, 20);
     CHECK_STR(digits, "18446744073709551615");
     CHECK_INT(str_put_u64(digits, 0) - digits, 1);
 }
 
-TEST(str_utf8_follows_the_table) {
+TEST(str_utf8_check_follows_the_unicode_table) {
     static const struct {
         const char *bytes;
         size_t n;
@@ -56,7 +56,7 @@ TEST(str_utf8_follows_the_table) {
         {"\xed\xa0\x80", 3, false},     /* surrogate */
         {"\xf4\x90\x80\x80", 4, false}, /* beyond U+10FFFF */
         {"\xf5\x80\x80\x80", 4, false},
-        {"\xe2\x82", 2, false}, /* cut */
+        {"\xe2\x82", 2, false}, /* truncated */
         {"\xff", 1, false},
         {"1234567\xc3", 8, false},
         {"12345678\xc3\x28", 10, false},
@@ -66,7 +66,7 @@ TEST(str_utf8_follows_the_table) {
                   cases[i].good + 10 * (int)i);
 }
 
-TEST(str_base64_goes_both_ways) {
+TEST(str_base64_round_trips) {
     uint8_t bytes[256], back[300];
     char text[400];
     for (int i = 0; i < 256; i++)
@@ -86,7 +86,7 @@ TEST(str_base64_goes_both_ways) {
     CHECK(base64_decode("a b=", 4, back) < 0);
 }
 
-TEST(str_hex_and_secret_compare) {
+TEST(str_encodes_hex_and_compares_secrets) {
     char text[5] = {0};
     hex_encode((const uint8_t *)"\x0f\xa0", 2, text);
     CHECK_STR(text, "0fa0");
@@ -95,9 +95,9 @@ TEST(str_hex_and_secret_compare) {
     CHECK(!bytes_equal_secret("bbc", "abc", 3));
 }
 
-TEST(str_in_a_field_is_padded_with_zeros) {
+TEST(str_padded_field_ends_in_zeros) {
     CHECK(str_is_padded("ab\0\0", 4) && str_is_padded("\0\0", 2));
-    CHECK(!str_is_padded("abcd", 4)); /* it does not end */
+    CHECK(!str_is_padded("abcd", 4)); /* no NUL */
     CHECK(!str_is_padded("a\0b\0", 4));
 }
 
@@ -111,11 +111,11 @@ TEST(str_clean_overwrites_controls_and_broken_bytes) {
         {"\xc2\x9b"
          "31m",
          "??31m"},                                    /* C1 as UTF-8 */
-        {"\xc2\x80\xc2\x9f\xc2\xa0", "????\xc2\xa0"}, /* its ends */
+        {"\xc2\x80\xc2\x9f\xc2\xa0", "????\xc2\xa0"}, /* the first and last of them */
         {"\x9b"
          "31m",
          "?31m"},           /* C1 as a raw byte */
-        {"\xe2\x82", "??"}, /* cut short */
+        {"\xe2\x82", "??"}, /* truncated */
         {"\xc0\x9b\xff", "???"},
         {"", ""},
     };

@@ -7,7 +7,7 @@
 
 #include "harness.h"
 
-/* One end is a stream, the other a plain socket in the test's hand. */
+/* One end is a stream, the other a plain socket of the test. */
 struct end {
     struct stream stream;
     struct stream_pool pool;
@@ -59,7 +59,7 @@ static void end_open(struct end *e) {
 
 static void end_close(struct end *e) {
     stream_close(&e->stream);
-    stream_close(&e->stream); /* twice is harmless */
+    stream_close(&e->stream); /* harmless when repeated */
     uv_run(&e->loop, UV_RUN_DEFAULT);
     CHECK_INT(e->closed, 1);
     CHECK_INT(uv_loop_close(&e->loop), 0);
@@ -89,11 +89,11 @@ TEST(stream_reads_and_writes) {
     CHECK(!stream_is_busy(&end.stream));
     CHECK_INT(drain_other(&end), 6);
     CHECK(stream_block(&end.stream) != NULL);
-    CHECK_INT(stream_send(&end.stream, 0, &none), 0); /* given back unused */
+    CHECK_INT(stream_send(&end.stream, 0, &none), 0); /* returned unused */
     end_close(&end);
 }
 
-/* A peer that does not read: one block waits, and goes when it reads. */
+/* If the peer does not read, one block is pending, and is sent when it reads. */
 TEST(stream_holds_one_block_for_a_peer_that_does_not_read) { /* covers: RPC-16 */
     size_t sent = 0, received = 0;
     end_open(&end);
@@ -114,12 +114,12 @@ TEST(stream_holds_one_block_for_a_peer_that_does_not_read) { /* covers: RPC-16 *
     end_close(&end);
 }
 
-/* Block and gather arrive in order and whole, wherever the kernel cut them. */
-TEST(stream_sends_holes_from_where_they_lie) {
+/* Block and gather parts arrive in order and complete, wherever the kernel splits them. */
+TEST(stream_sends_gather_parts_without_copying) {
     static uint8_t bodies[GATHER_MAX][8000], got[STREAM_BLOCK_BYTES / 4];
     uint8_t next = 0, expected = 0;
     size_t cut = 0;
-    int bytes = 32768; /* what the kernel holds, so that it cuts often */
+    int bytes = 32768; /* small, so that the kernel splits often */
     end_open(&end);
     uv_send_buffer_size(&end.stream.uv.handle, &bytes);
     for (unsigned turn = 0; turn < 600; turn++) {
@@ -135,14 +135,15 @@ TEST(stream_sends_holes_from_where_they_lie) {
                 for (size_t k = 0; k < n_body; k++)
                     bodies[i][k] = next++;
                 gather.list[gather.n++] = (struct gather_part){at, bodies[i], n_body};
-                memset(at, 0xff, n_body); /* nobody sends what is in a hole */
+                memset(at, 0xff, n_body); /* the bytes under a gather part are not sent */
                 at += n_body;
             }
             for (size_t k = 0; k < turn % 3; k++)
                 *at++ = next++;
             CHECK_INT(stream_send(&end.stream, (size_t)(at - block), &gather), 0);
             CHECK_INT(gather.n, 0);
-            memset(bodies, 0xff, sizeof bodies); /* what the kernel left is the stream's own */
+            /* the stream has copied what the kernel did not accept */
+            memset(bodies, 0xff, sizeof bodies);
             cut += stream_is_busy(&end.stream);
         }
         bool same = true;
@@ -155,7 +156,7 @@ TEST(stream_sends_holes_from_where_they_lie) {
     end_close(&end);
 }
 
-TEST(stream_keeps_all_of_it_where_the_kernel_takes_nothing) {
+TEST(stream_copies_all_parts_when_the_kernel_accepts_nothing) {
     static char got[1 << 20];
     size_t n = 0, filled = 0;
     end_open(&end);
@@ -175,7 +176,7 @@ TEST(stream_keeps_all_of_it_where_the_kernel_takes_nothing) {
     end_close(&end);
 }
 
-TEST(stream_that_broke_sends_nothing) {
+TEST(stream_sends_nothing_after_it_broke) {
     signal(SIGPIPE, SIG_IGN); /* as in the daemon */
     end_open(&end);
     close(end.other);
@@ -215,7 +216,7 @@ TEST(stream_may_be_closed_inside_every_callback) {
     }
     end_close(&end);
 
-    end_open(&end); /* and with a write under way: nothing but on_closed comes */
+    end_open(&end); /* and with a pending write: only on_closed fires */
     while (!stream_is_busy(&end.stream)) {
         CHECK(stream_block(&end.stream) != NULL);
         CHECK_INT(stream_send(&end.stream, STREAM_BLOCK_BYTES, &none), 0);

@@ -22,7 +22,7 @@ static void begin(void) {
 static void end(void) {
     unlinkat(dir_fd, "guest.log", 0);
     close(dir_fd);
-    CHECK_INT(rmdir(dir), 0); /* nothing else was left there */
+    CHECK_INT(rmdir(dir), 0); /* no other file was left */
 }
 
 static size_t read_log(void) {
@@ -38,12 +38,12 @@ static void add(struct transcript *t, const char *message) {
     transcript_add(t, TRANSCRIPT_SENT, str_of(message), 0);
 }
 
-/* What stands after time and direction in the only line. */
+/* Returns the only line without time and direction. */
 static const char *shown(const char *message) {
     struct transcript *t = transcript_open(dir_fd, "guest.log", 65536);
     unlinkat(dir_fd, "guest.log", 0);
     add(t, message);
-    CHECK_INT(read_log(), 0); /* gathered, not written */
+    CHECK_INT(read_log(), 0); /* buffered, not written */
     transcript_close(t);
     size_t n = read_log();
     CHECK(n > 27 && text[n - 1] == '\n' && memcmp(text + 23, "Z > ", 4) == 0);
@@ -74,7 +74,7 @@ TEST(transcript_shows_messages_without_their_secrets) {
     end();
 }
 
-TEST(transcript_tells_long_things_by_their_size) {
+TEST(transcript_shows_the_size_of_long_values) {
     begin();
     static char message[40000];
     size_t n = (size_t)snprintf(message, sizeof message, "{\"argv\":[\"");
@@ -91,7 +91,8 @@ TEST(transcript_tells_long_things_by_their_size) {
     end();
 }
 
-/* Each line whole, the newest among them, and never more than the bound. */
+/* Checks that every line is complete, that the newest is present, and that the file stays within
+ * the bound. */
 static void check_bound(int64_t max, int count) {
     begin();
     struct transcript *t = transcript_open(dir_fd, "guest.log", max);
@@ -120,13 +121,13 @@ static void check_bound(int64_t max, int count) {
     end();
 }
 
-TEST(transcript_keeps_its_bound_at_line_ends) {
+TEST(transcript_is_truncated_at_line_ends) {
     check_bound(4096, 1000);
     check_bound(65536, 5000);
-    check_bound(100, 100); /* hardly more than a line */
+    check_bound(100, 100); /* hardly more than one line */
 }
 
-TEST(transcript_that_cannot_be_written_fails_nobody) {
+TEST(transcript_write_errors_fail_nobody) {
     begin();
     close(dir_fd);
     struct transcript *t = transcript_open(dir_fd, "guest.log", 4096);
@@ -147,7 +148,7 @@ TEST(transcript_that_cannot_be_written_fails_nobody) {
     end();
 }
 
-TEST(transcript_of_a_link) {
+TEST(transcript_records_a_link) {
     static struct peer peer;
     begin();
     peer.transcript = transcript_open(dir_fd, "guest.log", 65536);
@@ -159,7 +160,7 @@ TEST(transcript_of_a_link) {
     close(fd);
     peer_says(&peer, RESULT(2, "\"n\":1") "(not JSON: s3cret)\n");
     CHECK_LOG(&peer, "lost:GUEST_PROTOCOL ");
-    read_log(); /* a loss writes it down */
+    read_log(); /* losing the link flushes it */
     CHECK(strstr(text, "Z > {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"hello\"") != NULL);
     CHECK(strstr(text, "Z < {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"version\":1") != NULL);
     CHECK(strstr(text, "Z > +1 fds {\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"stdin\",\"params\":"
