@@ -11,7 +11,7 @@ import time
 import grpc
 import pytest
 
-from control import DELETED, PATIENCE, Lost, Refused, at_once, eventually, fresh, pb, refused
+from control import DELETED, PATIENCE, SLOW, Lost, Refused, at_once, eventually, fresh, pb, refused
 from files import (CHUNK, READ, REMOVE, RENAME, WRITE, Read, Watch, download, file_events, listed, named, read,
                    read_all, send, stat, tar, upload, write, write_header)
 
@@ -642,7 +642,7 @@ def test_readers_that_go_while_the_disk_is_waited_for(slow, how, code):
     client.output_of(box, "truncate -s 1G large")
     with waiting(slow):
         call = reader.method("ReadFile")(pb.ReadFileRequest(sandbox_id=box, path="large"),
-                                         timeout=1 if how == "deadline" else PATIENCE)
+                                         timeout=4 * SLOW if how == "deadline" else PATIENCE)
         assert next(call).HasField("info") and our_files(slow)
         if how == "cancel":
             call.cancel()
