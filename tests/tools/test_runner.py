@@ -197,10 +197,12 @@ def test_every_test_file_is_in_a_suite():
                    for c in commands), file
 
 
-def test_suites_have_names_of_their_own():
+def test_suites_have_names_of_their_own_and_skips_name_suites(runner):
     import suites
     names = [s.name for s in suites.SUITES]
     assert len(names) == len(set(names))
+    skips = [line for line in (ROOT / "tests/accepted-skips.txt").read_text().splitlines() if not line.startswith("#")]
+    assert {line.split(": ")[0] for line in skips} <= set(names)
 
 
 # --- side by side ---
