@@ -254,10 +254,7 @@ static void publish(struct ledger *l, struct entry *t) {
     bool is_news = t->n_events > 0;
     t->n_events = 0;
     if (is_news)
-        LIST_FOR_EACH(node, &l->watches) {
-            struct event_watch *w = container_of(node, struct event_watch, in_ledger);
-            w->on_events(w);
-        }
+        waiters_wake(&l->watches);
 }
 
 static void entry_durable(struct ledger *l, struct entry *t) {
@@ -451,12 +448,6 @@ int ledger_read(struct ledger *l, const struct event_filter *f, uint64_t *cursor
     return 0;
 }
 
-void ledger_watch(struct ledger *l, struct event_watch *w,
-                  void (*on_events)(struct event_watch *w)) {
-    w->on_events = on_events;
-    list_push_back(&l->watches, &w->in_ledger);
-}
-
-void ledger_unwatch(struct event_watch *w) {
-    list_remove(&w->in_ledger);
+void ledger_watch(struct ledger *l, struct waiter *w) {
+    waiter_add(&l->watches, w);
 }

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "base/str.h"
+#include "base/waiter.h"
 #include "berm/v1/berm.pb-c.h"
 
 #define LEDGER_RECENT 4096
@@ -106,11 +107,5 @@ typedef bool ledger_on_event(void *user, uint64_t sequence, struct str packed);
 MUST_USE int ledger_read(struct ledger *l, const struct event_filter *f, uint64_t *cursor,
                          ledger_on_event *on, void *user, struct err *e);
 
-/* Woken whenever there are new durable events; a node inside the watcher. */
-struct event_watch {
-    struct list in_ledger;
-    void (*on_events)(struct event_watch *w);
-};
-void ledger_watch(struct ledger *l, struct event_watch *w,
-                  void (*on_events)(struct event_watch *w));
-void ledger_unwatch(struct event_watch *w);
+/* Wakes `w` whenever there are new durable events, until it is cancelled. */
+void ledger_watch(struct ledger *l, struct waiter *w);

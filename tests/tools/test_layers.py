@@ -52,3 +52,35 @@ def test_tree_that_is_not_built_fails(check, tmp_path):
     (tmp_path / "src/base").mkdir(parents=True)
     (tmp_path / "src/base/x.h").write_text("")
     assert check() == (1, ["no objects in build/: build first"])
+
+
+def noun_tree(root, noun, name, include):
+    """A header core/NOUN/NAME and a file core/exec/x.h that includes it."""
+    (root / "src/core" / noun).mkdir(parents=True)
+    (root / "src/core" / noun / name).write_text("")
+    (root / "src/core/exec").mkdir(exist_ok=True)
+    (root / "src/core/exec/x.h").write_text(f'#include "core/{include}"\n')
+
+
+@pytest.mark.parametrize("noun", ["files", "sandbox", "registry"])
+def test_noun_that_includes_one_not_below_it_is_found(check, tmp_path, noun):
+    noun_tree(tmp_path, noun, "y.h", f"{noun}/y.h")
+    status, lines = check(base="int base_begin(void) { return 0; }\n")
+    assert (status, lines) == (1, [f"src/core/exec/x.h:1: core/exec is not above core/{noun}, but includes core/{noun}/y.h"])
+
+
+def test_noun_that_includes_one_below_it_passes(check, tmp_path):
+    noun_tree(tmp_path, "box", "y.h", "box/y.h")
+    assert check(base="int base_begin(void) { return 0; }\n") == (0, [])
+
+
+def test_impl_header_of_another_folder_is_found(check, tmp_path):
+    noun_tree(tmp_path, "box", "y_impl.h", "box/y_impl.h")
+    status, lines = check(base="int base_begin(void) { return 0; }\n")
+    assert (status, lines) == (1, ["src/core/exec/x.h:1: core/box/y_impl.h is for its own folder"])
+
+
+def test_noun_without_a_row_is_found(check, tmp_path):
+    noun_tree(tmp_path, "image", "y.h", "image/y.h")
+    status, lines = check(base="int base_begin(void) { return 0; }\n")
+    assert (status, lines) == (1, ["src/core/exec/x.h:1: core/image has no row in NOUNS"])

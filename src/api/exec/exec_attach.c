@@ -238,11 +238,11 @@ static void pump_and_tell(struct attachment *a) {
 
 /* --- what wakes it --- */
 
-static void on_change(struct exec_watch *w) {
-    struct attachment *a = container_of(w, struct attachment, watch);
+static void on_change(struct waiter *w) {
+    struct attachment *a = container_of(w, struct attachment, watch.waiter);
     if (a->is_attached)
         pump_and_tell(a);
-    else if (!w->exec)
+    else if (!a->watch.exec)
         attachment_begin(a);
 }
 

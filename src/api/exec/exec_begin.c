@@ -75,8 +75,8 @@ static void look(struct exec_begin *b) {
     b->on_begun(b, NULL);
 }
 
-static void on_change(struct exec_watch *w) {
-    look(container_of(w, struct exec_begin, watch));
+static void on_change(struct waiter *w) {
+    look(container_of(w, struct exec_begin, watch.waiter));
 }
 
 /* A record that could not be written is what it was before, and good enough to tell. */

@@ -73,10 +73,10 @@ static void on_given(struct exec_ask *a, const struct err *e) {
         input_answer(in);
 }
 
-static void on_change(struct exec_watch *w) {
-    struct input *in = container_of(w, struct input, watch);
+static void on_change(struct waiter *w) {
+    struct input *in = container_of(w, struct input, watch.waiter);
     struct err e;
-    if (!w->exec) {
+    if (!in->watch.exec) {
         err_set(&e, ERR_SANDBOX_DELETED, "%s went with its sandbox", in->request->exec_id);
         input_fail(in, &e);
     } else if (!in->asking) {

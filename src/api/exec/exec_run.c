@@ -115,12 +115,12 @@ static void run_answer(struct run *r, struct exec *x) {
     call_finish(c, NULL);
 }
 
-static void on_run_change(struct exec_watch *w) {
-    struct run *r = container_of(w, struct run, watch);
+static void on_run_change(struct waiter *w) {
+    struct run *r = container_of(w, struct run, watch.waiter);
     struct err e;
-    if (w->exec && exec_is_over(w->exec)) {
-        run_answer(r, w->exec);
-    } else if (!w->exec) {
+    if (r->watch.exec && exec_is_over(r->watch.exec)) {
+        run_answer(r, r->watch.exec);
+    } else if (!r->watch.exec) {
         err_set(&e, ERR_SANDBOX_DELETED, "%s went with its sandbox", r->begin.exec_id);
         err_about(&e, "exec_id", r->begin.exec_id);
         run_fail(r, &e);
@@ -135,7 +135,7 @@ static void on_run_begun(struct exec_begin *b, const struct err *e) {
     }
     exec_watch(b->watch.exec, &r->watch, on_run_change);
     exec_begin_end(b);
-    on_run_change(&r->watch);
+    on_run_change(&r->watch.waiter);
 }
 
 static int check_run(const struct call *c, const Berm__V1__RunExecRequest *request, struct err *e) {
@@ -223,7 +223,7 @@ static void on_get_durable(struct ledger_wait *w, const struct err *e) {
     get_answer(container_of(w, struct get, wait));
 }
 
-static void on_get_change(struct exec_watch *w) {
+static void on_get_change(struct waiter *w) {
     (void)w; /* it is looked at once its record is durable */
 }
 

@@ -68,9 +68,8 @@ static void answer(struct many *d) {
 
 /* --- waiting until they are gone --- */
 
-static void on_one_gone(struct sandbox_wait *w, const Berm__V1__Sandbox *record) {
-    struct one *one = container_of(w, struct one, wait);
-    (void)record;
+static void on_one_gone(struct waiter *w) {
+    struct one *one = container_of(w, struct one, wait.waiter);
     if (--one->many->n_waiting == 0)
         answer(one->many);
 }

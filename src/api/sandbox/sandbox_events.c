@@ -26,7 +26,7 @@ struct watch {
     struct caller caller;
     struct event_filter filter;
     struct ledger *ledger;
-    struct event_watch events;
+    struct waiter events;
     struct ledger_wait barrier;
     struct heartbeat heartbeat;
     struct deadline again; /* more to read, after the others' turn */
@@ -59,7 +59,7 @@ static void watch_free(struct watch *w) {
 
 /* Nothing of it is heard of again. */
 static void let_go(struct watch *w) {
-    ledger_unwatch(&w->events);
+    waiter_cancel(&w->events);
     ledger_wait_cancel(&w->barrier);
     heartbeat_stop(&w->heartbeat);
     deadline_clear(deadlines_of(w), &w->again);
@@ -334,7 +334,7 @@ static void pump(struct watch *w) {
         end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SLOW_READER);
 }
 
-static void on_events(struct event_watch *events) {
+static void on_events(struct waiter *events) {
     pump(container_of(events, struct watch, events));
 }
 
@@ -467,7 +467,8 @@ static void on_watch(struct call *c, const ProtobufCMessage *message) {
     heartbeat_init(&w->heartbeat, c, on_quiet);
     deadline_init(&w->again, on_again);
     ledger_wait_init(&w->barrier, on_barrier);
-    ledger_watch(w->ledger, &w->events, on_events);
+    waiter_init(&w->events, on_events);
+    ledger_watch(w->ledger, &w->events);
     c->state = w;
     if (read_filter(w, &e) < 0) {
         fail(w, &e);

@@ -84,9 +84,8 @@ static void show(struct op *op) {
         answer(op, sandbox_record(sb));
 }
 
-static void on_waited(struct sandbox_wait *w, const Berm__V1__Sandbox *record) {
-    (void)record; /* it is gone when what it shows has to become durable first */
-    show(container_of(w, struct op, sandbox_wait));
+static void on_waited(struct waiter *w) {
+    show(container_of(w, struct op, sandbox_wait.waiter));
 }
 
 /* The change is durable, or was at an earlier call. */

@@ -12,7 +12,7 @@
 struct usage_watch {
     struct call *call;
     const Berm__V1__WatchUsageRequest *request;
-    struct sandbox_measure measure;
+    struct waiter measure;
     struct deadline tick;
     struct heartbeat heartbeat;
     uint64_t incarnation; /* of the first sample: another one has other counters */
@@ -27,7 +27,7 @@ static struct deadlines *deadlines_of(const struct usage_watch *w) {
 
 static struct call *let_go(struct usage_watch *w) {
     struct call *c = w->call;
-    sandbox_measure_cancel(&w->measure);
+    waiter_cancel(&w->measure);
     deadline_clear(deadlines_of(w), &w->tick);
     heartbeat_stop(&w->heartbeat);
     c->state = NULL;
@@ -65,13 +65,14 @@ static int find(struct usage_watch *w, struct sandbox **ret_sb, struct err *e) {
                                      w->incarnation ? w->incarnation : w->request->incarnation, e);
 }
 
-static void on_measured(struct sandbox_measure *measure, const struct instance_usage *u) {
+static void on_measured(struct waiter *measure) {
     struct usage_watch *w = container_of(measure, struct usage_watch, measure);
     Berm__V1__WatchUsageResponse m = BERM__V1__WATCH_USAGE_RESPONSE__INIT;
     Berm__V1__UsageSample sample = BERM__V1__USAGE_SAMPLE__INIT;
     struct sandbox *sb;
     struct err e;
-    if (!u || find(w, &sb, &e) < 0) {
+    const struct instance_usage *u = find(w, &sb, &e) < 0 ? NULL : sandbox_usage(sb);
+    if (!u) {
         end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SANDBOX_GONE);
         return;
     }
@@ -135,7 +136,7 @@ static void on_watch(struct call *c, const ProtobufCMessage *m) {
     c->state = w;
     w->call = c;
     w->request = (const Berm__V1__WatchUsageRequest *)m;
-    sandbox_measure_init(&w->measure, on_measured);
+    waiter_init(&w->measure, on_measured);
     deadline_init(&w->tick, on_tick);
     heartbeat_init(&w->heartbeat, c, on_quiet);
     heartbeat_start(&w->heartbeat);
@@ -148,7 +149,7 @@ static void on_writable(struct call *c) {
     if (!w)
         return;
     w->full = false;
-    if (!w->tick.is_set && list_is_empty(&w->measure.in_sandbox))
+    if (!w->tick.is_set && !waiter_is_waiting(&w->measure))
         measure(w);
 }
 

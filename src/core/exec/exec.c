@@ -51,34 +51,23 @@ unsigned exec_n_streams(const struct exec *x) {
 
 /* --- watchers --- */
 
-void exec_watch(struct exec *x, struct exec_watch *w, void (*on_change)(struct exec_watch *w)) {
+void exec_watch(struct exec *x, struct exec_watch *w, void (*on_change)(struct waiter *w)) {
     w->exec = x;
-    w->on_change = on_change;
-    list_push_back(&x->watches, &w->in_exec);
+    waiter_init(&w->waiter, on_change);
+    waiter_add(&x->watches, &w->waiter);
     list_remove(&x->in_idle);
 }
 
 void exec_unwatch(struct exec_watch *w) {
-    struct exec *x = w->exec;
+    struct exec *x = TAKE(w->exec);
+    waiter_cancel(&w->waiter);
     if (!x)
         return;
-    list_remove(&w->in_exec);
-    w->exec = NULL;
     exec_settle_idle(x);
 }
 
-/* A watcher may unwatch itself, start others, and end this exec's sandbox; so each is taken out of a
- * list of its own before it is called. */
 void exec_wake(struct exec *x) {
-    struct list now;
-    list_init(&now);
-    for (struct list *node; (node = list_pop_front(&x->watches));)
-        list_push_back(&now, node);
-    for (struct list *node; (node = list_pop_front(&now));) {
-        struct exec_watch *w = container_of(node, struct exec_watch, in_exec);
-        list_push_back(&x->watches, &w->in_exec);
-        w->on_change(w);
-    }
+    waiters_wake(&x->watches);
 }
 
 /* --- life of the object --- */
@@ -216,11 +205,9 @@ void exec_drop(struct exec *x) {
     map_remove(&x->table->by_id, &x->by_id);
     list_remove(&x->in_set);
     list_remove(&x->in_idle);
-    for (struct list *node; (node = list_pop_front(&x->watches));) {
-        struct exec_watch *w = container_of(node, struct exec_watch, in_exec);
-        w->exec = NULL;
-        w->on_change(w);
-    }
+    LIST_FOR_EACH(node, &x->watches)
+        container_of(node, struct exec_watch, waiter.node)->exec = NULL;
+    waiters_end(&x->watches);
     exec_readers_done(x);
     exec_close_logs(x);
     if (x->cgroup_fd >= 0)

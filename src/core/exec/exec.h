@@ -11,6 +11,7 @@
  *          GUEST_LOST.                                             Spec: spec/behavior.md, EXEC, OUT, STDIN */
 #pragma once
 
+#include "base/waiter.h"
 #include "core/change.h"
 #include "core/driver.h"
 
@@ -42,11 +43,10 @@ unsigned exec_n_streams(const struct exec *x);
 /* Woken when anything about it changed: growth, start, exit, room for input, its sandbox deleted. A node
  * inside the watcher; it keeps the exec in memory. */
 struct exec_watch {
-    struct list in_exec;
+    struct waiter waiter;
     struct exec *exec; /* NULL once the sandbox was deleted: nothing more can come */
-    void (*on_change)(struct exec_watch *w);
 };
-void exec_watch(struct exec *x, struct exec_watch *w, void (*on_change)(struct exec_watch *w));
+void exec_watch(struct exec *x, struct exec_watch *w, void (*on_change)(struct waiter *w));
 void exec_unwatch(struct exec_watch *w);
 
 /* Reads output at an offset into `out`. Returns the count, 0 at the present end (look exec_is_over and

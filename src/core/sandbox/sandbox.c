@@ -274,11 +274,7 @@ struct sandbox *sandbox_restore(struct sandboxes *all, const struct db_sandbox *
 void sandbox_free(struct sandbox *sb) {
     struct deadlines *deadlines = sb->box.env->deadlines;
     execs_done(&sb->execs);
-    for (struct list *node; (node = list_pop_front(&sb->waits));) {
-        struct sandbox_wait *w = container_of(node, struct sandbox_wait, in_sandbox);
-        deadline_clear(w->deadlines, &w->deadline);
-        w->on_done(w, sb->box.record);
-    }
+    sandbox_waits_end(sb);
     sandbox_update_drop(sb);
     sandbox_measures_end(sb);
     sandbox_disconnect(sb);

@@ -12,6 +12,7 @@
  * Changes answer 0 once the entry is on its way: on_done of `w` follows from the loop. */
 #pragma once
 
+#include "base/waiter.h"
 #include "core/change.h"
 #include "core/driver.h"
 #include "loop/deadline.h"
@@ -52,34 +53,24 @@ struct files *sandbox_files(struct sandbox *sb);
 /* 0 when a program or file call may go to its guest now, else the error of SBX-8. */
 MUST_USE int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct err *e);
 
-/* Waits until the sandbox stands where a call wants it: durable and no longer on its way. Zeroed at
- * first. */
+/* Waits until the sandbox is where a call wants it: durable and no longer on its way. Zeroed at first. */
 struct sandbox_wait {
-    struct list in_sandbox;
+    struct waiter waiter;
     struct deadline deadline;
     struct deadlines *deadlines;
     struct sandbox *sandbox;
-    bool until_deleted; /* else: until its state is final for what is wanted */
-    /* `record` as it stands then, also when the time is over; borrowed. */
-    void (*on_done)(struct sandbox_wait *w, const Berm__V1__Sandbox *record);
+    bool until_deleted; /* else: until its state is final for its goal */
 };
-/* on_done comes from the loop, never from inside. */
+/* Wakes `w` once, from the loop: when the sandbox is there, when it is gone, or after wait_ms. */
 void sandbox_wait(struct sandbox *sb, struct sandbox_wait *w, int64_t wait_ms,
-                  void (*on_done)(struct sandbox_wait *w, const Berm__V1__Sandbox *record));
+                  void (*on_done)(struct waiter *w));
 void sandbox_wait_cancel(struct sandbox_wait *w);
 
-/* Asks the driver what the sandbox uses now; a node inside the object that asks. NULL: it is gone. The
- * answer comes from the loop, unless the driver is lost. */
-struct sandbox_measure {
-    struct list in_sandbox;
-    void (*on_done)(struct sandbox_measure *m, const struct instance_usage *u);
-};
-void sandbox_measure_init(struct sandbox_measure *m,
-                          void (*on_done)(struct sandbox_measure *m,
-                                          const struct instance_usage *u));
-void sandbox_measure_cancel(struct sandbox_measure *m);
-/* SANDBOX_STOPPED and the like when nothing of it runs. */
-MUST_USE int sandbox_measure(struct sandbox *sb, struct sandbox_measure *m, struct err *e);
+/* Asks the driver what the sandbox uses, and wakes `w` once: from the loop, unless the driver is lost.
+ * SANDBOX_STOPPED and the like when nothing of it runs. */
+MUST_USE int sandbox_measure(struct sandbox *sb, struct waiter *w, struct err *e);
+/* As last measured; NULL: the driver could not, or nothing of it runs. */
+const struct instance_usage *sandbox_usage(const struct sandbox *sb);
 uint64_t sandbox_output_bytes(struct sandbox *sb);
 /* SANDBOX_STALE unless it is the present one; 0 = any. */
 MUST_USE int sandbox_check_incarnation(const struct sandbox *sb, uint64_t asked, struct err *e);

@@ -78,7 +78,9 @@ struct sandbox {
     char *tool_path;        /* PATH of its execs where tools were found elsewhere; or NULL */
 
     struct list waits;
-    struct list measures; /* of usage, waiting for the driver */
+    struct list measures; /* waiters for the usage that the driver was asked for */
+    struct instance_usage usage;
+    bool has_usage; /* as last measured */
 
     struct deadline again;          /* retry: the store failed, or the guest did not answer */
     struct deadline guest_deadline; /* by which the guest has taken its settings, or has ended */
@@ -119,6 +121,7 @@ void sandbox_outcome(struct sandbox *sb, int state, enum sandbox_goal goal,
 /* Is it where it is wanted, durable, and not on its way? */
 bool sandbox_settled(const struct sandbox *sb);
 void sandbox_look_at_waits(struct sandbox *sb);
+void sandbox_waits_end(struct sandbox *sb);
 
 /* lifetime.c */
 void sandbox_lifetime_init(struct sandbox *sb);

@@ -19,31 +19,35 @@ static bool is_met(const struct sandbox *sb, const struct sandbox_wait *w) {
                             : sandbox_settled(sb);
 }
 
+static void sandbox_wait_end(struct sandbox_wait *w) {
+    sandbox_wait_cancel(w);
+    w->waiter.on_wake(&w->waiter);
+}
+
 void sandbox_look_at_waits(struct sandbox *sb) {
     LIST_FOR_EACH(node, &sb->waits) {
-        struct sandbox_wait *w = container_of(node, struct sandbox_wait, in_sandbox);
-        if (!is_met(sb, w))
-            continue;
-        list_remove(&w->in_sandbox);
-        deadline_clear(w->deadlines, &w->deadline);
-        w->on_done(w, sandbox_record(sb));
+        struct sandbox_wait *w = container_of(node, struct sandbox_wait, waiter.node);
+        if (is_met(sb, w))
+            sandbox_wait_end(w);
     }
 }
 
+void sandbox_waits_end(struct sandbox *sb) {
+    while (!list_is_empty(&sb->waits))
+        sandbox_wait_end(container_of(sb->waits.next, struct sandbox_wait, waiter.node));
+}
+
 static void on_due(struct deadline *d) {
-    struct sandbox_wait *w = container_of(d, struct sandbox_wait, deadline);
-    struct sandbox *sb = w->sandbox;
-    list_remove(&w->in_sandbox);
-    w->on_done(w, sandbox_record(sb));
+    sandbox_wait_end(container_of(d, struct sandbox_wait, deadline));
 }
 
 void sandbox_wait(struct sandbox *sb, struct sandbox_wait *w, int64_t wait_ms,
-                  void (*on_done)(struct sandbox_wait *w, const Berm__V1__Sandbox *record)) {
+                  void (*on_done)(struct waiter *w)) {
     w->sandbox = sb;
-    w->on_done = on_done;
     w->deadlines = sb->box.env->deadlines;
     deadline_init(&w->deadline, on_due);
-    list_push_back(&sb->waits, &w->in_sandbox);
+    waiter_init(&w->waiter, on_done);
+    waiter_add(&sb->waits, &w->waiter);
     uint64_t for_us = is_met(sb, w) ? 0 : (uint64_t)wait_ms * 1000;
     deadline_set(w->deadlines, &w->deadline, clock_us() + for_us);
 }
@@ -51,6 +55,6 @@ void sandbox_wait(struct sandbox *sb, struct sandbox_wait *w, int64_t wait_ms,
 void sandbox_wait_cancel(struct sandbox_wait *w) {
     if (!w->deadlines)
         return;
-    list_remove(&w->in_sandbox);
+    waiter_cancel(&w->waiter);
     deadline_clear(w->deadlines, &w->deadline);
 }
