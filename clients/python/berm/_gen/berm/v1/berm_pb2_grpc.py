@@ -29,8 +29,8 @@ class SandboxServiceStub(object):
     """---------------------------------------------------------------------------------------------
     Services
 
-    Sandboxes: their lifecycle, their events and what they use. Methods that change a sandbox answer
-    once the intent is durable (RPC-11); the state and the events tell the rest.
+    Manages sandboxes: their lifecycle, their events and their resource usage. A method that changes
+    a sandbox replies once the intent is durable (RPC-11); the state and the events report the rest.
     """
 
     def __init__(self, channel):
@@ -125,117 +125,119 @@ class SandboxServiceServicer(object):
     """---------------------------------------------------------------------------------------------
     Services
 
-    Sandboxes: their lifecycle, their events and what they use. Methods that change a sandbox answer
-    once the intent is durable (RPC-11); the state and the events tell the rest.
+    Manages sandboxes: their lifecycle, their events and their resource usage. A method that changes
+    a sandbox replies once the intent is durable (RPC-11); the state and the events report the rest.
     """
 
     def CreateSandbox(self, request, context):
-        """Accepts a new sandbox, in state PENDING. SANDBOX_EXISTS when the id is, or ever was, in use.
+        """Accepts a new sandbox, in state PENDING. Fails with SANDBOX_EXISTS when the id is or ever was
+        in use.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetSandbox(self, request, context):
-        """One sandbox, a deleted one too while its history is kept.
+        """Returns one sandbox, including a deleted one while its history is kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSandboxes(self, request, context):
-        """The caller's sandboxes, newest first, in pages.
+        """Returns the caller's sandboxes, newest first, in pages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateSandbox(self, request, context):
-        """Changes labels, limits, lifetime or network; parts not given stay as they are.
+        """Changes labels, limits, lifetime or network. Parts that are not set keep their values.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StopSandbox(self, request, context):
-        """Ends every program and keeps the files. Repeating it on a STOPPED sandbox is no error.
+        """Ends every program and keeps the files. A repeated stop of a STOPPED sandbox succeeds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StartSandbox(self, request, context):
-        """Brings a STOPPED sandbox back with its files, as the next incarnation.
+        """Starts a STOPPED sandbox with its files, as the next incarnation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PauseSandbox(self, request, context):
-        """Freezes every program where it stands. Repeating it on a PAUSED sandbox is no error.
+        """Freezes every program. A repeated pause of a PAUSED sandbox succeeds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResumeSandbox(self, request, context):
-        """Lets a PAUSED sandbox go on, in the same incarnation.
+        """Resumes a PAUSED sandbox, in the same incarnation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteSandbox(self, request, context):
-        """Removes the sandbox with its files and output, from any state; the id stays taken for ever.
+        """Removes the sandbox with its files and output, from any state. The id stays in use forever.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteSandboxes(self, request, context):
-        """Deletes every sandbox of the caller that bears all the given labels.
+        """Deletes every sandbox of the caller that has all the given labels.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SnapshotSandbox(self, request, context):
-        """Freezes the sandbox's files into a read-only snapshot; programs keep running.
+        """Captures the sandbox's files as a read-only snapshot; programs keep running.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ForkSandbox(self, request, context):
-        """Makes a new sandbox over a snapshot, or over the present files of another sandbox.
+        """Creates a new sandbox from a snapshot, or from the current files of another sandbox.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSnapshots(self, request, context):
-        """The caller's snapshots, newest first, in pages.
+        """Returns the caller's snapshots, newest first, in pages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteSnapshot(self, request, context):
-        """Removes a snapshot; SNAPSHOT_IN_USE while a sandbox stands on it.
+        """Removes a snapshot. Fails with SNAPSHOT_IN_USE while a sandbox uses it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchUsage(self, request, context):
-        """What a sandbox uses, measured again and again until the caller leaves or the sandbox is gone.
+        """Streams the resource usage of a sandbox at an interval, until the caller cancels or the sandbox
+        is gone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchEvents(self, request, context):
-        """Events after a cursor, then live ones, in the order of their sequence.
+        """Streams the events after a cursor, then live events, in the order of their sequence.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -336,8 +338,8 @@ class SandboxService(object):
     """---------------------------------------------------------------------------------------------
     Services
 
-    Sandboxes: their lifecycle, their events and what they use. Methods that change a sandbox answer
-    once the intent is durable (RPC-11); the state and the events tell the rest.
+    Manages sandboxes: their lifecycle, their events and their resource usage. A method that changes
+    a sandbox replies once the intent is durable (RPC-11); the state and the events report the rest.
     """
 
     @staticmethod
@@ -774,8 +776,8 @@ class SandboxService(object):
 
 
 class ExecServiceStub(object):
-    """Programs in sandboxes. Output is kept on disk and read by byte offset, so a reader that goes away
-    loses nothing and stops nothing.
+    """Runs programs in sandboxes. The daemon keeps output on disk, and readers address it by byte
+    offset, so a disconnected reader loses nothing and does not affect the program.
     """
 
     def __init__(self, channel):
@@ -842,83 +844,85 @@ class ExecServiceStub(object):
 
 
 class ExecServiceServicer(object):
-    """Programs in sandboxes. Output is kept on disk and read by byte offset, so a reader that goes away
-    loses nothing and stops nothing.
+    """Runs programs in sandboxes. The daemon keeps output on disk, and readers address it by byte
+    offset, so a disconnected reader loses nothing and does not affect the program.
     """
 
     def StartExec(self, request, context):
-        """Starts a program and answers with its handle; the program then needs no client.
+        """Starts a program and returns its handle. The program then needs no client.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RunExec(self, request, context):
-        """Starts a program, waits for its end, answers with its exit and a bounded part of its output.
+        """Starts a program, waits for its end, and returns its exit and a bounded part of its output.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AttachExec(self, request, context):
-        """Output from given offsets on, followed live; the last message tells how the program ended.
+        """Streams output from the given offsets and follows it. The last message reports how the program
+        ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AckOutput(self, request, context):
-        """Tells how far a named reader has got, so that the BLOCK policy may trim behind it.
+        """Acknowledges output for a named reader, so that the BLOCK policy may trim it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WriteStdin(self, request, context):
-        """Gives bytes to the program's standard input at an offset; a repeat never doubles them.
+        """Writes bytes to the program's standard input at an offset. A repeated call never duplicates
+        bytes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CloseStdin(self, request, context):
-        """Ends the program's standard input once everything before the offset has been accepted.
+        """Closes the program's standard input once it has accepted everything before the offset.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SignalExec(self, request, context):
-        """Sends a signal to the program's whole process tree, or to its first process alone.
+        """Sends a signal to the program's whole process tree, or only to its first process.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResizeExec(self, request, context):
-        """Sets the size of the program's terminal. EXEC_NO_TERMINAL when it has none.
+        """Sets the size of the program's terminal. Fails with EXEC_NO_TERMINAL when it has none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetExec(self, request, context):
-        """One program, with its exit when it has ended and what it has used so far.
+        """Returns one exec, with its exit if it has ended and its resource usage so far.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListExecs(self, request, context):
-        """Programs of one sandbox or of all the caller's sandboxes, newest first, in pages.
+        """Returns the execs of one sandbox, or of all the caller's sandboxes, newest first, in pages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Interact(self, request_iterator, context):
-        """Terminal or stdin and stdout in one stream, for a new program or for a running one. The end of
-        the stream never ends the program.
+        """Carries a terminal, or stdin and stdout, in one stream, for a new or a running program. The end
+        of the stream never ends the program.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -991,8 +995,8 @@ def add_ExecServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ExecService(object):
-    """Programs in sandboxes. Output is kept on disk and read by byte offset, so a reader that goes away
-    loses nothing and stops nothing.
+    """Runs programs in sandboxes. The daemon keeps output on disk, and readers address it by byte
+    offset, so a disconnected reader loses nothing and does not affect the program.
     """
 
     @staticmethod
@@ -1294,7 +1298,8 @@ class ExecService(object):
 
 
 class FileServiceStub(object):
-    """Files in sandboxes. Paths are resolved inside the sandbox as the sandbox user (PATH-1 to PATH-8).
+    """Accesses files in sandboxes. The guest resolves paths inside the sandbox as the sandbox user
+    (PATH-1 to PATH-8).
     """
 
     def __init__(self, channel):
@@ -1371,11 +1376,12 @@ class FileServiceStub(object):
 
 
 class FileServiceServicer(object):
-    """Files in sandboxes. Paths are resolved inside the sandbox as the sandbox user (PATH-1 to PATH-8).
+    """Accesses files in sandboxes. The guest resolves paths inside the sandbox as the sandbox user
+    (PATH-1 to PATH-8).
     """
 
     def ReadFile(self, request, context):
-        """A file's bytes, whole, as a byte range or as a window of lines.
+        """Reads a file: completely, as a byte range, or as a window of lines.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1389,42 +1395,42 @@ class FileServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StatFile(self, request, context):
-        """What a path names.
+        """Describes the object that a path names.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListFiles(self, request, context):
-        """The entries below a directory, in pages.
+        """Returns the entries below a directory, in pages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def MakeDir(self, request, context):
-        """Makes a directory; an existing directory is no error.
+        """Creates a directory. An existing directory is not an error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Remove(self, request, context):
-        """Removes a file, a link or a directory; links are never followed.
+        """Removes a file, a link or a directory. Never follows links.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Rename(self, request, context):
-        """Renames within the sandbox, in one atomic step.
+        """Renames within the sandbox, atomically.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchFiles(self, request, context):
-        """Changes below a path as they happen; when some were missed, a resync message says so.
+        """Streams changes below a path as they happen. When it misses changes, it sends a resync message.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1452,14 +1458,14 @@ class FileServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Grep(self, request, context):
-        """Lines that contain a text or match a regular expression.
+        """Finds lines that contain a text or match a regular expression.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Glob(self, request, context):
-        """Paths that match a pattern.
+        """Finds paths that match a pattern.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1542,7 +1548,8 @@ def add_FileServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class FileService(object):
-    """Files in sandboxes. Paths are resolved inside the sandbox as the sandbox user (PATH-1 to PATH-8).
+    """Accesses files in sandboxes. The guest resolves paths inside the sandbox as the sandbox user
+    (PATH-1 to PATH-8).
     """
 
     @staticmethod
@@ -1898,7 +1905,7 @@ class FileService(object):
 
 
 class SystemServiceStub(object):
-    """The daemon itself.
+    """Describes the daemon itself.
     """
 
     def __init__(self, channel):
@@ -1920,18 +1927,18 @@ class SystemServiceStub(object):
 
 
 class SystemServiceServicer(object):
-    """The daemon itself.
+    """Describes the daemon itself.
     """
 
     def GetInfo(self, request, context):
-        """What this daemon is, what it can do and which limits are in force.
+        """Returns the daemon's version, capabilities and the limits in force.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Ping(self, request, context):
-        """Returns the payload it was sent.
+        """Returns the payload that it received.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1959,7 +1966,7 @@ def add_SystemServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SystemService(object):
-    """The daemon itself.
+    """Describes the daemon itself.
     """
 
     @staticmethod
