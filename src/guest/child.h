@@ -1,5 +1,5 @@
-/* child — a process of the guest's own, by a number that is forgotten when it is reaped, so that a kill never
- * meets another. */
+/* child — a helper process of the guest. The pid is cleared as soon as the process is reaped, so that
+ * child_kill never hits an unrelated process with the same number. */
 #pragma once
 
 #include <signal.h>
@@ -23,7 +23,7 @@ static inline void child_forget(struct child *c) {
     c->pid = 0;
 }
 
-/* It has another owner from here. */
+/* Moves the process to another owner. */
 static inline void child_move(struct child *to, struct child *from) {
     to->pid = from->pid;
     if (to->pid > 0) {
@@ -39,7 +39,7 @@ static inline void child_kill(struct child *c) {
     child_forget(c);
 }
 
-/* One was reaped. */
+/* Call when a child of the guest was reaped. */
 static inline void children_on_exit(struct list *all, pid_t pid) {
     LIST_FOR_EACH(it, all) {
         struct child *c = container_of(it, struct child, node);

@@ -1,7 +1,9 @@
-/* handles — files and archives the daemon has open in the guest, by number; they end with the connection.
+/* handles — files and archives that the daemon has open in the guest, by number.
  *
- * A file being written has no name until commit, or one that begins with `.berm-` where the filesystem
- * cannot do without; handles_close takes that away again. */
+ * Owner:  struct handles; the end of the connection closes all of them.
+ * Bounds: HANDLES_MAX.
+ * A file that is being written has no name until `commit`. On a filesystem without unnamed files it has a
+ * temporary name that starts with `.berm-`, which handles_close removes. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,28 +17,29 @@
 struct archive;
 
 struct handle {
-    uint64_t id;             /* 0: free */
+    uint64_t id;             /* 0: this slot is free */
     struct archive *archive; /* NULL: a file */
     void (*close_archive)(struct archive *a);
-    int fd;  /* the file */
-    int dir; /* of the target; -1 for reading */
+    int fd;
+    int dir; /* the directory of the target; -1 for reading */
     bool is_writing;
     bool must_not_exist;
     mode_t mode;
-    uint32_t uid;  /* as whom it was opened */
-    char *path;    /* absolute, of the target */
-    char temp[32]; /* its name meanwhile; empty: none */
+    uint32_t uid;  /* the user that opened it */
+    char *path;    /* of the target, absolute */
+    char temp[32]; /* the temporary name; empty: none */
 };
 
 struct handles {
     struct handle of[HANDLES_MAX];
     uint64_t last_id;
-    size_t n_archives; /* that are working */
+    size_t n_archives; /* whose child is at work */
 };
 
 void handles_init(struct handles *hs);
-/* A free place with a new id, or NULL. */
+/* Returns a new handle, or NULL when all are in use. */
 struct handle *handles_add(struct handles *hs);
+/* Returns NULL when no handle has this id. */
 struct handle *handles_find(struct handles *hs, uint64_t id);
 void handles_close(struct handle *h);
 void handles_close_all(struct handles *hs);

@@ -12,11 +12,12 @@
 #include "base/fd.h"
 #include "guest/guest.h"
 #include "guest/params.h"
+#include "guest/path.h"
 #include "guest/reply.h"
 
-/* The child's one message: this, then `bytes` of members. */
-struct reply_head {
-    struct err err; /* code ERR_NONE: it went well */
+/* What the child sends: this, followed by `bytes` bytes of members. */
+struct jobs_head {
+    struct err err; /* code ERR_NONE: success */
     uint32_t bytes;
 };
 
@@ -29,10 +30,10 @@ void jobs_init(struct jobs *js) {
 
 int jobs_wait(struct jobs *js, uint64_t generation, struct str text, struct err *e) {
     if (js->n_waiting >= JOBS_WAITING || text.n > JOBS_WAITING_BYTES - js->waiting_bytes)
-        return err_set(e, ERR_LIMIT_REACHED, "%zu file requests wait", js->n_waiting);
-    struct waiting *w = malloc(sizeof *w + text.n);
+        return err_set(e, ERR_LIMIT_REACHED, "%zu file requests wait, the maximum", js->n_waiting);
+    struct jobs_waiting *w = malloc(sizeof *w + text.n);
     if (!w)
-        return err_set(e, ERR_OUT_OF_MEMORY, "no memory for a request");
+        return err_set(e, ERR_OUT_OF_MEMORY, "queue a file request: out of memory");
     w->generation = generation;
     w->n = text.n;
     memcpy(w->text, text.p, text.n);
@@ -42,22 +43,22 @@ int jobs_wait(struct jobs *js, uint64_t generation, struct str text, struct err 
     return 0;
 }
 
-struct waiting *jobs_next(struct jobs *js) {
+struct jobs_waiting *jobs_next(struct jobs *js) {
     if (js->n_running >= JOBS_RUNNING || list_is_empty(&js->waiting))
         return NULL;
-    struct waiting *w = container_of(list_pop_front(&js->waiting), struct waiting, node);
+    struct jobs_waiting *w = container_of(list_pop_front(&js->waiting), struct jobs_waiting, node);
     js->n_waiting--;
     js->waiting_bytes -= w->n;
     return w;
 }
 
-static void free_grave(struct later *l) {
+static void job_on_grave(struct later *l) {
     struct job *j = container_of(l, struct job, grave);
     buf_done(&j->reply);
     free(j);
 }
 
-static void job_end(struct job *j) {
+static void job_close(struct job *j) {
     int fd = loop_remove(&j->guest->loop, &j->sock);
     close(fd);
     fd_close_all(j->fds, j->n_fds);
@@ -66,45 +67,52 @@ static void job_end(struct job *j) {
     list_remove(&j->node);
     j->guest->jobs.n_running--;
     j->guest->jobs.n_searches -= j->is_search;
-    loop_free_later(&j->guest->loop, &j->grave, free_grave);
+    loop_free_later(&j->guest->loop, &j->grave, job_on_grave);
 }
 
 static void job_fail(struct job *j, const struct err *e) {
     reply_error(j->guest, j->generation, j->id, e, -1);
-    job_end(j);
+    job_close(j);
 }
 
-static void on_limit(struct timer *t) {
+static void job_on_limit(struct timer *t) {
     struct job *j = container_of(t, struct job, limit);
     struct err e;
     child_kill(&j->child);
-    err_set(&e, ERR_DEADLINE_EXCEEDED, "the work took more than %llu s",
+    err_set(&e, ERR_DEADLINE_EXCEEDED, "the work took longer than %llu s",
             (unsigned long long)j->max_ms / 1000);
     job_fail(j, &e);
 }
 
 void jobs_done(struct jobs *js) {
     for (struct list *it; (it = list_pop_front(&js->waiting));)
-        free(container_of(it, struct waiting, node));
+        free(container_of(it, struct jobs_waiting, node));
     while (!list_is_empty(&js->running)) {
         struct job *j = container_of(js->running.next, struct job, node);
         child_kill(&j->child);
-        job_end(j);
+        job_close(j);
     }
 }
 
-void jobs_answer(struct guest *g, struct job *j, struct str members, const int *fds, size_t n_fds) {
+int work_path(struct work *w, const char *name, char **ret, struct err *e) {
+    if (path_param(w->params, name, w->workspace, w->arena, ret, e) < 0)
+        return -(int)e->code;
+    path_clean(*ret);
+    return 0;
+}
+
+void jobs_reply(struct guest *g, struct job *j, struct str members, const int *fds, size_t n_fds) {
     reply_send(g, j->generation, j->id, members, fds, n_fds);
 }
 
-static void job_done(struct job *j) {
-    struct reply_head head = {0};
+static void job_on_result(struct job *j) {
+    struct jobs_head head = {0};
     struct err e;
     size_t n = buf_len(&j->reply);
     if (n >= sizeof head)
         memcpy(&head, buf_data(&j->reply), sizeof head);
     if (n < sizeof head || n != sizeof head + head.bytes) {
-        err_set(&e, ERR_INTERNAL, "the work was cut off");
+        err_set(&e, ERR_INTERNAL, "the process that did the work was killed");
         job_fail(j, &e);
         return;
     }
@@ -114,12 +122,12 @@ static void job_done(struct job *j) {
     }
     struct str members = {(const char *)buf_data(&j->reply) + sizeof head, head.bytes};
     size_t n_fds = j->n_fds;
-    j->n_fds = 0; /* the callee's now */
+    j->n_fds = 0; /* on_result takes them */
     j->on_result(j->guest, j, members, j->fds, n_fds);
-    job_end(j);
+    job_close(j);
 }
 
-static void on_sock(struct source *s, uint32_t events) {
+static void job_on_ready(struct source *s, uint32_t events) {
     struct job *j = container_of(s, struct job, sock);
     (void)events;
     uint8_t *at;
@@ -132,7 +140,7 @@ static void on_sock(struct source *s, uint32_t events) {
     if (n == -EAGAIN || n == -EINTR)
         return;
     if (n <= 0) {
-        job_done(j);
+        job_on_result(j);
         return;
     }
     buf_commit(&j->reply, (size_t)n);
@@ -144,7 +152,7 @@ static void on_sock(struct source *s, uint32_t events) {
     }
 }
 
-static void send_all(int sock, const uint8_t *bytes, size_t n) {
+static void job_child_send(int sock, const uint8_t *bytes, size_t n) {
     while (n > 0) {
         ssize_t w = send(sock, bytes, n, MSG_NOSIGNAL);
         if (w < 0 && errno == EINTR)
@@ -156,8 +164,8 @@ static void send_all(int sock, const uint8_t *bytes, size_t n) {
     }
 }
 
-/* Only the socket and the handle's files stay open. */
-static void close_others(int sock, const struct handle *h) {
+/* Closes everything above 2 except the socket and the descriptors of the handle. */
+static void job_child_close_fds(int sock, const struct handle *h) {
     int keep[3] = {sock, h ? h->fd : -1, h ? h->dir : -1};
     unsigned from = 3;
     while (from < ~0u) {
@@ -171,21 +179,20 @@ static void close_others(int sock, const struct handle *h) {
     }
 }
 
-/* Regular expressions and hostile trees may ask for more than is good. Not under a sanitizer, which lives
- * on address space. */
-static void bound_memory(void) {
+/* Regular expressions and hostile trees could exhaust memory. AddressSanitizer needs the address space. */
+static void job_child_bound_memory(void) {
 #if !defined(__SANITIZE_ADDRESS__)
     struct rlimit limit = {JOB_MEMORY, JOB_MEMORY};
     setrlimit(RLIMIT_AS, &limit);
 #endif
 }
 
-static void child_main(struct request *r, work_fn *work, const struct user *u,
-                       const struct handle *h, int sock) {
+static void job_child_main(struct request *r, work_fn *work, const struct user *u,
+                           const struct handle *h, int sock) {
     struct guest *g = r->guest;
-    struct reply_head head = {0};
-    close_others(sock, h);
-    bound_memory();
+    struct jobs_head head = {0};
+    job_child_close_fds(sock, h);
+    job_child_bound_memory();
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -200,19 +207,20 @@ static void child_main(struct request *r, work_fn *work, const struct user *u,
                      .workspace = g->settings.workspace ? g->settings.workspace : "/"};
     int e = user_become(u, &g->privileges);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* a change of user forgets it */
-    umask(0);                                  /* modes are as asked for, whatever the umask */
+    /* After user_become, because a change of user clears it. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    umask(0); /* the request gives exact modes */
     if (e < 0)
-        err_sys(&head.err, ERR_INTERNAL, -e, "become %s", u->name);
+        err_sys(&head.err, ERR_INTERNAL, -e, "change to user %s", u->name);
     else if (work(&w, &head.err) == 0)
         head.err.code = ERR_NONE;
     if (head.err.code == ERR_NONE && json_end(&out) < 0)
-        err_set(&head.err, ERR_MESSAGE_TOO_LARGE, "the answer is larger than a message");
+        err_set(&head.err, ERR_MESSAGE_TOO_LARGE, "the reply is larger than a message");
     head.bytes = head.err.code == ERR_NONE ? (uint32_t)buf_len(&g->text) : 0;
     size_t n_fds = head.err.code == ERR_NONE ? w.n_fds : 0;
     if (fd_send(sock, &head, sizeof head, w.fds, n_fds) < 0)
         _exit(1);
-    send_all(sock, buf_data(&g->text), head.bytes);
+    job_child_send(sock, buf_data(&g->text), head.bytes);
     if (head.err.code == ERR_NONE && w.then) {
         close(sock);
         fd_close_all(w.fds, w.n_fds);
@@ -221,8 +229,8 @@ static void child_main(struct request *r, work_fn *work, const struct user *u,
     _exit(0);
 }
 
-/* Work on a handle is done as whoever opened it. */
-static int find_user(struct request *r, const struct handle *h, struct user *u, struct err *e) {
+/* Finds the user to run as: the one that opened the handle, the one of the request, or the sandbox's. */
+static int job_find_user(struct request *r, const struct handle *h, struct user *u, struct err *e) {
     struct user_cache *cache = &r->guest->users;
     char uid[21];
     if (h)
@@ -243,32 +251,35 @@ static struct job *job_new(struct request *r, job_result_fn *on_result, const st
     j->generation = r->generation;
     j->handle = h ? h->id : 0;
     j->on_result = on_result;
-    j->sock = (struct source){.fd = -1, .on_ready = on_sock};
-    buf_init(&j->reply, LINK_MESSAGE_MAX + sizeof(struct reply_head));
-    timer_init(&j->limit, on_limit);
+    j->sock = (struct source){.fd = -1, .on_ready = job_on_ready};
+    buf_init(&j->reply, LINK_MESSAGE_MAX + sizeof(struct jobs_head));
+    timer_init(&j->limit, job_on_limit);
     list_init(&j->node);
     return j;
 }
 
-static int start(struct request *r, work_fn *work, job_result_fn *on_result, const struct handle *h,
-                 bool is_search, struct err *e) {
+static int job_start(struct request *r, work_fn *work, job_result_fn *on_result,
+                     const struct handle *h, bool is_search, struct err *e) {
     struct jobs *js = &r->guest->jobs;
     struct user user;
     int pair[2];
-    if (find_user(r, h, &user, e) < 0)
+    if (job_find_user(r, h, &user, e) < 0)
         return -(int)e->code;
     if (is_search && js->n_searches >= SEARCHES_RUNNING)
-        return err_set(e, ERR_LIMIT_REACHED, "%zu searches are at work", js->n_searches);
+        return err_set(e, ERR_LIMIT_REACHED, "%zu searches are running, the maximum",
+                       js->n_searches);
     if (js->n_running >= JOBS_RUNNING)
         return REQUEST_WAIT;
     struct job *j = job_new(r, on_result, h);
-    if (!j || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
+    if (!j)
+        return err_set(e, ERR_OUT_OF_MEMORY, "start file work: out of memory");
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
         free(j);
-        return err_set(e, ERR_OUT_OF_MEMORY, "no memory for file work");
+        return err_sys(e, ERR_LIMIT_REACHED, errno, "start file work");
     }
     pid_t pid = fork();
     if (pid == 0)
-        child_main(r, work, &user, h, pair[1]);
+        job_child_main(r, work, &user, h, pair[1]);
     int error = pid < 0 ? errno : 0;
     close(pair[1]);
     if (error == 0 && (fcntl(pair[0], F_SETFL, O_NONBLOCK) < 0 ||
@@ -291,9 +302,9 @@ static int start(struct request *r, work_fn *work, job_result_fn *on_result, con
 
 int jobs_start(struct request *r, work_fn *work, job_result_fn *on_result, const struct handle *h,
                struct err *e) {
-    return start(r, work, on_result, h, false, e);
+    return job_start(r, work, on_result, h, false, e);
 }
 
 int jobs_start_search(struct request *r, work_fn *work, struct err *e) {
-    return start(r, work, jobs_answer, NULL, true, e);
+    return job_start(r, work, jobs_reply, NULL, true, e);
 }

@@ -1,14 +1,14 @@
-/* jobs — file work done by a child of the guest as the sandbox user, so that the kernel checks the user's
- * rights and a slow disk or a huge tree never holds up the loop.
+/* jobs — file work in a child process that runs as the sandbox user. The kernel checks the user's rights, and a
+ * slow disk or a huge tree never blocks the loop.
  *
- * Owner:  struct jobs; a job lives from its request to its answer.
- * Trust:  the child cannot be traced (it is not dumpable); user code may kill it, which is an INTERNAL
- *         error of that request alone. It holds no descriptor but its socket and those of its handle.
- * Bounds: JOBS_RUNNING at once, SEARCHES_RUNNING of them searches, which are refused above that and not kept
- *         waiting, so that they leave room for quick work; JOBS_WAITING requests in all; JOB_MAX_MS and
- *         JOB_MEMORY each.
- * Ends:   on_result, once, then the answer. The child may run on after it (`then`), as a watcher or for a
- *         tree; it is whoever on_result gave it to then. */
+ * Owner:  struct jobs, from the request to its reply.
+ * Trust:  the child is not dumpable, so user code cannot trace it. User code may kill it; then that one
+ *         request fails with INTERNAL. The child has its socket and the descriptors of its handle, no others.
+ * Bounds: JOBS_RUNNING jobs at once; further requests wait, at most JOBS_WAITING of them. At most
+ *         SEARCHES_RUNNING jobs are searches; further searches fail at once, so that slow searches leave jobs
+ *         free for quick work. JOB_MAX_MS and JOB_MEMORY per job.
+ * End:    on_result, exactly once, which sends the reply. With `then` the child keeps running after its
+ *         result, as a watcher or to pack a tree; on_result moves j->child to the new owner. */
 #pragma once
 
 #include "base/err.h"
@@ -25,29 +25,32 @@
 #define JOB_MAX_MS 300000
 #define JOB_MEMORY ((size_t)256 << 20) /* of address space */
 #define SEARCHES_RUNNING 8
-#define SEARCH_MAX_MS 40000 /* for those that do not stop by themselves at their own bound */
+#define SEARCH_MAX_MS 40000 /* for searches that miss their own time bound */
 #define JOB_FDS_MAX 2
 
 struct guest;
 struct request;
 
-/* What the child works with. It writes the members of its result to `out`. */
+/* The environment of a work function, in the child. It writes the members of the result to `out`. */
 struct work {
     const struct json *params;
     struct json_out *out;
     struct arena *arena;
     const char *workspace;
-    const struct handle *handle; /* the one the request names, or NULL */
-    int fds[JOB_FDS_MAX];        /* to pass to the guest; -1 at first */
+    const struct handle *handle; /* that the request names; NULL: none */
+    int fds[JOB_FDS_MAX];        /* to pass to the guest */
     size_t n_fds;
-    void (*then)(struct work *w); /* what to do once the answer is sent; NULL: nothing */
+    void (*then)(struct work *w); /* runs once the result is sent; NULL: the child exits */
     void *then_arg;
 };
 typedef int work_fn(struct work *w, struct err *e);
 
+/* Reads the member `name` or `name`_b64 as a clean absolute path. INVALID_ARGUMENT, OUT_OF_MEMORY. */
+MUST_USE int work_path(struct work *w, const char *name, char **ret, struct err *e);
+
 struct job;
-/* In the guest, with what the child wrote (members without braces) and its descriptors, which are the
- * callee's from here. It answers the request. */
+/* Runs in the guest and replies to the request. `members` is what the child wrote, JSON without the outer
+ * braces. Takes the descriptors. */
 typedef void job_result_fn(struct guest *g, struct job *j, struct str members, const int *fds,
                            size_t n_fds);
 
@@ -69,8 +72,8 @@ struct job {
     size_t n_fds;
 };
 
-/* A request whose work cannot begin yet, as it came. */
-struct waiting {
+/* A request that waits for a job to end, as it came. */
+struct jobs_waiting {
     struct list node;
     uint64_t generation;
     size_t n;
@@ -84,21 +87,21 @@ struct jobs {
     struct list running;
     size_t n_running;
     size_t n_searches;
-    struct list children; /* of all kinds */
+    struct list children; /* struct child: of jobs, watches and archives */
 };
 
 void jobs_init(struct jobs *js);
-/* Ends what is being worked on, without answers. */
+/* Kills running jobs and drops waiting requests, without replies. */
 void jobs_done(struct jobs *js);
-/* Begins the work of a request; answers REQUEST_LATER, REQUEST_WAIT when as many as may are at work, or
- * fails. `handle` may be NULL. */
+/* Starts a job. Returns REQUEST_LATER, or REQUEST_WAIT when JOBS_RUNNING jobs run, or fails. `handle` may be
+ * NULL; else the job runs as the user that opened it. */
 MUST_USE int jobs_start(struct request *r, work_fn *work, job_result_fn *on_result,
                         const struct handle *handle, struct err *e);
-/* The same for a search; fails with LIMIT_REACHED instead of waiting. */
+/* Does the same for a search, but fails with LIMIT_REACHED when SEARCHES_RUNNING searches run. */
 MUST_USE int jobs_start_search(struct request *r, work_fn *work, struct err *e);
-/* Keeps a request's text for later; LIMIT_REACHED. */
+/* Keeps the text of a request that has to wait. LIMIT_REACHED, OUT_OF_MEMORY. */
 MUST_USE int jobs_wait(struct jobs *js, uint64_t generation, struct str text, struct err *e);
-/* The next one that can begin, for the caller to free; or NULL. */
-struct waiting *jobs_next(struct jobs *js);
-/* The plain on_result: the members are the result. */
-void jobs_answer(struct guest *g, struct job *j, struct str members, const int *fds, size_t n_fds);
+/* Returns the next waiting request once a job can start, else NULL. The caller frees it. */
+struct jobs_waiting *jobs_next(struct jobs *js);
+/* An on_result that replies with the members as they are. */
+void jobs_reply(struct guest *g, struct job *j, struct str members, const int *fds, size_t n_fds);

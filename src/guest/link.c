@@ -8,24 +8,24 @@
 
 #define READ_BYTES 65536
 #define LINGER_MS 2000
-#define BACKLOG 4096 /* a guest that is frozen takes none of the connections of many daemons */
+#define BACKLOG 4096 /* daemons that restart while the guest is frozen leave connections behind */
 
-static void on_in(struct source *s, uint32_t events);
-static void on_out(struct source *s, uint32_t events);
-static void on_connect(struct source *s, uint32_t events);
-static void on_linger(struct timer *t);
+static void link_on_in(struct source *s, uint32_t events);
+static void link_on_out(struct source *s, uint32_t events);
+static void link_on_connect(struct source *s, uint32_t events);
+static void link_on_linger(struct timer *t);
 
 void link_init(struct link *l, struct loop *loop, const struct link_events *events) {
     *l = (struct link){.loop = loop, .events = events};
-    l->listener = (struct source){.fd = -1, .on_ready = on_connect};
-    l->in = (struct source){.fd = -1, .on_ready = on_in};
-    l->out = (struct source){.fd = -1, .on_ready = on_out};
+    l->listener = (struct source){.fd = -1, .on_ready = link_on_connect};
+    l->in = (struct source){.fd = -1, .on_ready = link_on_in};
+    l->out = (struct source){.fd = -1, .on_ready = link_on_out};
     rpc_in_init(&l->rx, LINK_MESSAGE_MAX);
     buf_init(&l->tx, LINK_OUT_MAX);
-    timer_init(&l->linger, on_linger);
+    timer_init(&l->linger, link_on_linger);
 }
 
-static void drop_tx(struct link *l) {
+static void link_drop_tx(struct link *l) {
     for (size_t i = 0; i < l->n_tx_fds; i++)
         fd_close_all(l->tx_fds[i].fds, l->tx_fds[i].n);
     l->n_tx_fds = 0;
@@ -33,7 +33,7 @@ static void drop_tx(struct link *l) {
     buf_done(&l->tx);
 }
 
-static void connection_gone(struct link *l, bool ended) {
+static void link_drop_connection(struct link *l, bool ended) {
     if (!l->connected)
         return;
     int in = loop_remove(l->loop, &l->in);
@@ -44,32 +44,32 @@ static void connection_gone(struct link *l, bool ended) {
     timer_stop(&l->linger);
     rpc_in_done(&l->rx);
     rpc_in_init(&l->rx, LINK_MESSAGE_MAX);
-    drop_tx(l);
+    link_drop_tx(l);
     l->connected = l->hello_done = l->failed = l->stalled = false;
     l->generation++;
     l->events->on_gone(l, ended);
 }
 
 void link_done(struct link *l) {
-    connection_gone(l, false);
+    link_drop_connection(l, false);
     int fd = loop_remove(l->loop, &l->listener);
     if (fd >= 0)
         close(fd);
     rpc_in_done(&l->rx);
-    drop_tx(l);
+    link_drop_tx(l);
 }
 
-static void on_linger(struct timer *t) {
-    connection_gone(container_of(t, struct link, linger), false);
+static void link_on_linger(struct timer *t) {
+    link_drop_connection(container_of(t, struct link, linger), false);
 }
 
-static int nonblocking(int fd) {
+static int link_set_nonblock(int fd) {
     int flags = fcntl(fd, F_GETFL);
     return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : 0;
 }
 
 int link_listen(struct link *l, int sock) {
-    int r = nonblocking(sock);
+    int r = link_set_nonblock(sock);
     if (r < 0)
         return r;
     if (listen(sock, BACKLOG) < 0 || fcntl(sock, F_SETFD, FD_CLOEXEC) < 0)
@@ -78,9 +78,9 @@ int link_listen(struct link *l, int sock) {
 }
 
 int link_stdio(struct link *l, int in, int out) {
-    int r = nonblocking(in);
+    int r = link_set_nonblock(in);
     if (r == 0)
-        r = nonblocking(out);
+        r = link_set_nonblock(out);
     if (r == 0)
         r = loop_add(l->loop, &l->in, in, EPOLLIN);
     if (r == 0)
@@ -89,13 +89,13 @@ int link_stdio(struct link *l, int in, int out) {
     return r;
 }
 
-static void on_connect(struct source *s, uint32_t events) {
+static void link_on_connect(struct source *s, uint32_t events) {
     struct link *l = container_of(s, struct link, listener);
     (void)events;
     int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0)
         return;
-    connection_gone(l, false);
+    link_drop_connection(l, false);
     if (loop_add(l->loop, &l->in, fd, EPOLLIN) < 0) {
         close(fd);
         return;
@@ -130,19 +130,8 @@ int link_send_buf(struct link *l, const struct buf *message) {
     return link_send(l, text, NULL, 0);
 }
 
-/* Descriptors ride on the first byte of their message, so a write ends where the next ones begin. */
-static ssize_t write_some(struct link *l) {
-    size_t n = buf_len(&l->tx);
-    const uint8_t *bytes = buf_data(&l->tx);
-    if (l->stdio)
-        return write(l->out.fd, bytes, n);
-    bool with_fds = l->n_tx_fds > 0 && l->tx_fds[0].at == l->tx_offset;
-    size_t next = with_fds ? 1 : 0;
-    if (l->n_tx_fds > next)
-        n = MIN(n, (size_t)(l->tx_fds[next].at - l->tx_offset));
-    if (!with_fds)
-        return send(l->in.fd, bytes, n, MSG_NOSIGNAL);
-
+/* Sends bytes with the first set of queued descriptors. */
+static ssize_t link_send_fds(struct link *l, const uint8_t *bytes, size_t n) {
     union {
         struct cmsghdr align;
         char space[CMSG_SPACE(RPC_MESSAGE_FDS_MAX * sizeof(int))];
@@ -166,17 +155,31 @@ static ssize_t write_some(struct link *l) {
     return sent;
 }
 
-static void take_messages(struct link *l);
+/* Descriptors travel with the first byte of their message, so one write ends where the next message with
+ * descriptors begins. */
+static ssize_t link_write_some(struct link *l) {
+    size_t n = buf_len(&l->tx);
+    const uint8_t *bytes = buf_data(&l->tx);
+    if (l->stdio)
+        return write(l->out.fd, bytes, n);
+    bool with_fds = l->n_tx_fds > 0 && l->tx_fds[0].at == l->tx_offset;
+    size_t next = with_fds ? 1 : 0;
+    if (l->n_tx_fds > next)
+        n = MIN(n, (size_t)(l->tx_fds[next].at - l->tx_offset));
+    return with_fds ? link_send_fds(l, bytes, n) : send(l->in.fd, bytes, n, MSG_NOSIGNAL);
+}
 
-static void write_all(struct link *l) {
+static void link_take_messages(struct link *l);
+
+static void link_write_all(struct link *l) {
     while (l->connected && buf_len(&l->tx) > 0) {
-        ssize_t n = write_some(l);
+        ssize_t n = link_write_some(l);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN)
             break;
         if (n <= 0) {
-            connection_gone(l, l->stdio);
+            link_drop_connection(l, l->stdio);
             return;
         }
         buf_consume(&l->tx, (size_t)n);
@@ -185,10 +188,10 @@ static void write_all(struct link *l) {
 }
 
 void link_flush(struct link *l) {
-    write_all(l);
+    link_write_all(l);
     while (l->stalled && l->connected && !link_is_busy(l)) {
-        take_messages(l);
-        write_all(l);
+        link_take_messages(l);
+        link_write_all(l);
     }
     if (!l->connected)
         return;
@@ -196,7 +199,7 @@ void link_flush(struct link *l) {
     if (!waiting)
         buf_trim(&l->tx);
     if (l->failed && !waiting) {
-        connection_gone(l, false);
+        link_drop_connection(l, false);
         return;
     }
     uint32_t reading = link_is_busy(l) || l->failed ? 0 : EPOLLIN;
@@ -218,24 +221,24 @@ void link_fail(struct link *l) {
     timer_start(l->loop, &l->linger, LINGER_MS);
 }
 
-static void on_out(struct source *s, uint32_t events) {
+static void link_on_out(struct source *s, uint32_t events) {
     struct link *l = container_of(s, struct link, out);
     if (events & (EPOLLERR | EPOLLHUP))
-        connection_gone(l, true);
+        link_drop_connection(l, true);
     else
         link_flush(l);
 }
 
-static ssize_t receive(struct link *l) {
+static ssize_t link_receive(struct link *l) {
     uint8_t *at;
     int r = rpc_in_reserve(&l->rx, READ_BYTES, &at);
     if (r < 0)
         return r;
-    size_t room = MIN(READ_BYTES, buf_available(&l->rx.bytes));
+    size_t max = MIN(READ_BYTES, buf_available(&l->rx.bytes));
     int fds[FD_PASS_MAX];
     size_t n_fds = 0;
     ssize_t n =
-        l->stdio ? read(l->in.fd, at, room) : fd_recv(l->in.fd, at, room, fds, FD_PASS_MAX, &n_fds);
+        l->stdio ? read(l->in.fd, at, max) : fd_recv(l->in.fd, at, max, fds, FD_PASS_MAX, &n_fds);
     if (l->stdio && n < 0)
         n = -errno;
     if (n <= 0)
@@ -245,14 +248,15 @@ static ssize_t receive(struct link *l) {
     return r < 0 ? r : n;
 }
 
-/* What is wrong with the stream itself is told once, with id null. */
-static void refuse_stream(struct link *l, int why) {
+/* Reports an error of the stream itself, with id null. */
+static void link_refuse_stream(struct link *l, int why) {
     struct err e;
     if (why == -EMSGSIZE)
-        err_set(&e, ERR_MESSAGE_TOO_LARGE, "more than %zu bytes, or too many descriptors wait",
+        err_set(&e, ERR_MESSAGE_TOO_LARGE,
+                "the message is larger than %zu bytes, or too many descriptors came",
                 LINK_MESSAGE_MAX);
     else
-        err_set(&e, ERR_MALFORMED, "neither a line nor a Content-Length header");
+        err_set(&e, ERR_MALFORMED, "the stream must contain lines or Content-Length headers");
     struct buf text;
     buf_init(&text, 4096);
     if (rpc_write_error(&text, 0, &e, -1) == 0)
@@ -261,8 +265,8 @@ static void refuse_stream(struct link *l, int why) {
     link_fail(l);
 }
 
-/* Stops while the peer does not take its answers; link_flush goes on when it has. */
-static void take_messages(struct link *l) {
+/* Handles the messages that have come. Stops while the peer does not read replies; link_flush resumes. */
+static void link_take_messages(struct link *l) {
     uint64_t generation = l->generation;
     while (l->connected && !l->failed && l->generation == generation) {
         l->stalled = link_is_busy(l);
@@ -273,29 +277,29 @@ static void take_messages(struct link *l) {
         if (r == 0)
             return;
         if (r < 0) {
-            refuse_stream(l, r);
+            link_refuse_stream(l, r);
             return;
         }
         l->events->on_message(l, text);
     }
 }
 
-static void on_in(struct source *s, uint32_t events) {
+static void link_on_in(struct source *s, uint32_t events) {
     struct link *l = container_of(s, struct link, in);
     if (events & EPOLLOUT)
         link_flush(l);
     if (!l->connected || l->failed || !(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
         return;
-    ssize_t n = receive(l);
+    ssize_t n = link_receive(l);
     if (n == -EAGAIN || n == -EINTR)
         return;
     if (n == -EMSGSIZE) {
-        refuse_stream(l, (int)n);
+        link_refuse_stream(l, (int)n);
         return;
     }
     if (n <= 0) {
-        connection_gone(l, l->stdio);
+        link_drop_connection(l, l->stdio);
         return;
     }
-    take_messages(l);
+    link_take_messages(l);
 }

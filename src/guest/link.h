@@ -1,11 +1,11 @@
-/* link — the conversation with the daemon: one connection at a time, on a socket the guest listens on
- * or on stdin and stdout.
+/* link — messages to and from the daemon: one connection at a time, on a socket that the guest listens on, or
+ * on stdin and stdout.
  *
- * Owner:  the guest; lives as long as it.   Connections come and go; `generation` tells them apart.
- * Bounds: a message is at most LINK_MESSAGE_MAX, unsent bytes at most LINK_OUT_MAX; no request is read
- *         while more than LINK_OUT_BUSY wait to be sent.
- * Ends:   on_gone, once for each connection; stdin's end is told by `ended` as well, because nobody can
- *         connect there again. */
+ * Owner:  the guest, for its whole life. Connections come and go; `generation` tells them apart.
+ * Bounds: LINK_MESSAGE_MAX per message, LINK_OUT_MAX unsent bytes. The guest reads no request while more
+ *         than LINK_OUT_BUSY bytes wait to be sent.
+ * End:    on_gone, once per connection. On stdio, `ended` is true because nobody can connect again.
+ * on_message may call every function of this header except link_done. */
 #pragma once
 
 #include "base/rpc.h"
@@ -18,7 +18,7 @@
 
 struct link;
 struct link_events {
-    /* A message; lent. May call link_send and link_fail. */
+    /* `text` is valid until the callback returns. */
     void (*on_message)(struct link *l, struct str text);
     void (*on_gone)(struct link *l, bool ended);
 };
@@ -28,13 +28,12 @@ struct link {
     const struct link_events *events;
     struct source listener;
     struct source in;
-    struct source out; /* stdout where it is not stdin's twin */
+    struct source out; /* stdout; fd -1 on a socket */
     bool stdio;
-    bool
-        file_chunks; /* by hello: contents of files travel in chunks, as where descriptors cannot */
+    bool file_chunks; /* `hello` asked for file contents in chunks instead of descriptors */
     bool connected;
-    bool failed;     /* goes once what is queued is sent */
-    bool stalled;    /* messages wait in rx until the peer has read answers */
+    bool failed;     /* closes once the queued bytes are sent */
+    bool stalled;    /* messages wait in rx until the peer has read replies */
     bool hello_done; /* set by the handler of hello */
     uint64_t generation;
     struct rpc_in rx;
@@ -46,25 +45,27 @@ struct link {
         size_t n;
     } tx_fds[LINK_OUT_FDS];
     size_t n_tx_fds;
-    struct timer linger; /* a failed connection whose peer does not read */
+    struct timer linger; /* bounds the wait for the peer of a failed connection */
 };
 
-/* Whether contents of files travel as descriptors. */
+/* File contents travel as descriptors, not in chunks. */
 static inline bool link_passes_files(const struct link *l) {
     return !l->stdio && !l->file_chunks;
 }
 
 void link_init(struct link *l, struct loop *loop, const struct link_events *events);
 void link_done(struct link *l);
+/* Each takes the descriptors. -errno. */
 MUST_USE int link_listen(struct link *l, int sock);
 MUST_USE int link_stdio(struct link *l, int in, int out);
 
-/* Frames and queues a message with descriptors, which are closed here whatever happens. -ENOBUFS. */
+/* Frames and queues a message. Takes the descriptors, even on failure. -ENOBUFS. */
 MUST_USE int link_send(struct link *l, struct str message, const int *fds, size_t n_fds);
 /* Queues a whole message without descriptors. -ENOBUFS. */
 MUST_USE int link_send_buf(struct link *l, const struct buf *message);
+/* Too much waits to be sent: callers hold notifications back. */
 bool link_is_busy(const struct link *l);
-/* Writes what can be written; once per turn. */
+/* Writes as much as the peer takes. Call once per turn. */
 void link_flush(struct link *l);
-/* Sends what is queued, then drops the connection; on stdio skips to the next line instead. */
+/* Sends the queued bytes and then closes the connection. On stdio it skips to the next line instead. */
 void link_fail(struct link *l);

@@ -56,9 +56,9 @@ void loop_free_later(struct loop *l, struct later *what, void (*free_it)(struct 
     list_push_back(&l->graves, &what->node);
 }
 
-/* Long waits are cut into pieces that shrink towards the deadline, so that the time a freeze adds is
- * small against what was left. */
-static int sleep_ms(struct loop *l) {
+/* Splits a long wait into pieces that shrink towards the deadline. A freeze adds at most one piece to
+ * now_ms, which is small compared with the time that was left. */
+static int loop_wait_ms(struct loop *l) {
     uint64_t nearest = UINT64_MAX;
     LIST_FOR_EACH(it, &l->timers) {
         nearest = MIN(nearest, container_of(it, struct timer, node)->due_ms);
@@ -72,7 +72,7 @@ static int sleep_ms(struct loop *l) {
     return (int)l->slept_ms;
 }
 
-static void advance(struct loop *l) {
+static void loop_advance(struct loop *l) {
     uint64_t passed_ms = (clock_us() - l->last_us) / 1000;
     l->last_us += passed_ms * 1000;
     if (l->slept_ms != UINT64_MAX)
@@ -80,8 +80,8 @@ static void advance(struct loop *l) {
     l->now_ms += passed_ms;
 }
 
-/* A timer that is due may start or stop any other, so the list is walked anew after each. */
-static void run_timers(struct loop *l) {
+/* A callback may start or stop any timer, so the walk restarts after each one. */
+static void loop_run_timers(struct loop *l) {
     for (bool again = true; again;) {
         again = false;
         LIST_FOR_EACH(it, &l->timers) {
@@ -96,7 +96,7 @@ static void run_timers(struct loop *l) {
     }
 }
 
-static void empty_graves(struct loop *l) {
+static void loop_free_graves(struct loop *l) {
     for (struct list *it; (it = list_pop_front(&l->graves));) {
         struct later *grave = container_of(it, struct later, node);
         grave->free(grave);
@@ -104,22 +104,22 @@ static void empty_graves(struct loop *l) {
 }
 
 void loop_done(struct loop *l) {
-    empty_graves(l);
+    loop_free_graves(l);
     close(l->epoll);
 }
 
 void loop_run(struct loop *l, void (*on_turn)(void *arg), void *arg) {
     struct epoll_event events[EVENTS_PER_TURN];
     while (!l->stop) {
-        int n = epoll_wait(l->epoll, events, EVENTS_PER_TURN, sleep_ms(l));
-        advance(l);
+        int n = epoll_wait(l->epoll, events, EVENTS_PER_TURN, loop_wait_ms(l));
+        loop_advance(l);
         for (int i = 0; i < n; i++) {
             struct source *s = events[i].data.ptr;
             if (s->fd >= 0)
                 s->on_ready(s, events[i].events);
         }
-        run_timers(l);
+        loop_run_timers(l);
         on_turn(arg);
-        empty_graves(l);
+        loop_free_graves(l);
     }
 }

@@ -37,14 +37,14 @@ static int methods_hello(struct request *r, struct err *e) {
                                                "edit",     "search", "watch", "trees"};
     struct guest *g = r->guest;
     const struct json *versions;
-    int64_t lease_ms = -1;
+    int64_t lease_ms;
     bool file_chunks = false;
     if (params_node(r->params, "versions", JSON_ARRAY, &versions, e) < 0 ||
-        params_int(r->params, "lease_ms", 0, PARAMS_OFFSET_MAX, &lease_ms, e) < 0 ||
+        params_need_int(r->params, "lease_ms", 0, PARAMS_OFFSET_MAX, &lease_ms, e) < 0 ||
         params_bool(r->params, "file_chunks", &file_chunks, e) < 0)
         return -(int)e->code;
-    if (!versions || lease_ms < 0)
-        return params_missing(versions ? "lease_ms" : "versions", e);
+    if (!versions)
+        return params_missing("versions", e);
     if (methods_check_versions(versions, e) < 0)
         return -(int)e->code;
     g->lease_ms = (uint64_t)lease_ms;
@@ -88,11 +88,9 @@ static int methods_ping(struct request *r, struct err *e) {
 }
 
 static int methods_shutdown(struct request *r, struct err *e) {
-    int64_t grace_ms = -1;
-    if (params_int(r->params, "grace_ms", 0, GRACE_MAX_MS, &grace_ms, e) < 0)
+    int64_t grace_ms;
+    if (params_need_int(r->params, "grace_ms", 0, GRACE_MAX_MS, &grace_ms, e) < 0)
         return -(int)e->code;
-    if (grace_ms < 0)
-        return params_missing("grace_ms", e);
     life_end(r->guest, (uint64_t)grace_ms);
     return 0;
 }
@@ -121,19 +119,19 @@ static const struct {
     {"close", files_method_close},
     {"read_chunk", files_method_read_chunk},
     {"write_chunk", files_method_write_chunk},
-    {"read_lines", files_method_read_lines},
-    {"edit", files_method_edit},
-    {"grep", search_method_grep},
-    {"glob", search_method_glob},
+    {"read_lines", lines_method},
+    {"edit", edit_method},
+    {"grep", grep_method},
+    {"glob", glob_method},
     {"watch", watch_method_watch},
     {"unwatch", watch_method_unwatch},
     {"pack", archive_method_pack},
     {"unpack", archive_method_unpack},
-    {"list", files_method_list},
-    {"stat", files_method_stat},
-    {"mkdir", files_method_mkdir},
-    {"remove", files_method_remove},
-    {"rename", files_method_rename},
+    {"list", list_method},
+    {"stat", names_method_stat},
+    {"mkdir", names_method_mkdir},
+    {"remove", remove_method},
+    {"rename", names_method_rename},
 };
 
 static int methods_dispatch(struct request *r, struct str method, struct err *e) {
@@ -186,7 +184,7 @@ static void methods_handle(struct guest *g, struct request *r, struct str method
 }
 
 void methods_serve_waiting(struct guest *g) {
-    for (struct waiting *w; (w = jobs_next(&g->jobs)); free(w)) {
+    for (struct jobs_waiting *w; (w = jobs_next(&g->jobs)); free(w)) {
         struct rpc_message m;
         struct str text = {w->text, w->n};
         arena_reset(&g->arena);

@@ -10,18 +10,19 @@
 
 #include "guest/params.h"
 
-/* Names above PATH_NAME_MAX, and steps above the start. */
-static int check_names(struct str path, const char *field, struct err *e) {
+/* Refuses names longer than PATH_NAME_MAX, and `..` that leaves the start of the path. */
+static int path_check_names(struct str path, const char *field, struct err *e) {
     struct str rest = path, name;
     long depth = 0;
     while (str_split(&rest, '/', &name)) {
         if (name.n > PATH_NAME_MAX)
-            return err_field(e, field, "holds a name of more than %d bytes", PATH_NAME_MAX);
+            return err_field(e, field, "names must be at most %d bytes, got one of %zu",
+                             PATH_NAME_MAX, name.n);
         if (name.n == 0 || str_is(name, STR(".")))
             continue;
         depth += str_is(name, STR("..")) ? -1 : 1;
         if (depth < 0)
-            return err_field(e, field, "climbs above its start");
+            return err_field(e, field, "must not leave its start by ..");
     }
     return 0;
 }
@@ -29,17 +30,17 @@ static int check_names(struct str path, const char *field, struct err *e) {
 int path_absolute(struct str path, const char *field, const char *workspace, struct arena *a,
                   char **ret, struct err *e) {
     if (path.n == 0)
-        return err_field(e, field, "is empty");
+        return err_field(e, field, "must not be empty");
     if (path.n > PATH_LENGTH_MAX)
-        return err_field(e, field, "is longer than %d bytes", PATH_LENGTH_MAX);
+        return err_field(e, field, "must be at most %d bytes, got %zu", PATH_LENGTH_MAX, path.n);
     if (memchr(path.p, '\0', path.n))
-        return err_field(e, field, "holds a NUL");
-    if (check_names(path, field, e) < 0)
+        return err_field(e, field, "must not contain NUL");
+    if (path_check_names(path, field, e) < 0)
         return -(int)e->code;
     size_t base_n = path.p[0] == '/' ? 0 : strlen(workspace) + 1;
     char *text = arena_alloc(a, base_n + path.n + 1);
     if (!text)
-        return err_set(e, ERR_OUT_OF_MEMORY, "no memory for a path");
+        return err_set(e, ERR_OUT_OF_MEMORY, "%s: out of memory", field);
     if (base_n > 0) {
         memcpy(text, workspace, base_n - 1);
         text[base_n - 1] = '/';
@@ -59,7 +60,7 @@ int path_param(const struct json *params, const char *name, const char *workspac
         params_base64(params, raw_name, a, PATH_LENGTH_MAX, &raw, e) < 0)
         return -(int)e->code;
     if (!text.p == !raw.p)
-        return err_field(e, name, "give exactly one of %s and %s", name, raw_name);
+        return err_field(e, name, "must be given as exactly one of %s and %s", name, raw_name);
     return path_absolute(text.p ? text : raw, text.p ? name : raw_name, workspace, a, ret, e);
 }
 
@@ -75,11 +76,10 @@ int path_open(const char *path, int flags, mode_t mode) {
     if (root < 0)
         return -errno;
     long fd;
-    do /* EAGAIN: a rename raced with the walk; hostile code may repeat it, but not for ever win */
+    do /* EAGAIN: a rename raced with the lookup; hostile code cannot win that race forever */
         fd = syscall(SYS_openat2, root, path, &how, sizeof how);
     while (fd < 0 && (errno == EINTR || errno == EAGAIN));
-    if (fd < 0 &&
-        errno == ENOSYS) /* kernels in user space; the root is the sandbox's in any case */
+    if (fd < 0 && errno == ENOSYS) /* a user-space kernel; our root is the sandbox's in any case */
         fd = open(path, (int)how.flags, mode);
     return fd < 0 ? -errno : (int)fd;
 }
@@ -107,7 +107,7 @@ int path_rename(int from_dir, const char *from, int to_dir, const char *to, bool
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return -errno;
-    struct stat st; /* a filesystem without the flag: look first */
+    struct stat st; /* a filesystem without the flag: check first */
     if (fstatat(to_dir, to, &st, AT_SYMLINK_NOFOLLOW) == 0)
         return -EEXIST;
     return renameat(from_dir, from, to_dir, to) < 0 ? -errno : 0;
@@ -119,7 +119,7 @@ int path_error(struct err *e, int sys, const char *what, const char *path) {
         enum err_code code;
     } rows[] = {
         {ENOENT, ERR_FILE_NOT_FOUND},
-        {ESRCH, ERR_FILE_NOT_FOUND}, /* of a process that is gone */
+        {ESRCH, ERR_FILE_NOT_FOUND}, /* below /proc, of a process that has exited */
         {EEXIST, ERR_FILE_EXISTS},
         {ENOTDIR, ERR_NOT_A_DIRECTORY},
         {EISDIR, ERR_IS_A_DIRECTORY},
@@ -201,16 +201,16 @@ int path_make_parents(const char *path, struct arena *a) {
     return 0;
 }
 
-/* What names contents, or why it does not. */
 int path_check_regular(const struct stat *st, const char *path, struct err *e) {
     if (S_ISREG(st->st_mode))
         return 0;
     if (S_ISDIR(st->st_mode))
-        return err_set(e, ERR_IS_A_DIRECTORY, "%.150s", path);
-    return err_set(e, ERR_NOT_A_REGULAR_FILE, "%.150s", path);
+        return err_set(e, ERR_IS_A_DIRECTORY, "%.150s is a directory", path);
+    return err_set(e, ERR_NOT_A_REGULAR_FILE, "%.150s is not a regular file", path);
 }
 
-/* Looks before it opens, and again at what it opened: the name may be swapped in between. */
+/* Checks before it opens, because opening a FIFO or a device has effects, and again afterwards, because the
+ * path may lead to another file by then. */
 int path_open_regular(const char *path, struct err *e) {
     struct stat st;
     AUTO_CLOSE int look = path_open(path, O_PATH, 0);

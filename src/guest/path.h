@@ -1,7 +1,8 @@
-/* path — names inside the sandbox, checked by their spelling and then resolved by the sandbox's kernel.
+/* path — paths inside the sandbox: checked as text first, then resolved by the kernel.
  *
- * Bounds: PATH_LENGTH_MAX bytes, PATH_NAME_MAX in each name, no NUL, and no `..` that climbs above where
- * the path starts. Links, mounts and races are openat2's to settle, with the sandbox's root as root. */
+ * Bounds: PATH_LENGTH_MAX bytes, PATH_NAME_MAX per name, no NUL, and no `..` that leaves the start of the
+ *         path. openat2 resolves symlinks, mounts and races, with the root of the sandbox as its root.
+ * Work in a child of the guest uses these functions, as the sandbox user. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,25 +17,25 @@
 #define PATH_LENGTH_MAX 4095
 #define PATH_NAME_MAX 255
 
-/* The member `name` or `name`_b64, exactly one of them, checked; absolute, with the workspace in front
- * of a relative one. In the arena, ended by NUL. */
+/* Reads the member `name` or `name`_b64 (exactly one must be present) and makes it absolute: a relative path
+ * starts at the workspace. The result is in the arena and ends with NUL. */
 MUST_USE int path_param(const struct json *params, const char *name, const char *workspace,
                         struct arena *a, char **ret, struct err *e);
-/* The same for text that is at hand. */
+/* Does the same for a string. `field` names it in errors. */
 MUST_USE int path_absolute(struct str path, const char *field, const char *workspace,
                            struct arena *a, char **ret, struct err *e);
 
-/* openat2 beneath the root `/`, magic links refused; O_CLOEXEC, O_NOCTTY and O_NONBLOCK are added.
+/* Opens with openat2 beneath `/`, refuses magic links, and adds O_CLOEXEC, O_NOCTTY and O_NONBLOCK.
  * -errno. */
 MUST_USE int path_open(const char *path, int flags, mode_t mode);
-/* Opens the directory a path's last name lies in; ret_name points into `path`, which loses its trailing
- * slashes. -EINVAL where the last name is `.`, `..` or the root itself. */
+/* Opens the directory that contains the last name of a path. Removes trailing slashes from `path`; ret_name
+ * points into it. -EINVAL when the last name is `.` or `..`, or the path is the root. */
 MUST_USE int path_open_parent(char *path, const char **ret_name);
 
-/* One atomic step; -EEXIST where something is there and `replace` is not set. -errno. */
+/* Renames atomically. -EEXIST when the target exists and `replace` is false; else -errno. */
 MUST_USE int path_rename(int from_dir, const char *from, int to_dir, const char *to, bool replace);
 
-/* What the kernel said, as a row of errors.def. */
+/* Translates an errno into a row of errors.def. The text is "what path: reason". */
 int path_error(struct err *e, int sys, const char *what, const char *path);
 
 /* Removes empty names and `.` from an absolute path, in place. */

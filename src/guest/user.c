@@ -9,20 +9,21 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-/* A file's text, which ends with NUL; `p` is NULL when it cannot be read. A small one needs no memory. */
-struct text {
+/* The text of a file, followed by NUL. `p` is NULL when the file cannot be read, and points to `small` for a
+ * small file. */
+struct user_text {
     char *p;
     size_t n;
     char small[4096];
 };
 
-static void text_done(struct text *t) {
+static void user_text_done(struct user_text *t) {
     if (t->p != t->small)
         free(t->p);
 }
-#define AUTO_TEXT __attribute__((cleanup(text_done)))
+#define AUTO_TEXT __attribute__((cleanup(user_text_done)))
 
-static void read_text(struct text *t, const char *path) {
+static void user_read_text(struct user_text *t, const char *path) {
     AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
     t->p = NULL;
@@ -39,18 +40,18 @@ static void read_text(struct text *t, const char *path) {
         t->p[t->n] = '\0';
 }
 
-/* The same for as long as it is wanted; NULL when it cannot be read. */
-static char *read_file(const char *path, size_t *ret_n) {
-    AUTO_TEXT struct text t;
-    read_text(&t, path);
+/* Returns the text of a file on the heap; NULL when it cannot be read. */
+static char *user_read_file(const char *path, size_t *ret_n) {
+    AUTO_TEXT struct user_text t;
+    user_read_text(&t, path);
     *ret_n = t.n;
     char *copy = t.p == t.small ? strndup(t.p, t.n) : t.p;
     t.p = NULL;
     return copy;
 }
 
-/* The n-th field of a line, counted from 0. */
-static struct str field(struct str line, int n) {
+/* Returns field n of a line, counted from 0. */
+static struct str user_field(struct str line, int n) {
     struct str part = {0};
     for (int i = 0; i <= n; i++)
         if (!str_split(&line, ':', &part))
@@ -58,42 +59,42 @@ static struct str field(struct str line, int n) {
     return part;
 }
 
-static bool field_u32(struct str line, int n, uint32_t *ret_value) {
+static bool user_field_u32(struct str line, int n, uint32_t *ret_value) {
     uint64_t value;
-    if (str_to_u64(field(line, n), 0, UINT32_MAX - 1, &value) < 0)
+    if (str_to_u64(user_field(line, n), 0, UINT32_MAX - 1, &value) < 0)
         return false;
     *ret_value = (uint32_t)value;
     return true;
 }
 
-static void copy_field(char *out, size_t cap, struct str line, int n) {
-    struct str f = field(line, n);
+static void user_copy_field(char *out, size_t cap, struct str line, int n) {
+    struct str f = user_field(line, n);
     bool fits = f.n < cap && !memchr(f.p, '\0', f.n);
     snprintf(out, cap, "%.*s", fits ? (int)f.n : 0, f.p);
 }
 
-static bool find_passwd(struct user *u, struct str name, bool by_uid, uint32_t uid) {
-    AUTO_TEXT struct text text;
-    read_text(&text, "/etc/passwd");
+static bool user_find_passwd(struct user *u, struct str name, bool by_uid, uint32_t uid) {
+    AUTO_TEXT struct user_text text;
+    user_read_text(&text, "/etc/passwd");
     struct str rest = {text.p, text.n}, line;
     while (str_split(&rest, '\n', &line)) {
         uint32_t line_uid, line_gid;
-        if (!field_u32(line, 2, &line_uid) || !field_u32(line, 3, &line_gid))
+        if (!user_field_u32(line, 2, &line_uid) || !user_field_u32(line, 3, &line_gid))
             continue;
-        if (by_uid ? line_uid != uid : !str_is(field(line, 0), name))
+        if (by_uid ? line_uid != uid : !str_is(user_field(line, 0), name))
             continue;
         u->uid = line_uid;
         u->gid = line_gid;
-        copy_field(u->name, sizeof u->name, line, 0);
-        copy_field(u->home, sizeof u->home, line, 5);
-        copy_field(u->shell, sizeof u->shell, line, 6);
+        user_copy_field(u->name, sizeof u->name, line, 0);
+        user_copy_field(u->home, sizeof u->home, line, 5);
+        user_copy_field(u->shell, sizeof u->shell, line, 6);
         return true;
     }
     return false;
 }
 
-/* Every sandbox has these two; an image without accounts does not know them. */
-static bool find_own(struct user *u, struct str name) {
+/* Every sandbox has these two users, even one whose image has no /etc/passwd. */
+static bool user_find_own(struct user *u, struct str name) {
     static const struct user own[] = {{.name = "root", .home = "/root", .uid = 0},
                                       {.name = "user", .home = "/home/user", .uid = 1000}};
     if (access("/etc/passwd", F_OK) == 0)
@@ -107,14 +108,14 @@ static bool find_own(struct user *u, struct str name) {
     return false;
 }
 
-static void find_groups(struct user *u) {
-    AUTO_TEXT struct text text;
-    read_text(&text, "/etc/group");
+static void user_find_groups(struct user *u) {
+    AUTO_TEXT struct user_text text;
+    user_read_text(&text, "/etc/group");
     struct str rest = {text.p, text.n}, line, member;
     while (u->n_groups < USER_GROUPS_MAX && str_split(&rest, '\n', &line)) {
         uint32_t gid;
-        struct str members = field(line, 3);
-        if (members.n == 0 || !field_u32(line, 2, &gid) || gid == u->gid)
+        struct str members = user_field(line, 3);
+        if (members.n == 0 || !user_field_u32(line, 2, &gid) || gid == u->gid)
             continue;
         while (str_split(&members, ',', &member)) {
             if (str_is(str_trim(member), str_of(u->name))) {
@@ -125,25 +126,27 @@ static void find_groups(struct user *u) {
     }
 }
 
-static int find(struct user *u, struct str name, struct err *e) {
+static int user_read(struct user *u, struct str name, struct err *e) {
     *u = (struct user){.uid = getuid(), .gid = getgid()};
     uint64_t number = u->uid;
     bool by_uid = name.n == 0 || str_to_u64(name, 0, UINT32_MAX - 1, &number) == 0;
-    bool known = find_passwd(u, name, by_uid, (uint32_t)number) || (!by_uid && find_own(u, name));
+    bool known =
+        user_find_passwd(u, name, by_uid, (uint32_t)number) || (!by_uid && user_find_own(u, name));
     if (!known && !by_uid)
-        return err_set(e, ERR_USER_NOT_FOUND, "no user %.*s", (int)MIN(name.n, (size_t)64), name.p);
+        return err_set(e, ERR_USER_NOT_FOUND, "no user has the name %.*s",
+                       (int)MIN(name.n, (size_t)64), name.p);
     if (!known) {
         u->uid = (uint32_t)number;
         u->gid = name.n == 0 ? (uint32_t)getgid() : (uint32_t)number;
     }
     if (u->name[0])
-        find_groups(u);
+        user_find_groups(u);
     return 0;
 }
 
-/* False for one that has just changed: the clock of its time stamp is coarse, and it may change again
- * without showing it. */
-static bool look(const char *path, struct user_file *ret) {
+/* Reads the version of a file. Returns false when it changed within the last second: the clock of the change
+ * time is coarse, so a further change might not show. */
+static bool user_read_version(const char *path, struct user_file *ret) {
     struct stat st;
     struct timespec now;
     *ret = (struct user_file){0};
@@ -158,15 +161,16 @@ static bool look(const char *path, struct user_file *ret) {
 int user_find(struct user_cache *cache, struct user *u, struct str name, struct err *e) {
     struct user_file files[2];
     if (name.n == 0)
-        name = STR(""); /* not NULL, which memcmp may not see */
-    bool is_calm = look("/etc/passwd", &files[0]) & look("/etc/group", &files[1]);
-    if (is_calm && cache->is_known && str_is(name, str_of(cache->name)) &&
+        name = STR(""); /* memcmp must not get NULL */
+    bool is_stable =
+        user_read_version("/etc/passwd", &files[0]) & user_read_version("/etc/group", &files[1]);
+    if (is_stable && cache->is_known && str_is(name, str_of(cache->name)) &&
         memcmp(files, cache->files, sizeof files) == 0) {
         *u = cache->user;
         return 0;
     }
-    int r = find(u, name, e);
-    cache->is_known = r == 0 && is_calm && name.n < sizeof cache->name;
+    int r = user_read(u, name, e);
+    cache->is_known = r == 0 && is_stable && name.n < sizeof cache->name;
     if (!cache->is_known)
         return r;
     snprintf(cache->name, sizeof cache->name, "%.*s", (int)name.n, name.p);
@@ -176,16 +180,16 @@ int user_find(struct user_cache *cache, struct user *u, struct str name, struct 
 }
 
 void user_names_load(struct user_names *n) {
-    n->passwd = read_file("/etc/passwd", &n->passwd_n);
-    n->group = read_file("/etc/group", &n->group_n);
+    n->passwd = user_read_file("/etc/passwd", &n->passwd_n);
+    n->group = user_read_file("/etc/group", &n->group_n);
 }
 
-static struct str name_of(const char *text, size_t n, uint32_t id) {
+static struct str user_find_name(const char *text, size_t n, uint32_t id) {
     struct str rest = {text, n}, line;
     uint32_t line_id;
     while (str_split(&rest, '\n', &line)) {
-        struct str name = field(line, 0);
-        if (field_u32(line, 2, &line_id) && line_id == id && name.n <= 64 &&
+        struct str name = user_field(line, 0);
+        if (user_field_u32(line, 2, &line_id) && line_id == id && name.n <= 64 &&
             str_is_utf8(name.p, name.n))
             return name;
     }
@@ -193,11 +197,11 @@ static struct str name_of(const char *text, size_t n, uint32_t id) {
 }
 
 struct str user_name_of(const struct user_names *n, uint32_t uid) {
-    return name_of(n->passwd, n->passwd_n, uid);
+    return user_find_name(n->passwd, n->passwd_n, uid);
 }
 
 struct str user_group_of(const struct user_names *n, uint32_t gid) {
-    return name_of(n->group, n->group_n, gid);
+    return user_find_name(n->group, n->group_n, gid);
 }
 
 void privileges_read(struct privileges *p) {
@@ -215,8 +219,8 @@ void privileges_read(struct privileges *p) {
     p->is_filtered = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == 2;
 }
 
-/* An ordinary user keeps none; root keeps what the profile gave, without the right to change sets. */
-static int drop_bounding(const struct user *u, const struct privileges *p) {
+/* An ordinary user keeps no capability. Root keeps those of the profile except CAP_SETPCAP. */
+static int user_drop_bounding(const struct user *u, const struct privileges *p) {
     uint64_t drop = u->uid != 0 ? p->bounding : p->bounding & UINT64_C(1) << CAP_SETPCAP;
     if (!p->can_drop)
         return 0;
@@ -229,11 +233,12 @@ static int drop_bounding(const struct user *u, const struct privileges *p) {
 int user_become(const struct user *u, const struct privileges *p) {
     if (geteuid() != 0 && u->uid == getuid() && u->gid == getgid())
         return 0;
-    int r = drop_bounding(u, p);
+    int r = user_drop_bounding(u, p);
     if (r < 0)
         return r;
-    /* libc's own wrappers would look for other threads, which after vfork are not there. A user
-     * namespace may forbid setgroups; then the groups are the guest's own, which are none. */
+    /* Raw system calls, because the wrappers of libc would signal other threads, which do not exist after
+     * vfork. A user namespace may forbid setgroups; then the process keeps the guest's groups, of which there
+     * are none. */
     if (syscall(SYS_setgroups, (size_t)u->n_groups, u->groups) < 0 && errno != EPERM)
         return -errno;
     if (syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0 ||

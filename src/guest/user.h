@@ -1,7 +1,7 @@
-/* user — who a program or a file operation runs as, by the sandbox's own /etc/passwd and /etc/group.
+/* user — the users of the sandbox, from its own /etc/passwd and /etc/group. No name service is asked.
  *
- * Both files belong to the sandbox and are hostile: they are opened without following into devices or
- * FIFOs and read up to USER_FILE_MAX. No name service is asked. */
+ * Both files are hostile input: the guest reads them only if they are regular files, and at most
+ * USER_FILE_MAX bytes of each. */
 #pragma once
 
 #include <stdint.h>
@@ -18,17 +18,17 @@ struct user {
     uint32_t groups[USER_GROUPS_MAX];
     uint32_t n_groups;
     char name[65];
-    char home[256]; /* empty: none known */
+    char home[256]; /* empty: unknown */
     char shell[256];
 };
 
-/* A file as it was when it was read; all 0: it was not there. */
+/* Identifies the version of a file that was read; all 0: there was no file. */
 struct user_file {
     uint64_t device, inode, size;
     int64_t changed_s, changed_ns;
 };
 
-/* The last one that was found, with what it was read from. It holds while neither file has changed. */
+/* The last result of user_find. It is valid while neither file has changed. */
 struct user_cache {
     char name[65];
     bool is_known;
@@ -36,27 +36,28 @@ struct user_cache {
     struct user user;
 };
 
-/* A name or a number; empty: whoever the guest itself is. USER_NOT_FOUND. */
+/* Finds a user by name or number. An empty name stands for the user that the guest runs as. USER_NOT_FOUND. */
 MUST_USE int user_find(struct user_cache *cache, struct user *u, struct str name, struct err *e);
 
-/* The names of a uid or gid, for listings; empty when there is none. `cache` holds one file at a time. */
+/* Both files, to look up the names of uids and gids. A name is empty when there is none. */
 struct user_names {
     char *passwd;
     size_t passwd_n;
     char *group;
     size_t group_n;
 };
+/* Nobody frees it: it is used by children that exit soon. */
 void user_names_load(struct user_names *n);
 struct str user_name_of(const struct user_names *n, uint32_t uid);
 struct str user_group_of(const struct user_names *n, uint32_t gid);
 
-/* What the guest holds and its programs must not. */
+/* Privileges that the guest has and its programs must not have. */
 struct privileges {
-    uint64_t bounding; /* capabilities in the bounding set */
-    bool can_drop;     /* CAP_SETPCAP is there */
-    bool is_filtered;  /* a system call filter is in force, so programs get the second one */
+    uint64_t bounding; /* the capability bounding set */
+    bool can_drop;     /* the guest has CAP_SETPCAP */
+    bool is_filtered;  /* the guest runs under a seccomp filter, so programs get a stricter one */
 };
 void privileges_read(struct privileges *p);
-/* Becomes `u` for good: groups, ids, capabilities. Raw system calls alone, so that it works after vfork.
- * -errno. */
+/* Changes to user `u` permanently: groups, ids and capabilities. Safe after vfork, because it makes raw
+ * system calls only. -errno. */
 MUST_USE int user_become(const struct user *u, const struct privileges *p);

@@ -428,8 +428,8 @@ END = bytes(1024)
 
 
 @pytest.mark.parametrize("data,why", [
-    (b"", "early"), (b"x" * 100, "early"), (raw_header(), "early"), (bytes(511), "early"),
-    (raw_header(size=b"%011o\0" % 9) + b"12345", "early"),
+    (b"", "truncated"), (b"x" * 100, "truncated"), (raw_header(), "truncated"), (bytes(511), "truncated"),
+    (raw_header(size=b"%011o\0" % 9) + b"12345", "truncated"),
     (raw_header(sum=b"0000000\0") + END, "checksum"), (b"\x7fELF" * 128, "checksum"),
     (raw_header(size=b"99999999999\0") + END, "number"), (raw_header(size=b"\xff" * 12) + END, "size"),
     (raw_header(size=b"\x80" + b"\x7f" * 11) + END, "number"),
@@ -441,7 +441,7 @@ END = bytes(1024)
     (pax(b"0 path=x\n") + raw_header() + END, "pax"), (pax(b"8 pathx\n") + raw_header() + END, "pax"),
     (pax(b"-1 path=x\n") + raw_header() + END, "pax"), (pax(b"99999999999999999999 a=b\n") + raw_header() + END, "pax"),
     (pax(record(b"size", b"-5")) + raw_header() + END, "size"), (pax(record(b"size", b"9" * 30)) + raw_header() + END, "size"),
-    (pax(record(b"size", b"9999")) + raw_header() + END, "early"),
+    (pax(record(b"size", b"9999")) + raw_header() + END, "truncated"),
     (pax(record(b"path", b"a\0b")) + raw_header() + END, "NUL"), (pax(record(b"path", b"../x")) + raw_header() + END, '".."'),
     (pax(record(b"path", b"/x")) + raw_header() + END, "absolute"), (pax(record(b"path", b"")) + raw_header() + END, "no name"),
     (pax(record(b"GNU.sparse.major", b"1")) + raw_header() + END, "sparse"), (pax(record(b"mtime", b"soon")) + raw_header() + END, "time"),

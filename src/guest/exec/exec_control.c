@@ -20,15 +20,11 @@ static bool exec_control_remember(struct exec_signals *s, int64_t number) {
 
 int exec_control_method_signal(struct request *r, struct err *e) {
     struct exec *x;
-    int64_t sig = 0, number = 0;
+    int64_t sig, number = 0;
     bool leader_only = false;
-    if (exec_of_request(r, &x, e) < 0 || params_int(r->params, "signal", 1, 64, &sig, e) < 0 ||
+    if (exec_of_request(r, &x, e) < 0 || params_need_int(r->params, "signal", 1, 64, &sig, e) < 0 ||
         params_int(r->params, "number", 1, PARAMS_OFFSET_MAX, &number, e) < 0 ||
-        params_bool(r->params, "leader_only", &leader_only, e) < 0)
-        return -(int)e->code;
-    if (sig == 0)
-        return params_missing("signal", e);
-    if (exec_check_running(x, e) < 0)
+        params_bool(r->params, "leader_only", &leader_only, e) < 0 || exec_check_running(x, e) < 0)
         return -(int)e->code;
     if (!exec_control_remember(&x->signals, number))
         return 0;
@@ -45,13 +41,10 @@ int exec_control_method_signal(struct request *r, struct err *e) {
 
 int exec_control_method_resize(struct request *r, struct err *e) {
     struct exec *x;
-    int64_t cols = 0, rows = 0;
-    if (exec_of_request(r, &x, e) < 0 || params_int(r->params, "cols", 1, 4096, &cols, e) < 0 ||
-        params_int(r->params, "rows", 1, 4096, &rows, e) < 0)
-        return -(int)e->code;
-    if (cols == 0 || rows == 0)
-        return params_missing(cols == 0 ? "cols" : "rows", e);
-    if (exec_check_running(x, e) < 0)
+    int64_t cols, rows;
+    if (exec_of_request(r, &x, e) < 0 ||
+        params_need_int(r->params, "cols", 1, 4096, &cols, e) < 0 ||
+        params_need_int(r->params, "rows", 1, 4096, &rows, e) < 0 || exec_check_running(x, e) < 0)
         return -(int)e->code;
     if (x->terminal < 0)
         return err_set(e, ERR_EXEC_NO_TERMINAL, "%s has no terminal", x->id);

@@ -92,8 +92,6 @@ static void exec_input_on_ready(struct source *s, uint32_t events) {
 static int exec_input_check_offset(const struct exec *x, struct request *r, int64_t offset,
                                    struct err *e) {
     uint64_t next = x->input.next_offset;
-    if (offset < 0)
-        return params_missing("offset", e);
     if ((uint64_t)offset <= next)
         return 0;
     r->next_offset = (int64_t)next;
@@ -112,10 +110,10 @@ static int exec_input_check_open(const struct exec *x, struct err *e) {
 /* The daemon repeats bytes after a broken connection; those below next_offset are skipped. */
 int exec_input_method_stdin(struct request *r, struct err *e) {
     struct exec *x;
-    int64_t offset = -1;
+    int64_t offset;
     struct str data;
     if (exec_of_request(r, &x, e) < 0 ||
-        params_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0 ||
+        params_need_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0 ||
         params_base64(r->params, "data_b64", &r->guest->arena, CHUNK_MAX, &data, e) < 0 ||
         exec_input_check_open(x, e) < 0 || exec_input_check_offset(x, r, offset, e) < 0)
         return -(int)e->code;
@@ -151,9 +149,9 @@ static int exec_input_append_eof(struct exec *x) {
 
 int exec_input_method_close(struct request *r, struct err *e) {
     struct exec *x;
-    int64_t offset = -1;
+    int64_t offset;
     if (exec_of_request(r, &x, e) < 0 ||
-        params_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0 ||
+        params_need_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0 ||
         exec_check_running(x, e) < 0)
         return -(int)e->code;
     if (x->input.state == STDIN_CLOSING || x->input.state == STDIN_CLOSED)

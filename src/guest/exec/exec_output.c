@@ -252,12 +252,10 @@ void exec_output_drain(struct exec *x) {
 
 int exec_output_method_grant(struct request *r, struct err *e) {
     struct exec *x;
-    int64_t total = -1;
+    int64_t total;
     if (exec_of_request(r, &x, e) < 0 ||
-        params_int(r->params, "total_bytes", 0, PARAMS_OFFSET_MAX, &total, e) < 0)
+        params_need_int(r->params, "total_bytes", 0, PARAMS_OFFSET_MAX, &total, e) < 0)
         return -(int)e->code;
-    if (total < 0)
-        return params_missing("total_bytes", e);
     if (x->output.policy != POLICY_BLOCK)
         return err_field(e, "exec_id", "must name an exec with the block policy, got %s", x->id);
     x->output.granted_bytes = MAX(x->output.granted_bytes, (uint64_t)total);
@@ -269,14 +267,14 @@ int exec_output_method_read(struct request *r, struct err *e) {
     static const char *const names[] = {"stdout", "stderr"};
     struct exec *x;
     int id = -1;
-    int64_t offset = -1, max = -1;
+    int64_t offset, max;
     if (exec_of_request(r, &x, e) < 0 ||
         params_enum(r->params, "stream", names, COUNT_OF(names), &id, e) < 0 ||
-        params_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0 ||
-        params_int(r->params, "max_bytes", 1, CHUNK_MAX, &max, e) < 0)
+        params_need_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0 ||
+        params_need_int(r->params, "max_bytes", 1, CHUNK_MAX, &max, e) < 0)
         return -(int)e->code;
-    if (id < 0 || offset < 0 || max < 0)
-        return params_missing(id < 0 ? "stream" : offset < 0 ? "offset" : "max_bytes", e);
+    if (id < 0)
+        return params_missing("stream", e);
     if (!x->output.owns_logs)
         return err_field(e, "exec_id", "must name an exec without log descriptors, got %s", x->id);
     const struct outlog *log = &x->output.logs[id];

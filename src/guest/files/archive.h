@@ -1,41 +1,42 @@
-/* archive — a tree being packed or unpacked: a child as the sandbox user, a pipe that is the daemon's, and
- * the outcome told by `tree_done`. pack.c and unpack.c are the children's work, base/tar.c the format.
+/* archive — a directory tree that a child packs into a tar stream, or unpacks from one, as the sandbox user.
  *
- * Owner:  its handle: `close` and the end of the connection kill the child, and nothing is told then.
- * Bytes:  the pipe's end travels to the daemon. Where it cannot, read_chunk and write_chunk move them through
- *         the guest: in order, one request at a time, which waits until the child gave or took something; a
- *         write_chunk of nothing ends the stream.
- * Bounds: ARCHIVES_MAX children; the pipe; a chunk. The child holds no more than some names of the tree. */
+ * Owner:  its handle. `close` and the end of the connection kill the child; then no `tree_done` follows.
+ * End:    `tree_done` reports the result, once.
+ * Bytes:  the daemon gets the other end of the child's pipe. On a link that passes no files, read_chunk and
+ *         write_chunk move the bytes: in order, one request at a time. A request waits until the child has
+ *         written or read something. An empty write_chunk ends the stream.
+ * Bounds: ARCHIVES_MAX children, and one chunk per archive.
+ * pack.c and unpack.c are the work of the child, base/tar.c is the format. */
 #pragma once
 
-#include "guest/guest.h"
+#include "guest/jobs.h"
 
 #define ARCHIVES_MAX 8
 
 struct archive;
-struct handle;
+struct request;
 
 int archive_method_pack(struct request *r, struct err *e);
 int archive_method_unpack(struct request *r, struct err *e);
 
-/* By read_chunk and write_chunk, for a handle that is an archive's. */
+/* Handle read_chunk and write_chunk for the handle of an archive. */
 MUST_USE int archive_read(struct archive *a, struct request *r, uint64_t offset, size_t max,
                           struct err *e);
 MUST_USE int archive_write(struct archive *a, struct request *r, uint64_t offset, struct str data,
                            struct err *e);
 void archive_close(struct archive *a);
 
-/* In the child: what is sent to the guest at the end. */
+/* What the child sends to the guest at the end. */
 struct archive_result {
-    struct err err; /* code ERR_NONE: it went well */
+    struct err err; /* code ERR_NONE: success */
     uint64_t files, directories, total_bytes, skipped_special, skipped_unreadable;
 };
 
-/* Opens the pipe and the way back to the guest. `is_input`: the child reads. Fills w->fds; returns the child's
- * end of the pipe and the way back. */
-MUST_USE int archive_begin(struct work *w, bool is_input, int *ret_pipe, int *ret_back,
+/* In the child: makes the pipe for the stream and the socket for the result. `is_input`: the child reads the
+ * stream. Puts the guest's ends into w->fds and returns the child's. */
+MUST_USE int archive_begin(struct work *w, bool is_input, int *ret_pipe, int *ret_sock,
                            struct err *e);
-/* Tells the guest, once. */
-void archive_end(int back, const struct archive_result *result);
-work_fn work_pack;
-work_fn work_unpack;
+/* In the child: sends the result. Call once. */
+void archive_end(int sock, const struct archive_result *result);
+work_fn pack_work;
+work_fn unpack_work;

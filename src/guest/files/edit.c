@@ -1,7 +1,8 @@
-/* edit — replaces exact bytes in a file, all edits or none, in one step.
+/* edit — the request that replaces exact bytes in a file: all edits or none, atomically.
  *
- * The outcome is made in memory and put in place of the file with its mode and owner, unless the file is no
- * longer what was read. Bounds: the file, and each outcome on the way, at most edit.file. */
+ * The new contents are built in memory and replace the file, with its mode and owner, unless the file has
+ * changed since it was read.
+ * Bounds: the file, and the result of each edit, at most edit.file bytes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,30 +20,30 @@ struct edit {
     bool replace_all;
 };
 
-struct bytes {
+struct edit_bytes {
     char *p;
     size_t n;
 };
 
-struct target {
-    char *path; /* where links led */
+struct edit_target {
+    char *path; /* with symlinks at its end resolved */
     int dir;
     const char *name;
     int fd;
     struct stat st;
 };
 
-static int no_memory(struct err *e) {
-    return err_set(e, ERR_OUT_OF_MEMORY, "no memory to edit");
+static int edit_no_memory(struct err *e) {
+    return err_set(e, ERR_OUT_OF_MEMORY, "edit: out of memory");
 }
 
-static int too_large(struct err *e, const char *what) {
+static int edit_too_large(struct err *e, const char *what) {
     int64_t max = limit_table[LIMIT_EDIT_FILE].value;
     return err_limit(e, ERR_FILE_TOO_LARGE, LIMIT_EDIT_FILE, max,
                      "%.150s is larger than %lld bytes", what, (long long)max);
 }
 
-static int take_edits(struct work *w, struct edit **ret, size_t *ret_n, struct err *e) {
+static int edit_read_params(struct work *w, struct edit **ret, size_t *ret_n, struct err *e) {
     const struct json *list;
     size_t max_text = (size_t)limit_table[LIMIT_EDIT_TEXT].value, n = 0, total = 0;
     if (params_node(w->params, "edits", JSON_ARRAY, &list, e) < 0)
@@ -50,32 +51,33 @@ static int take_edits(struct work *w, struct edit **ret, size_t *ret_n, struct e
     if (!list)
         return params_missing("edits", e);
     if (list->items.count < 1 || list->items.count > (size_t)limit_table[LIMIT_EDIT_COUNT].value)
-        return err_field(e, "edits", "has not 1 to %lld entries",
-                         (long long)limit_table[LIMIT_EDIT_COUNT].value);
+        return err_field(e, "edits", "must have 1 to %lld entries, got %zu",
+                         (long long)limit_table[LIMIT_EDIT_COUNT].value, list->items.count);
     struct edit *edits = arena_zalloc(w->arena, list->items.count * sizeof *edits);
     if (!edits)
-        return no_memory(e);
+        return edit_no_memory(e);
     JSON_FOR_EACH(it, list) {
         struct edit *edit = &edits[n++];
         if (it->type != JSON_OBJECT)
-            return err_field(e, "edits", "holds what is no object");
+            return err_field(e, "edits", "entry %zu must be an object", n - 1);
         if (params_base64(it, "old_b64", w->arena, max_text, &edit->old_text, e) < 0 ||
             params_base64(it, "new_b64", w->arena, max_text, &edit->new_text, e) < 0 ||
             params_bool(it, "replace_all", &edit->replace_all, e) < 0)
             return -(int)e->code;
         if (edit->old_text.n == 0)
-            return err_field(e, "edits", "entry %zu has nothing to find", n - 1);
+            return err_field(e, "edits", "old_b64 of entry %zu must not be empty", n - 1);
         total += edit->old_text.n + edit->new_text.n;
     }
     if (total > max_text)
-        return err_field(e, "edits", "are larger than %zu bytes together", max_text);
+        return err_field(e, "edits", "texts must be at most %zu bytes together, got %zu", max_text,
+                         total);
     *ret = edits;
     *ret_n = n;
     return 0;
 }
 
-/* Reads all of it; one byte more than may be shows that it is too large. */
-static int read_all(int fd, struct bytes *ret) {
+/* Reads the whole file. -EFBIG when it is larger than the limit; else -errno. */
+static int edit_read_file(int fd, struct edit_bytes *ret) {
     size_t max = (size_t)limit_table[LIMIT_EDIT_FILE].value, n = 0;
     char *p = malloc(max + 1);
     if (!p)
@@ -90,12 +92,12 @@ static int read_all(int fd, struct bytes *ret) {
             break;
         n += (size_t)r;
     }
-    *ret = (struct bytes){p, n};
+    *ret = (struct edit_bytes){p, n};
     return n > max ? -EFBIG : 0;
 }
 
-/* At least one line end, and all of them CRLF. */
-static bool has_crlf(struct bytes b) {
+/* Returns whether the file has line ends and all of them are CRLF. */
+static bool edit_has_crlf(struct edit_bytes b) {
     const char *end = b.p + b.n, *nl = NULL;
     bool found = false;
     for (const char *p = b.p; (nl = memchr(p, '\n', (size_t)(end - p))); p = nl + 1) {
@@ -106,12 +108,12 @@ static bool has_crlf(struct bytes b) {
     return found;
 }
 
-/* LF that is not CRLF already becomes it. */
-static int to_crlf(struct arena *a, struct str *text, struct err *e) {
+/* Turns each LF that is not part of a CRLF into CRLF. */
+static int edit_to_crlf(struct arena *a, struct str *text, struct err *e) {
     char *p = arena_alloc(a, 2 * text->n + 1);
     size_t n = 0;
     if (!p)
-        return no_memory(e);
+        return edit_no_memory(e);
     for (size_t i = 0; i < text->n; i++) {
         if (text->p[i] == '\n' && (i == 0 || text->p[i - 1] != '\r'))
             p[n++] = '\r';
@@ -121,7 +123,7 @@ static int to_crlf(struct arena *a, struct str *text, struct err *e) {
     return 0;
 }
 
-static uint64_t count(struct bytes b, struct str what) {
+static uint64_t edit_count(struct edit_bytes b, struct str what) {
     const char *p = b.p, *end = b.p + b.n;
     uint64_t n = 0;
     for (; (p = memmem(p, (size_t)(end - p), what.p, what.n)); p += what.n)
@@ -129,20 +131,20 @@ static uint64_t count(struct bytes b, struct str what) {
     return n;
 }
 
-static int apply(struct bytes *b, const struct edit *edit, size_t i, uint64_t *replacements,
-                 struct err *e) {
-    uint64_t n = count(*b, edit->old_text);
+static int edit_apply(struct edit_bytes *b, const struct edit *edit, size_t i,
+                      uint64_t *replacements, struct err *e) {
+    uint64_t n = edit_count(*b, edit->old_text);
     if (n == 0)
-        return err_set(e, ERR_EDIT_NO_MATCH, "edit %zu: the text is not in the file", i);
+        return err_set(e, ERR_EDIT_NO_MATCH, "edits[%zu]: the text is not in the file", i);
     if (n > 1 && !edit->replace_all)
-        return err_set(e, ERR_EDIT_NOT_UNIQUE, "edit %zu: the text is in the file %llu times", i,
+        return err_set(e, ERR_EDIT_NOT_UNIQUE, "edits[%zu]: the text is in the file %llu times", i,
                        (unsigned long long)n);
     uint64_t size = b->n - n * edit->old_text.n + n * edit->new_text.n;
     if (size > (uint64_t)limit_table[LIMIT_EDIT_FILE].value)
-        return too_large(e, "the outcome");
+        return edit_too_large(e, "the result");
     char *out = malloc(size + 1), *to = out;
     if (!out)
-        return no_memory(e);
+        return edit_no_memory(e);
     const char *p = b->p, *end = b->p + b->n;
     for (const char *hit; (hit = memmem(p, (size_t)(end - p), edit->old_text.p, edit->old_text.n));
          p = hit + edit->old_text.n) {
@@ -151,110 +153,114 @@ static int apply(struct bytes *b, const struct edit *edit, size_t i, uint64_t *r
     }
     memcpy(to, p, (size_t)(end - p));
     free(b->p);
-    *b = (struct bytes){out, size};
+    *b = (struct edit_bytes){out, size};
     *replacements += n;
     return 0;
 }
 
-static bool is_same(const struct stat *a, const struct stat *b) {
+/* In a file with CRLF line ends, line ends of the edits match and become CRLF. */
+static int edit_apply_all(struct work *w, struct edit *edits, size_t n, struct edit_bytes was,
+                          struct edit_bytes *ret_now, uint64_t *replacements, struct err *e) {
+    bool crlf = edit_has_crlf(was);
+    *ret_now = (struct edit_bytes){malloc(was.n + 1), was.n};
+    if (!ret_now->p)
+        return edit_no_memory(e);
+    memcpy(ret_now->p, was.p, was.n);
+    for (size_t i = 0; i < n; i++) {
+        if (crlf && (edit_to_crlf(w->arena, &edits[i].old_text, e) < 0 ||
+                     edit_to_crlf(w->arena, &edits[i].new_text, e) < 0))
+            return -(int)e->code;
+        if (edit_apply(ret_now, &edits[i], i, replacements, e) < 0)
+            return -(int)e->code;
+    }
+    return 0;
+}
+
+static bool edit_is_same(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
            a->st_mode == b->st_mode && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
            a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* The name leads to the file that was read, and that still holds what was read. */
-static int check_unchanged(const struct target *t, struct bytes was, struct err *e) {
+/* Fails with FILE_CHANGED unless the name still leads to the same file with the same bytes. */
+static int edit_check_unchanged(const struct edit_target *t, struct edit_bytes was, struct err *e) {
     struct stat st;
-    struct bytes now = {0};
-    bool same = fstatat(t->dir, t->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && is_same(&st, &t->st) &&
-                read_all(t->fd, &now) == 0 && now.n == was.n && memcmp(now.p, was.p, now.n) == 0;
+    struct edit_bytes now = {0};
+    bool same = fstatat(t->dir, t->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                edit_is_same(&st, &t->st) && edit_read_file(t->fd, &now) == 0 && now.n == was.n &&
+                memcmp(now.p, was.p, now.n) == 0;
     free(now.p);
-    return same ? 0 : err_set(e, ERR_FILE_CHANGED, "%.150s", t->path);
+    return same ? 0 : err_set(e, ERR_FILE_CHANGED, "%.150s changed during the edit", t->path);
 }
 
-static int open_target(struct work *w, char *path, struct target *t, struct err *e) {
+static int edit_open_target(struct work *w, char *path, struct edit_target *t, struct err *e) {
     mode_t mode;
     t->fd = path_open_regular(path, e);
     if (t->fd < 0)
         return t->fd;
     if (fstat(t->fd, &t->st) < 0)
-        return path_error(e, errno, "look at", path);
+        return path_error(e, errno, "stat", path);
     if (t->st.st_size > limit_table[LIMIT_EDIT_FILE].value)
-        return too_large(e, path);
+        return edit_too_large(e, path);
     t->path = path;
     if (newfile_follow(w->arena, &t->path, e) < 0)
         return -(int)e->code;
     t->dir = path_open_parent(t->path, &t->name);
     if (t->dir < 0)
-        return path_error(e, -t->dir, "open the directory of", t->path);
+        return path_error(e, -t->dir, "open the parent of", t->path);
     return newfile_check(t->dir, t->name, t->path, false, &mode, e);
 }
 
-/* With the mode and owner of the old one. */
-static int replace(const struct target *t, struct bytes now, struct bytes was, struct stat *ret_st,
-                   struct err *e) {
+/* Replaces the file; the new one gets the mode and owner of the old one. */
+static int edit_replace(const struct edit_target *t, struct edit_bytes now, struct edit_bytes was,
+                        struct stat *ret_st, struct err *e) {
     char temp[NEWFILE_NAME];
     AUTO_CLOSE int fd = newfile_open(t->dir, temp);
     if (fd < 0)
-        return path_error(e, -fd, "write in the directory of", t->path);
+        return path_error(e, -fd, "create a file in the parent of", t->path);
     int r = fd_write_all(fd, now.p, now.n);
     if (r == 0 && (t->st.st_uid != geteuid() || t->st.st_gid != getegid()) &&
         fchown(fd, t->st.st_uid, t->st.st_gid) < 0)
         r = -errno;
     if (r == 0 && fchmod(fd, t->st.st_mode & 01777) < 0)
         r = -errno;
-    r = r < 0 ? path_error(e, -r, "write", t->path) : check_unchanged(t, was, e);
+    r = r < 0 ? path_error(e, -r, "write", t->path) : edit_check_unchanged(t, was, e);
     if (r == 0) {
         r = newfile_place(fd, t->dir, temp, t->name, true);
         if (r < 0)
-            r = path_error(e, -r, "put in place", t->path);
+            r = path_error(e, -r, "replace", t->path);
         else if (fstat(fd, ret_st) < 0)
-            r = path_error(e, errno, "look at", t->path);
+            r = path_error(e, errno, "stat", t->path);
     }
     if (r < 0 && temp[0])
         unlinkat(t->dir, temp, 0);
     return r;
 }
 
-static int work_edit(struct work *w, struct err *e) {
+static int edit_work(struct work *w, struct err *e) {
     char *path;
     struct edit *edits = NULL;
     size_t n = 0;
-    struct target t = {.dir = -1, .fd = -1}; /* the child ends soon: nothing to close */
-    struct bytes was, now = {0};
-    if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0 ||
-        take_edits(w, &edits, &n, e) < 0)
-        return -(int)e->code;
-    path_clean(path);
-    if (open_target(w, path, &t, e) < 0)
-        return -(int)e->code;
-    int r = read_all(t.fd, &was);
-    if (r < 0)
-        return r == -EFBIG ? too_large(e, path) : path_error(e, -r, "read", path);
-    now = (struct bytes){malloc(was.n + 1), was.n};
-    if (!now.p)
-        return no_memory(e);
-    memcpy(now.p, was.p, was.n);
-    bool crlf = has_crlf(was);
+    struct edit_target t = {.dir = -1,
+                            .fd = -1}; /* the child exits soon, so nothing closes these */
+    struct edit_bytes was, now = {0};
     uint64_t replacements = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (crlf && (to_crlf(w->arena, &edits[i].old_text, e) < 0 ||
-                     to_crlf(w->arena, &edits[i].new_text, e) < 0))
-            return -(int)e->code;
-        if (apply(&now, &edits[i], i, &replacements, e) < 0)
-            return -(int)e->code;
-    }
-    struct stat st;
-    if (replace(&t, now, was, &st, e) < 0)
+    if (work_path(w, "path", &path, e) < 0 || edit_read_params(w, &edits, &n, e) < 0)
         return -(int)e->code;
-    struct user_names names;
-    user_names_load(&names);
+    if (edit_open_target(w, path, &t, e) < 0)
+        return -(int)e->code;
+    int r = edit_read_file(t.fd, &was);
+    if (r < 0)
+        return r == -EFBIG ? edit_too_large(e, path) : path_error(e, -r, "read", path);
+    struct stat st;
+    if (edit_apply_all(w, edits, n, was, &now, &replacements, e) < 0 ||
+        edit_replace(&t, now, was, &st, e) < 0)
+        return -(int)e->code;
     json_put_u64(w->out, "replacements", replacements);
-    json_key(w->out, "info");
-    info_write(w->out, t.path, &st, -1, NULL, &names);
+    info_put(w->out, t.path, &st, -1);
     return 0;
 }
 
-int files_method_edit(struct request *r, struct err *e) {
-    return jobs_start(r, work_edit, jobs_answer, NULL, e);
+int edit_method(struct request *r, struct err *e) {
+    return jobs_start(r, edit_work, jobs_reply, NULL, e);
 }

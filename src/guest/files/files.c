@@ -1,5 +1,3 @@
-/* files — contents: opened by a child as the sandbox user, passed out or moved in chunks, and new ones put
- * in place by commit. */
 #include "guest/files/files.h"
 #include "guest/files/info.h"
 
@@ -9,33 +7,30 @@
 
 #include "guest/files/archive.h"
 #include "guest/files/newfile.h"
+#include "guest/guest.h"
 #include "guest/params.h"
 #include "guest/path.h"
 #include "guest/reply.h"
 
 #define CHUNK_MAX 49152
 
-static int work_read(struct work *w, struct err *e) {
+static int files_work_read(struct work *w, struct err *e) {
     char *path;
-    if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0)
+    struct stat st;
+    if (work_path(w, "path", &path, e) < 0)
         return -(int)e->code;
-    path_clean(path);
     int fd = path_open_regular(path, e);
     if (fd < 0)
         return fd;
-    struct stat st;
-    struct user_names names;
-    user_names_load(&names);
     if (fstat(fd, &st) < 0)
-        return path_error(e, errno, "look at", path);
-    json_key(w->out, "info");
-    info_write(w->out, path, &st, -1, NULL, &names);
+        return path_error(e, errno, "stat", path);
+    info_put(w->out, path, &st, -1);
     w->fds[w->n_fds++] = fd;
     return 0;
 }
 
-/* The members with the handle, and the file itself where it can travel. */
-static void answer_with_handle(struct guest *g, struct job *j, const struct handle *h,
+/* Replies with the handle and the members, and passes the file if the link passes files. */
+static void files_reply_handle(struct guest *g, struct job *j, const struct handle *h,
                                struct str members) {
     char head[64];
     int copy = link_passes_files(&g->link) ? fcntl(h->fd, F_DUPFD_CLOEXEC, 3) : -1;
@@ -44,7 +39,7 @@ static void answer_with_handle(struct guest *g, struct job *j, const struct hand
     char *text = arena_alloc(&g->arena, (size_t)n + members.n);
     struct err e;
     if (!text) {
-        err_set(&e, ERR_OUT_OF_MEMORY, "no memory for an answer");
+        err_set(&e, ERR_OUT_OF_MEMORY, "reply with a handle: out of memory");
         reply_error(g, j->generation, j->id, &e, -1);
         return;
     }
@@ -54,15 +49,17 @@ static void answer_with_handle(struct guest *g, struct job *j, const struct hand
                copy >= 0);
 }
 
-/* A handle belongs to a connection: without the one that asked there is nobody to close it. */
-static struct handle *new_handle(struct guest *g, struct job *j, const int *fds, size_t n_fds) {
+/* Makes a handle of the descriptors and takes them. A handle belongs to a connection, so there is none when
+ * the connection that asked is gone. Replies with an error and returns NULL then. */
+static struct handle *files_new_handle(struct guest *g, struct job *j, const int *fds,
+                                       size_t n_fds) {
     struct err e;
     bool wanted = g->link.connected && g->link.generation == j->generation;
     struct handle *h = wanted ? handles_add(&g->handles) : NULL;
     if (!h) {
         for (size_t i = 0; i < n_fds; i++)
             close(fds[i]);
-        err_set(&e, ERR_LIMIT_REACHED, "%d files are open", HANDLES_MAX);
+        err_set(&e, ERR_LIMIT_REACHED, "%d handles are open, the maximum", HANDLES_MAX);
         reply_error(g, j->generation, j->id, &e, -1);
         return NULL;
     }
@@ -71,15 +68,15 @@ static struct handle *new_handle(struct guest *g, struct job *j, const int *fds,
     return h;
 }
 
-void files_answer_opened(struct guest *g, struct job *j, struct str members, const int *fds,
-                         size_t n_fds) {
+void files_reply_opened(struct guest *g, struct job *j, struct str members, const int *fds,
+                        size_t n_fds) {
     arena_reset(&g->arena);
-    struct handle *h = new_handle(g, j, fds, n_fds);
+    struct handle *h = files_new_handle(g, j, fds, n_fds);
     if (h)
-        answer_with_handle(g, j, h, members);
+        files_reply_handle(g, j, h, members);
 }
 
-static int work_write(struct work *w, struct err *e) {
+static int files_work_write(struct work *w, struct err *e) {
     char *path, temp[NEWFILE_NAME];
     const char *name;
     int64_t asked_mode = -1;
@@ -92,21 +89,21 @@ static int work_write(struct work *w, struct err *e) {
         return -(int)e->code;
     size_t n = strlen(path);
     if (path[n - 1] == '/')
-        return err_set(e, ERR_IS_A_DIRECTORY, "%.150s", path);
+        return err_set(e, ERR_IS_A_DIRECTORY, "%.150s is a directory", path);
     path_clean(path);
     int r = make_parents ? path_make_parents(path, w->arena) : 0;
     if (r < 0)
-        return path_error(e, -r, "make the directories of", path);
+        return path_error(e, -r, "make the parents of", path);
     if (newfile_follow(w->arena, &path, e) < 0)
         return -(int)e->code;
     AUTO_CLOSE int dir = path_open_parent(path, &name);
     if (dir < 0)
-        return path_error(e, -dir, "open the directory of", path);
+        return path_error(e, -dir, "open the parent of", path);
     if (newfile_check(dir, name, path, must_not_exist, &mode, e) < 0)
         return -(int)e->code;
     int fd = newfile_open(dir, temp);
     if (fd < 0)
-        return path_error(e, -fd, "write in the directory of", path);
+        return path_error(e, -fd, "create a file in the parent of", path);
     json_key(w->out, "path_b64");
     json_base64(w->out, path, strlen(path));
     json_put_str(w->out, "temp", str_of(temp));
@@ -119,8 +116,8 @@ static int work_write(struct work *w, struct err *e) {
     return 0;
 }
 
-/* What the child said about the file it began; false when it cannot be understood. */
-static bool read_write_reply(struct guest *g, struct handle *h, struct str members) {
+/* Copies what files_work_write reported into the handle. Returns false when the report is not valid. */
+static bool files_read_report(struct guest *g, struct handle *h, struct str members) {
     static const struct json_bounds bounds = {.depth = 2, .nodes = 16, .members = 8};
     char *text = arena_alloc(&g->arena, members.n + 2);
     struct json *root;
@@ -147,93 +144,100 @@ static bool read_write_reply(struct guest *g, struct handle *h, struct str membe
     return h->path != NULL;
 }
 
-static void on_write(struct guest *g, struct job *j, struct str members, const int *fds,
-                     size_t n_fds) {
+static void files_on_write(struct guest *g, struct job *j, struct str members, const int *fds,
+                           size_t n_fds) {
     arena_reset(&g->arena);
-    struct handle *h = new_handle(g, j, fds, n_fds);
+    struct handle *h = files_new_handle(g, j, fds, n_fds);
     struct err e;
     if (!h)
         return;
-    if (read_write_reply(g, h, members)) {
-        answer_with_handle(g, j, h, (struct str){"", 0});
+    if (files_read_report(g, h, members)) {
+        files_reply_handle(g, j, h, (struct str){"", 0});
         return;
     }
     handles_close(h);
-    err_set(&e, ERR_INTERNAL, "the work was not understood");
+    err_set(&e, ERR_INTERNAL, "the report of the process that opened the file is not valid");
     reply_error(g, j->generation, j->id, &e, -1);
 }
 
-static int work_commit(struct work *w, struct err *e) {
+static int files_work_commit(struct work *w, struct err *e) {
     const struct handle *h = w->handle;
-    int64_t size = -1;
+    int64_t size;
     struct stat st;
-    if (params_int(w->params, "size_bytes", 0, PARAMS_OFFSET_MAX, &size, e) < 0)
+    if (params_need_int(w->params, "size_bytes", 0, PARAMS_OFFSET_MAX, &size, e) < 0)
         return -(int)e->code;
-    if (size < 0)
-        return params_missing("size_bytes", e);
     if (fstat(h->fd, &st) < 0)
-        return path_error(e, errno, "look at", h->path);
+        return path_error(e, errno, "stat", h->path);
     if (st.st_size != size)
-        return err_set(e, ERR_UPLOAD_INCOMPLETE, "%lld bytes came, not %lld", (long long)st.st_size,
-                       (long long)size);
+        return err_set(e, ERR_UPLOAD_INCOMPLETE,
+                       "size_bytes: must be the %lld bytes that came, got %lld",
+                       (long long)st.st_size, (long long)size);
     const char *name = strrchr(h->path, '/') + 1;
     mode_t mode = h->mode;
     bool created = fstatat(h->dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
     if (!created && newfile_check(h->dir, name, h->path, h->must_not_exist, &mode, e) < 0)
         return -(int)e->code;
     if (fchmod(h->fd, h->mode) < 0)
-        return path_error(e, errno, "set the mode of", h->path);
+        return path_error(e, errno, "chmod", h->path);
     int r = newfile_place(h->fd, h->dir, h->temp, name, !h->must_not_exist);
     if (r < 0)
-        return path_error(e, -r, "put in place", h->path);
-    struct user_names names;
-    user_names_load(&names);
+        return path_error(e, -r, "replace", h->path);
     if (fstat(h->fd, &st) < 0)
-        return path_error(e, errno, "look at", h->path);
+        return path_error(e, errno, "stat", h->path);
     json_put_bool(w->out, "created", created);
-    json_key(w->out, "info");
-    info_write(w->out, h->path, &st, -1, NULL, &names);
+    info_put(w->out, h->path, &st, -1);
     return 0;
 }
 
-static void on_commit(struct guest *g, struct job *j, struct str members, const int *fds,
-                      size_t n_fds) {
+static void files_on_commit(struct guest *g, struct job *j, struct str members, const int *fds,
+                            size_t n_fds) {
     struct handle *h = handles_find(&g->handles, j->handle);
     if (h) {
-        h->temp[0] = '\0'; /* it is the target's now */
+        h->temp[0] = '\0'; /* renamed to the target */
         handles_close(h);
     }
-    jobs_answer(g, j, members, fds, n_fds);
+    jobs_reply(g, j, members, fds, n_fds);
 }
 
-static int handle_param(struct request *r, struct handle **ret, struct err *e) {
-    int64_t id = 0;
-    if (params_int(r->params, "handle", 1, PARAMS_OFFSET_MAX, &id, e) < 0)
+static int files_find_handle(struct request *r, struct handle **ret, struct err *e) {
+    int64_t id;
+    if (params_need_int(r->params, "handle", 1, PARAMS_OFFSET_MAX, &id, e) < 0)
         return -(int)e->code;
     *ret = handles_find(&r->guest->handles, (uint64_t)id);
-    return *ret ? 0 : err_field(e, "handle", "names nothing that is open");
+    return *ret ? 0 : err_field(e, "handle", "must be an open handle, got %lld", (long long)id);
+}
+
+static int files_work_sync(struct work *w, struct err *e) {
+    (void)w;
+    (void)e;
+    sync();
+    return 0;
+}
+
+int files_method_sync(struct request *r, struct err *e) {
+    return jobs_start(r, files_work_sync, jobs_reply, NULL, e);
 }
 
 int files_method_read(struct request *r, struct err *e) {
-    return jobs_start(r, work_read, files_answer_opened, NULL, e);
+    return jobs_start(r, files_work_read, files_reply_opened, NULL, e);
 }
 
 int files_method_write(struct request *r, struct err *e) {
-    return jobs_start(r, work_write, on_write, NULL, e);
+    return jobs_start(r, files_work_write, files_on_write, NULL, e);
 }
 
 int files_method_commit(struct request *r, struct err *e) {
     struct handle *h;
-    if (handle_param(r, &h, e) < 0)
+    if (files_find_handle(r, &h, e) < 0)
         return -(int)e->code;
     if (!h->is_writing)
-        return err_field(e, "handle", "is for reading");
-    return jobs_start(r, work_commit, on_commit, h, e);
+        return err_field(e, "handle", "must be open for writing");
+    return jobs_start(r, files_work_commit, files_on_commit, h, e);
 }
 
 int files_method_close(struct request *r, struct err *e) {
     struct handle *h;
-    if (handle_param(r, &h, e) < 0)
+    if (files_find_handle(r, &h, e) < 0)
         return -(int)e->code;
     handles_close(h);
     return 0;
@@ -241,13 +245,11 @@ int files_method_close(struct request *r, struct err *e) {
 
 int files_method_read_chunk(struct request *r, struct err *e) {
     struct handle *h;
-    int64_t offset = -1, max = -1;
-    if (handle_param(r, &h, e) < 0 ||
-        params_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0 ||
-        params_int(r->params, "max_bytes", 1, CHUNK_MAX, &max, e) < 0)
+    int64_t offset, max;
+    if (files_find_handle(r, &h, e) < 0 ||
+        params_need_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0 ||
+        params_need_int(r->params, "max_bytes", 1, CHUNK_MAX, &max, e) < 0)
         return -(int)e->code;
-    if (offset < 0 || max < 0)
-        return params_missing(offset < 0 ? "offset" : "max_bytes", e);
     if (h->archive)
         return archive_read(h->archive, r, (uint64_t)offset, (size_t)max, e);
     ssize_t n = pread(h->fd, r->guest->scratch, (size_t)max, offset);
@@ -261,18 +263,18 @@ int files_method_read_chunk(struct request *r, struct err *e) {
 
 int files_method_write_chunk(struct request *r, struct err *e) {
     struct handle *h;
-    int64_t offset = -1;
+    int64_t offset;
     struct str data;
-    if (handle_param(r, &h, e) < 0 ||
-        params_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0 ||
+    if (files_find_handle(r, &h, e) < 0 ||
+        params_need_int(r->params, "offset", 0, PARAMS_OFFSET_MAX, &offset, e) < 0 ||
         params_base64(r->params, "data_b64", &r->guest->arena, CHUNK_MAX, &data, e) < 0)
         return -(int)e->code;
-    if (offset < 0 || !data.p)
-        return params_missing(offset < 0 ? "offset" : "data_b64", e);
+    if (!data.p)
+        return params_missing("data_b64", e);
     if (h->archive)
         return archive_write(h->archive, r, (uint64_t)offset, data, e);
     if (!h->is_writing)
-        return err_field(e, "handle", "is for reading");
+        return err_field(e, "handle", "must be open for writing");
     for (size_t done = 0; done < data.n;) {
         ssize_t n = pwrite(h->fd, data.p + done, data.n - done, offset + (off_t)done);
         if (n < 0)

@@ -47,3 +47,10 @@ void info_write(struct json_out *o, const char *path, const struct stat *st, int
     }
     json_close(o, '}');
 }
+
+void info_put(struct json_out *o, const char *path, const struct stat *st, int fd) {
+    struct user_names names;
+    user_names_load(&names);
+    json_key(o, "info");
+    info_write(o, path, st, fd, fd >= 0 ? "" : NULL, &names);
+}

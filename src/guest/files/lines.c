@@ -1,5 +1,5 @@
-/* lines — a window of a file's lines: where its bytes are, and how many lines there are in all. The bytes
- * themselves travel as those of `read` do. */
+/* lines — the request that finds a window of lines in a file: where its bytes are, and how many lines the file
+ * has. The daemon reads the bytes through the handle, as after `read`. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -13,15 +13,15 @@
 #define CHUNK ((size_t)256 << 10)
 
 struct lines {
-    uint64_t first, max_lines, max_bytes; /* asked for */
-    uint64_t number;                      /* lines that have ended */
-    uint64_t start;                       /* where the line at hand begins */
-    uint64_t from, to, next;              /* the window: its bytes, and the line after it */
-    bool is_open;                         /* lines may still join it */
+    uint64_t first, max_lines, max_bytes; /* of the request */
+    uint64_t number;                      /* of the current line, counted from 0 */
+    uint64_t start;                       /* offset of the current line */
+    uint64_t from, to, next;              /* the window: its offsets, and the line after it */
+    bool is_open;                         /* the window takes further lines */
 };
 
-/* The line at hand ends before `end`. */
-static void end_line(struct lines *l, uint64_t end) {
+/* Ends the current line at offset `end`. */
+static void lines_end_line(struct lines *l, uint64_t end) {
     uint64_t number = l->number++;
     if (number == l->first) {
         l->from = l->to = l->start;
@@ -29,7 +29,7 @@ static void end_line(struct lines *l, uint64_t end) {
     }
     if (l->is_open && number >= l->first) {
         bool fits = end - l->from <= l->max_bytes;
-        if (number == l->first && !fits) { /* the one line that is cut */
+        if (number == l->first && !fits) { /* the only case in which a line is cut */
             l->to = l->from + l->max_bytes;
             l->next = number + 1;
         } else if (fits && number - l->first < l->max_lines) {
@@ -41,8 +41,8 @@ static void end_line(struct lines *l, uint64_t end) {
     l->start = end;
 }
 
-/* Counts up to `left` bytes; 1: the file has more. -errno. */
-static int count_lines(struct lines *l, int fd, uint64_t left, bool is_sized) {
+/* Counts the lines in `left` bytes. Returns 1 when the file has more, else 0, or -errno. */
+static int lines_count(struct lines *l, int fd, uint64_t left, bool is_sized) {
     AUTO_FREE char *chunk = malloc(CHUNK);
     uint64_t at = 0;
     if (!chunk)
@@ -57,64 +57,55 @@ static int count_lines(struct lines *l, int fd, uint64_t left, bool is_sized) {
             break;
         const char *end = chunk + n;
         for (const char *p = chunk, *nl; (nl = memchr(p, '\n', (size_t)(end - p))); p = nl + 1)
-            end_line(l, at + (uint64_t)(nl + 1 - chunk));
+            lines_end_line(l, at + (uint64_t)(nl + 1 - chunk));
         at += (uint64_t)n;
         left -= (uint64_t)n;
     }
     bool more = left == 0 && !is_sized;
     if (at > l->start && !more)
-        end_line(l, at); /* the last one lacks its end */
+        lines_end_line(l, at); /* the last line has no line end */
     return more;
 }
 
-static int work_read_lines(struct work *w, struct err *e) {
+static int lines_work(struct work *w, struct err *e) {
     char *path;
-    int64_t first = -1, max_lines = -1, max_bytes = -1;
-    if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0 ||
-        params_int(w->params, "first_line", 0, PARAMS_OFFSET_MAX, &first, e) < 0 ||
-        params_int(w->params, "max_lines", 1, limit_table[LIMIT_LINES_MAX].value, &max_lines, e) <
-            0 ||
-        params_int(w->params, "max_bytes", 1, limit_table[LIMIT_LINES_BYTES].value, &max_bytes, e) <
-            0)
+    int64_t first, max_lines, max_bytes;
+    int64_t lines_limit = limit_table[LIMIT_LINES_MAX].value;
+    int64_t bytes_limit = limit_table[LIMIT_LINES_BYTES].value;
+    if (work_path(w, "path", &path, e) < 0 ||
+        params_need_int(w->params, "first_line", 0, PARAMS_OFFSET_MAX, &first, e) < 0 ||
+        params_need_int(w->params, "max_lines", 1, lines_limit, &max_lines, e) < 0 ||
+        params_need_int(w->params, "max_bytes", 1, bytes_limit, &max_bytes, e) < 0)
         return -(int)e->code;
-    if (first < 0 || max_lines < 0 || max_bytes < 0)
-        return params_missing(first < 0       ? "first_line"
-                              : max_lines < 0 ? "max_lines"
-                                              : "max_bytes",
-                              e);
-    path_clean(path);
     AUTO_CLOSE int fd = path_open_regular(path, e);
     if (fd < 0)
         return fd;
     struct stat st;
     if (fstat(fd, &st) < 0)
-        return path_error(e, errno, "look at", path);
+        return path_error(e, errno, "stat", path);
     struct lines l = {.first = (uint64_t)first,
                       .next = (uint64_t)first,
                       .max_lines = (uint64_t)max_lines,
                       .max_bytes = (uint64_t)max_bytes};
     uint64_t size = (uint64_t)MAX(st.st_size, 0);
     uint64_t scan = (uint64_t)limit_table[LIMIT_LINES_SCAN].value;
-    if (size == 0) /* it may be one that reports no size */
+    if (size == 0) /* a file below /proc reports no size */
         scan = (uint64_t)limit_table[LIMIT_FILE_UNSIZED].value;
     bool is_sized = size > 0 && size <= scan;
-    int more = count_lines(&l, fd, is_sized ? size : scan, is_sized);
+    int more = lines_count(&l, fd, is_sized ? size : scan, is_sized);
     if (more < 0)
         return path_error(e, -more, "read", path);
-    struct user_names names;
-    user_names_load(&names);
     json_put_u64(w->out, "offset", l.from);
     json_put_u64(w->out, "length", l.to - l.from);
     json_put_u64(w->out, "next_line", l.next);
     json_put_u64(w->out, "total_lines", l.number);
     if (more)
         json_put_bool(w->out, "total_truncated", true);
-    json_key(w->out, "info");
-    info_write(w->out, path, &st, -1, NULL, &names);
+    info_put(w->out, path, &st, -1);
     w->fds[w->n_fds++] = TAKE_FD(fd);
     return 0;
 }
 
-int files_method_read_lines(struct request *r, struct err *e) {
-    return jobs_start(r, work_read_lines, files_answer_opened, NULL, e);
+int lines_method(struct request *r, struct err *e) {
+    return jobs_start(r, lines_work, files_reply_opened, NULL, e);
 }

@@ -1,9 +1,9 @@
-/* list — a page of a directory's entries, in byte order of their names, each directory before what it
- * holds.
+/* list — the request that lists one page of a directory tree, in byte order of the names, each directory before
+ * its entries.
  *
- * A page begins after a path, so nothing is remembered between pages. Of a directory with a million names
- * only the smallest that can fit the page are kept: memory is bounded by the page, time by the directory.
- * Links are listed, never followed below the start. */
+ * The page token is the path of the last entry, so the guest keeps nothing between pages. From a directory with
+ * a million names it keeps only the smallest ones that fit the page: the page bounds the memory. Symlinks are
+ * listed and, below the start, never followed. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +11,7 @@
 
 #include "guest/files/files.h"
 #include "guest/files/info.h"
+#include "guest/link.h"
 #include "guest/params.h"
 #include "guest/path.h"
 
@@ -19,35 +20,35 @@
 #define ENTRIES_MAX 10000
 #define UNREADABLE_MAX 100
 #define UNREADABLE_BYTES 65536
-#define ENTRY_ROOM 32768 /* an entry with its longest path and target, encoded */
+#define ENTRY_MAX 32768 /* bytes of an entry with the longest path and target, encoded */
 
 struct listing {
     struct work *work;
     struct user_names names;
-    char path[2 * PATH_LENGTH_MAX + 2]; /* of the directory at hand, and an entry in it */
-    size_t root_n;                      /* length of the start */
-    size_t left;                        /* entries that still fit */
+    char path[2 * PATH_LENGTH_MAX + 2]; /* of the current directory or entry */
+    size_t root_n;                      /* length of the path that the list starts at */
+    size_t left;                        /* entries that still fit the page */
     bool is_full;
-    char last[2 * PATH_LENGTH_MAX + 2]; /* the last entry told, relative to the start */
+    char last[2 * PATH_LENGTH_MAX + 2]; /* the last entry written, relative to the start */
     struct buf unreadable;
     struct json_out unreadable_out;
     size_t n_unreadable;
 };
 
-/* The n smallest names seen; a heap with the largest on top. */
-struct smallest {
+/* The `max` smallest names seen: a heap with the largest on top. */
+struct list_heap {
     char **of;
     size_t n;
     size_t max;
 };
 
-static void swap(char **a, char **b) {
+static void list_heap_swap(char **a, char **b) {
     char *t = *a;
     *a = *b;
     *b = t;
 }
 
-static void sift_down(struct smallest *s) {
+static void list_heap_sift_down(struct list_heap *s) {
     for (size_t i = 0;;) {
         size_t big = i, left = 2 * i + 1, right = left + 1;
         if (left < s->n && strcmp(s->of[left], s->of[big]) > 0)
@@ -56,12 +57,12 @@ static void sift_down(struct smallest *s) {
             big = right;
         if (big == i)
             return;
-        swap(&s->of[i], &s->of[big]);
+        list_heap_swap(&s->of[i], &s->of[big]);
         i = big;
     }
 }
 
-static int smallest_add(struct smallest *s, const char *name) {
+static int list_heap_add(struct list_heap *s, const char *name) {
     bool full = s->n == s->max;
     if (full && strcmp(name, s->of[0]) >= 0)
         return 0;
@@ -71,21 +72,21 @@ static int smallest_add(struct smallest *s, const char *name) {
     if (full) {
         free(s->of[0]);
         s->of[0] = copy;
-        sift_down(s);
+        list_heap_sift_down(s);
         return 0;
     }
     size_t i = s->n++;
     s->of[i] = copy;
     for (; i > 0 && strcmp(s->of[(i - 1) / 2], s->of[i]) < 0; i = (i - 1) / 2)
-        swap(&s->of[i], &s->of[(i - 1) / 2]);
+        list_heap_swap(&s->of[i], &s->of[(i - 1) / 2]);
     return 0;
 }
 
-static int by_name(const void *a, const void *b) {
+static int list_compare_names(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int read_names(int fd, const char *from, struct smallest *s) {
+static int list_read_names(int fd, const char *from, struct list_heap *s) {
     DIR *dir = fdopendir(fd);
     if (!dir) {
         int error = errno;
@@ -100,65 +101,66 @@ static int read_names(int fd, const char *from, struct smallest *s) {
         if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
             continue;
         if (!from || strcmp(d->d_name, from) >= 0)
-            r = smallest_add(s, d->d_name);
+            r = list_heap_add(s, d->d_name);
     }
     closedir(dir);
     if (r == 0)
-        qsort(s->of, s->n, sizeof *s->of, by_name);
+        qsort(s->of, s->n, sizeof *s->of, list_compare_names);
     return r;
 }
 
-static void put_unreadable(struct listing *l) {
-    if (l->n_unreadable < UNREADABLE_MAX && buf_available(&l->unreadable) > ENTRY_ROOM &&
+static void list_put_unreadable(struct listing *l) {
+    if (l->n_unreadable < UNREADABLE_MAX && buf_available(&l->unreadable) > ENTRY_MAX &&
         str_is_utf8(l->path, strlen(l->path))) {
         json_str(&l->unreadable_out, str_of(l->path));
         l->n_unreadable++;
     }
 }
 
-static const char *relative(const struct listing *l) {
+static const char *list_relative(const struct listing *l) {
     const char *rest = l->path + l->root_n;
     return rest + (*rest == '/');
 }
 
-static bool put_entry(struct listing *l, int dir, const char *name, const struct stat *st) {
+static bool list_put_entry(struct listing *l, int dir, const char *name, const struct stat *st) {
     if (l->left == 0 ||
-        buf_len(l->work->out->to) + buf_len(&l->unreadable) > LINK_MESSAGE_MAX - 3 * ENTRY_ROOM) {
+        buf_len(l->work->out->to) + buf_len(&l->unreadable) > LINK_MESSAGE_MAX - 3 * ENTRY_MAX) {
         l->is_full = true;
         return false;
     }
     l->left--;
     info_write(l->work->out, l->path, st, dir, name, &l->names);
-    snprintf(l->last, sizeof l->last, "%s", relative(l));
+    snprintf(l->last, sizeof l->last, "%s", list_relative(l));
     return true;
 }
 
-/* `after`: the path of the last page's end below this directory, or NULL. Takes fd. */
+/* Takes fd. `after`: the last entry of the previous page, relative to this directory; NULL: from the start. */
 static int list_dir(struct listing *l, int fd, int depth, const char *after) {
     char from[PATH_NAME_MAX + 1];
     size_t first_n = after ? strcspn(after, "/") : 0;
     const char *below = after && after[first_n] == '/' ? after + first_n + 1 : NULL;
     if (after)
         snprintf(from, sizeof from, "%.*s", (int)MIN(first_n, sizeof from - 1), after);
-    struct smallest s = {.max = l->left + 2};
+    struct list_heap s = {.max = l->left + 2};
     AUTO_CLOSE int dir = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (dir < 0) {
         close(fd);
         return -EMFILE;
     }
-    int r = read_names(fd, after ? from : NULL, &s);
+    int r = list_read_names(fd, after ? from : NULL, &s);
     size_t n = strlen(l->path);
     for (size_t i = 0; r == 0 && !l->is_full && i < s.n; i++) {
         struct stat st;
         bool was_last = after && strcmp(s.of[i], from) == 0;
         size_t name_n = strlen(s.of[i]);
         if (n + 1 + name_n > PATH_LENGTH_MAX || fstatat(dir, s.of[i], &st, AT_SYMLINK_NOFOLLOW) < 0)
-            continue; /* it went away, or has no path that could be told */
+            continue; /* it is gone, or its path is too long to report */
         snprintf(l->path + n, sizeof l->path - n, "%s%s", n > 1 ? "/" : "", s.of[i]);
-        if ((was_last || put_entry(l, dir, s.of[i], &st)) && S_ISDIR(st.st_mode) && depth > 1) {
+        if ((was_last || list_put_entry(l, dir, s.of[i], &st)) && S_ISDIR(st.st_mode) &&
+            depth > 1) {
             int sub = openat(dir, s.of[i], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
             if (sub < 0)
-                put_unreadable(l);
+                list_put_unreadable(l);
             else
                 r = list_dir(l, sub, depth - 1, was_last ? below : NULL);
         }
@@ -170,31 +172,30 @@ static int list_dir(struct listing *l, int fd, int depth, const char *after) {
     return r;
 }
 
-static int take_token(struct work *w, char **ret_after, struct err *e) {
+static int list_read_token(struct work *w, char **ret_after, struct err *e) {
     struct str token;
     if (params_base64(w->params, "page_token", w->arena, PATH_LENGTH_MAX, &token, e) < 0)
         return -(int)e->code;
     *ret_after = token.n > 0 ? arena_copy(w->arena, token.p, token.n) : NULL;
     if (token.n > 0 && (!*ret_after || strlen(*ret_after) != token.n || token.p[0] == '/'))
-        return err_field(e, "page_token", "is damaged");
+        return err_field(e, "page_token", "must be a token of an earlier reply");
     return 0;
 }
 
-int work_list(struct work *w, struct err *e) {
+static int list_work(struct work *w, struct err *e) {
     char *path, *after = NULL;
     int64_t depth = 1, max = ENTRIES_DEFAULT;
-    if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0 ||
+    if (work_path(w, "path", &path, e) < 0 ||
         params_int(w->params, "depth", 1, DEPTH_MAX, &depth, e) < 0 ||
         params_int(w->params, "max_entries", 1, ENTRIES_MAX, &max, e) < 0 ||
-        take_token(w, &after, e) < 0)
+        list_read_token(w, &after, e) < 0)
         return -(int)e->code;
-    path_clean(path);
     int fd = path_open(path, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0)
         return path_error(e, -fd, "list", path);
     struct listing *l = calloc(1, sizeof *l);
     if (!l)
-        return err_set(e, ERR_OUT_OF_MEMORY, "no memory to list");
+        return err_set(e, ERR_OUT_OF_MEMORY, "list %.150s: out of memory", path);
     l->work = w;
     l->left = (size_t)max;
     user_names_load(&l->names);
@@ -218,4 +219,8 @@ int work_list(struct work *w, struct err *e) {
                  (struct str){(const char *)buf_data(&l->unreadable), buf_len(&l->unreadable)});
     }
     return 0;
+}
+
+int list_method(struct request *r, struct err *e) {
+    return jobs_start(r, list_work, jobs_reply, NULL, e);
 }

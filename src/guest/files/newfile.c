@@ -9,38 +9,35 @@
 
 #define LINKS_MAX 40
 
-/* Follows links at the end of a path, so that a write goes where the name leads. The result may not
- * exist. */
 int newfile_follow(struct arena *a, char **path, struct err *e) {
     for (int i = 0; i < LINKS_MAX; i++) {
         const char *name;
         char target[PATH_LENGTH_MAX + 1];
         AUTO_CLOSE int dir = path_open_parent(*path, &name);
         if (dir < 0)
-            return path_error(e, -dir, "open the directory of", *path);
+            return path_error(e, -dir, "open the parent of", *path);
         ssize_t n = readlinkat(dir, name, target, sizeof target - 1);
         if (n < 0)
             return 0;
         size_t base = target[0] == '/' ? 0 : (size_t)(name - *path);
         char *next = arena_alloc(a, base + (size_t)n + 1);
         if (!next || base + (size_t)n > PATH_LENGTH_MAX)
-            return path_error(e, ELOOP, "follow", *path);
+            return path_error(e, ELOOP, "readlink", *path);
         memcpy(next, *path, base);
         memcpy(next + base, target, (size_t)n);
         next[base + (size_t)n] = '\0';
         *path = next;
     }
-    return path_error(e, ELOOP, "follow", *path);
+    return path_error(e, ELOOP, "readlink", *path);
 }
 
-/* The target as it is now: it may be replaced if its own mode allows writing. */
 int newfile_check(int dir, const char *name, const char *path, bool must_not_exist, mode_t *mode,
                   struct err *e) {
     struct stat st;
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : path_error(e, errno, "look at", path);
+        return errno == ENOENT ? 0 : path_error(e, errno, "stat", path);
     if (must_not_exist)
-        return err_set(e, ERR_FILE_EXISTS, "%.150s", path);
+        return err_set(e, ERR_FILE_EXISTS, "%.150s exists", path);
     if (path_check_regular(&st, path, e) < 0)
         return -(int)e->code;
     if (faccessat(dir, name, W_OK, AT_EACCESS) < 0)
@@ -49,7 +46,7 @@ int newfile_check(int dir, const char *name, const char *path, bool must_not_exi
     return 0;
 }
 
-static void temp_name(char *out) {
+static void newfile_temp_name(char *out) {
     uint64_t random = 0;
     (void)!getrandom(&random, sizeof random, 0);
     snprintf(out, NEWFILE_NAME, ".berm-%016llx", (unsigned long long)random);
@@ -60,13 +57,13 @@ int newfile_open(int dir, char *ret_name) {
     int fd = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOENT))
         return fd < 0 ? -errno : fd;
-    temp_name(ret_name);
+    newfile_temp_name(ret_name);
     fd = openat(dir, ret_name, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR | O_CLOEXEC, 0600);
     return fd < 0 ? -errno : fd;
 }
 
-/* Gives an unnamed file a name; -EEXIST where there is one already. */
-static int link_file(int fd, int dir, const char *name) {
+/* Gives an unnamed file a name. -EEXIST when the name is taken; else -errno. */
+static int newfile_link(int fd, int dir, const char *name) {
     char self[32];
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
     if (linkat(AT_FDCWD, self, dir, name, AT_SYMLINK_FOLLOW) == 0)
@@ -81,9 +78,9 @@ int newfile_place(int fd, int dir, const char *temp, const char *name, bool repl
     if (temp[0])
         return path_rename(dir, temp, dir, name, replace);
     if (!replace)
-        return link_file(fd, dir, name);
-    temp_name(own);
-    int r = link_file(fd, dir, own);
+        return newfile_link(fd, dir, name);
+    newfile_temp_name(own);
+    int r = newfile_link(fd, dir, own);
     if (r < 0)
         return r;
     r = path_rename(dir, own, dir, name, true);

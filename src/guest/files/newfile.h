@@ -1,7 +1,7 @@
-/* newfile — contents: opened only where they are a regular file's, and replaced in one step.
+/* newfile — replaces a file atomically. Runs in a child, as the sandbox user.
  *
- * A new file has no name while it is written, or one that begins with `.berm-` where the filesystem cannot do
- * without; newfile_place gives it its own. All of it is done in a child as the sandbox user. */
+ * The new file has no name while it is written. On a filesystem without unnamed files it has a temporary name
+ * that starts with `.berm-`. newfile_place gives the file its final name. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,12 +12,14 @@
 
 #define NEWFILE_NAME 32
 
-/* Follows links at the end of a path, so that a write goes where the name leads. The result may not exist. */
+/* Resolves symlinks at the end of a path, so that a write changes their target. The target may not exist.
+ * The result is in the arena. */
 MUST_USE int newfile_follow(struct arena *a, char **path, struct err *e);
-/* The target as it is now: it may be replaced if its own mode allows writing. *mode becomes its mode. */
+/* Checks that the target may be replaced: it does not exist, or is a writable regular file, whose mode goes to
+ * *mode. FILE_EXISTS, IS_A_DIRECTORY, NOT_A_REGULAR_FILE, FILE_DENIED. */
 MUST_USE int newfile_check(int dir, const char *name, const char *path, bool must_not_exist,
                            mode_t *mode, struct err *e);
-/* `ret_name` has NEWFILE_NAME bytes, empty when there is no name. -errno. */
+/* Creates the file. `ret_name` has NEWFILE_NAME bytes; it becomes empty for an unnamed file. -errno. */
 MUST_USE int newfile_open(int dir, char *ret_name);
-/* -errno; a temporary name stays then, for the caller to remove. */
+/* Gives the file its name. -errno; then the caller removes the temporary name. */
 MUST_USE int newfile_place(int fd, int dir, const char *temp, const char *name, bool replace);

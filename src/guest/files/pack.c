@@ -1,5 +1,5 @@
-/* pack — a tree of the sandbox's as a tar stream: base/packer.c, with the owners, and everything that is left
- * out counted. */
+/* pack — the child that writes a directory tree as a tar stream, with owners. base/packer.c does the work; this
+ * file counts what it skips. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -15,8 +15,8 @@
 struct pack {
     struct packer packer;
     const char *path;
-    int out, back;
-    struct buf bytes; /* not yet written */
+    int out, sock;
+    struct buf bytes; /* not written yet */
     struct archive_result result;
 };
 
@@ -29,19 +29,19 @@ static void pack_run(struct work *w) {
         to->skipped_unreadable += r != PACKER_SPECIAL;
     }
     if (r == -EPIPE)
-        err_set(&to->err, ERR_CANCELLED, "nobody reads the archive");
+        err_set(&to->err, ERR_CANCELLED, "the reader closed the archive");
     else if (r == -E2BIG)
-        err_set(&to->err, ERR_LIMIT_REACHED, "the names of a directory need more than %zu MiB",
+        err_set(&to->err, ERR_LIMIT_REACHED, "the names of a directory must fit into %zu MiB",
                 WALK_NAMES_MAX >> 20);
     else if (r < 0)
         path_error(&to->err, -r, "pack", p->path);
     to->files = p->packer.files;
     to->directories = p->packer.directories;
     to->total_bytes = p->packer.total_bytes;
-    archive_end(p->back, to);
+    archive_end(p->sock, to);
 }
 
-static int take_excludes(struct work *w, struct pack *p, struct err *e) {
+static int pack_read_excludes(struct work *w, struct pack *p, struct err *e) {
     const struct json *list;
     if (params_node(w->params, "excludes", JSON_ARRAY, &list, e) < 0)
         return -(int)e->code;
@@ -49,15 +49,15 @@ static int take_excludes(struct work *w, struct pack *p, struct err *e) {
         return 0;
     JSON_FOR_EACH(it, list) {
         if (it->type != JSON_STRING)
-            return err_field(e, "excludes", "holds what is no text");
+            return err_field(e, "excludes", "entries must be strings");
         if (packer_exclude(&p->packer, w->arena, it->text, e) < 0)
             return -(int)e->code;
     }
     return 0;
 }
 
-/* A directory, or a regular file. */
-static int open_source(struct pack *p, struct err *e) {
+/* Opens a directory or a regular file. */
+static int pack_open_source(struct pack *p, struct err *e) {
     int fd = path_open(p->path, O_PATH | O_DIRECTORY, 0);
     bool is_file = fd == -ENOTDIR;
     if (is_file)
@@ -68,20 +68,18 @@ static int open_source(struct pack *p, struct err *e) {
     return r < 0 ? path_error(e, -r, "pack", p->path) : 0;
 }
 
-int work_pack(struct work *w, struct err *e) {
+int pack_work(struct work *w, struct err *e) {
     char *path;
     struct pack *p = calloc(1, sizeof *p);
     if (!p)
-        return err_set(e, ERR_OUT_OF_MEMORY, "no memory to pack");
-    if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0 ||
-        take_excludes(w, p, e) < 0)
+        return err_set(e, ERR_OUT_OF_MEMORY, "pack: out of memory");
+    if (work_path(w, "path", &path, e) < 0 || pack_read_excludes(w, p, e) < 0)
         return -(int)e->code;
-    path_clean(path);
     p->path = path;
     p->packer.mode_mask = 07777;
     p->packer.has_owners = true;
     buf_init(&p->bytes, OUT_BYTES + PACKER_HEADERS);
-    if (open_source(p, e) < 0 || archive_begin(w, false, &p->out, &p->back, e) < 0)
+    if (pack_open_source(p, e) < 0 || archive_begin(w, false, &p->out, &p->sock, e) < 0)
         return -(int)e->code;
     w->then = pack_run;
     w->then_arg = p;

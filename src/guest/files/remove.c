@@ -1,7 +1,7 @@
-/* remove — a path, or a directory with all it holds.
+/* remove — the request that removes a file or a directory tree.
  *
- * Links are removed, not followed; a mount is never entered. A tree may be deeper than descriptors last:
- * what lies DEPTH_MAX down is moved up to the top, and the walk begins again there. */
+ * It removes symlinks without following them, and never enters a mount. Each level of a tree takes one
+ * descriptor, so a directory DEPTH_MAX levels down is moved to the top of the tree and removed from there. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,13 +16,13 @@
 #define DEPTH_MAX 64
 
 struct removal {
-    int top; /* where deep directories are moved to */
+    int top; /* the directory that deep directories are moved to */
     uint64_t moved;
     uint64_t removed;
 };
 
-/* A directory of the same mount, not through a link. */
-static int open_below(int dir, const char *name) {
+/* Opens a subdirectory on the same mount; follows no symlink. */
+static int remove_open_dir(int dir, const char *name) {
     struct open_how how = {
         .flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
         .resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
@@ -36,13 +36,13 @@ static int open_below(int dir, const char *name) {
     return fd < 0 ? -errno : (int)fd;
 }
 
-static int move_up(struct removal *m, int dir, const char *name) {
+static int remove_move_up(struct removal *m, int dir, const char *name) {
     char up[32];
     snprintf(up, sizeof up, ".berm-rm-%llu", (unsigned long long)m->moved++);
     return renameat(dir, name, m->top, up) < 0 ? -errno : 0;
 }
 
-static int remove_below(struct removal *m, int fd, int depth);
+static int remove_contents(struct removal *m, int fd, int depth);
 
 static int remove_entry(struct removal *m, int dir, const char *name, int depth) {
     if (unlinkat(dir, name, 0) == 0) {
@@ -54,13 +54,13 @@ static int remove_entry(struct removal *m, int dir, const char *name, int depth)
     if (errno != EISDIR && errno != EPERM)
         return -errno;
     if (depth == DEPTH_MAX)
-        return move_up(m, dir, name);
-    int fd = open_below(dir, name);
-    if (fd == -ENOTDIR) /* EPERM was meant */
+        return remove_move_up(m, dir, name);
+    int fd = remove_open_dir(dir, name);
+    if (fd == -ENOTDIR) /* unlink said EPERM, and it was not about a directory */
         return -EPERM;
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd;
-    int r = remove_below(m, fd, depth + 1);
+    int r = remove_contents(m, fd, depth + 1);
     if (r < 0)
         return r;
     if (unlinkat(dir, name, AT_REMOVEDIR) < 0)
@@ -69,8 +69,8 @@ static int remove_entry(struct removal *m, int dir, const char *name, int depth)
     return 0;
 }
 
-/* Empties a directory; takes fd. Names that others add meanwhile are met by the next round. */
-static int remove_below(struct removal *m, int fd, int depth) {
+/* Empties a directory and takes fd. Repeats until a whole pass finds no name, because others may add some. */
+static int remove_contents(struct removal *m, int fd, int depth) {
     DIR *dir = fdopendir(fd);
     if (!dir) {
         int error = errno;
@@ -93,11 +93,11 @@ static int remove_below(struct removal *m, int fd, int depth) {
 }
 
 static int remove_tree(struct removal *m, int dir, const char *name) {
-    int fd = open_below(dir, name);
+    int fd = remove_open_dir(dir, name);
     if (fd < 0)
         return fd;
     m->top = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    int r = m->top < 0 ? -errno : remove_below(m, fd, 1);
+    int r = m->top < 0 ? -errno : remove_contents(m, fd, 1);
     if (m->top >= 0)
         close(m->top);
     else
@@ -108,15 +108,14 @@ static int remove_tree(struct removal *m, int dir, const char *name) {
     return r;
 }
 
-int work_remove(struct work *w, struct err *e) {
+static int remove_work(struct work *w, struct err *e) {
     char *path;
     const char *name;
     bool recursive = false, missing_ok = false;
-    if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0 ||
+    if (work_path(w, "path", &path, e) < 0 ||
         params_bool(w->params, "recursive", &recursive, e) < 0 ||
         params_bool(w->params, "missing_ok", &missing_ok, e) < 0)
         return -(int)e->code;
-    path_clean(path);
     struct removal m = {.top = -1};
     AUTO_CLOSE int dir = path_open_parent(path, &name);
     struct stat st;
@@ -133,4 +132,8 @@ int work_remove(struct work *w, struct err *e) {
         return path_error(e, -r, "remove", path);
     json_put_u64(w->out, "removed", m.removed);
     return 0;
+}
+
+int remove_method(struct request *r, struct err *e) {
+    return jobs_start(r, remove_work, jobs_reply, NULL, e);
 }

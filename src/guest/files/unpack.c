@@ -1,11 +1,12 @@
-/* unpack — a tar stream below a directory.
+/* unpack — the child that extracts a tar stream below a directory, the start.
  *
- * Safety: every member's directory is opened below the start without following a link; a name that is absolute,
- *         has "..", or passes through a link is refused, and so is a link that leads outside. Contents are
- *         written to a file made anew (O_EXCL): what had the name before is unlinked, never written to.
- * Modes:  permissions as in the archive, without set-id bits; owners are the user's own. A directory that its
- *         owner may not write to gets its mode at the end.
- * Bounds: a read buffer, and LATE_BYTES of directories' names for that. */
+ * Safety: the child opens the directory of every member below the start, without following symlinks. It
+ *         refuses a name that is absolute, contains "..", or passes through a symlink, and a link that leads
+ *         outside the start. It writes contents to new files only (O_EXCL): it unlinks a file that has the
+ *         name already, and never writes to it.
+ * Modes:  permissions as in the archive, without set-id bits. The sandbox user owns everything. A directory
+ *         that its owner may not write to gets its mode at the end.
+ * Bounds: a read buffer, and LATE_BYTES for the names of such directories. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,40 +19,40 @@
 #include "guest/path.h"
 
 #define IN_BYTES 65536
-#define TRIES 4 /* against somebody who puts something there again and again */
+#define TRIES 4 /* another process may unpack_extract the name again and again */
 #define LATE_BYTES ((size_t)4 << 20)
 #define OWNER_NEEDS 0700
 
-_Static_assert(TAR_PATH_MAX <= PATH_LENGTH_MAX, "a member's name fits where ours do");
+_Static_assert(TAR_PATH_MAX <= PATH_LENGTH_MAX, "the name of a member must fit into a path");
 
 struct unpack {
     int root;
-    int in, back;
+    int in, sock;
     struct tar_in tar;
-    char path[PATH_LENGTH_MAX + 1]; /* of the member, relative and clean; empty: the start itself */
-    int file;                       /* being written; -1: none */
-    struct buf late;                /* mode, path and NUL for each directory */
+    char path[PATH_LENGTH_MAX + 1]; /* of the member, relative and clean; empty: the start */
+    int file;                       /* that is being written; -1: none */
+    struct buf late;                /* mode and path, with NUL, of each directory */
     size_t n_late;
     struct archive_result result;
 };
 
-static int refuse(struct unpack *u, const char *why) {
+static int unpack_refuse(struct unpack *u, const char *why) {
     struct err *e = &u->result.err;
     const char *path = u->tar.member.path;
     int r = err_set(e, ERR_TREE_INVALID, "member %.150s %s", path, why);
     size_t n = MIN(strlen(path), sizeof e->field - 1);
     while (n > 0 && !str_is_utf8(path, n) && n + 4 > sizeof e->field)
-        n--; /* the cut went through a character */
+        n--; /* the cut split a character */
     snprintf(e->field, sizeof e->field, "%.*s", (int)n, path);
     return r;
 }
 
-static int fail(struct unpack *u, int error, const char *what) {
+static int unpack_fail(struct unpack *u, int error, const char *what) {
     path_error(&u->result.err, error, what, u->tar.member.path);
     return -(int)u->result.err.code;
 }
 
-static int make_parents(struct unpack *u) {
+static int unpack_make_parents(struct unpack *u) {
     char part[PATH_LENGTH_MAX + 1];
     snprintf(part, sizeof part, "%s", u->path);
     for (char *slash = strchr(part, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -67,22 +68,22 @@ static int make_parents(struct unpack *u) {
     return 0;
 }
 
-/* The directory the member lies in, made where it is missing. */
-static int open_parent(struct unpack *u, const char **ret_name) {
+/* Opens the directory of the member, and makes missing ones. */
+static int unpack_open_parent(struct unpack *u, const char **ret_name) {
     int dir = fd_open_parent(u->root, u->path, ret_name);
     if (dir == -ENOENT) {
-        dir = make_parents(u);
+        dir = unpack_make_parents(u);
         if (dir == 0)
             dir = fd_open_parent(u->root, u->path, ret_name);
     }
     if (dir == -ELOOP || dir == -ENOTDIR || dir == -EXDEV)
-        return refuse(u, "passes through a symlink or a file");
-    return dir < 0 ? fail(u, -dir, "open the directory of") : dir;
+        return unpack_refuse(u, "passes through a symlink or a file");
+    return dir < 0 ? unpack_fail(u, -dir, "open the parent of") : dir;
 }
 
-/* Calls `make` until it does not meet something that has the name already. */
-static int make_anew(struct unpack *u, int dir, const char *name,
-                     int (*make)(struct unpack *u, int dir, const char *name)) {
+/* Calls `make`, and unlinks a file that has the name already. */
+static int unpack_make_new(struct unpack *u, int dir, const char *name,
+                           int (*make)(struct unpack *u, int dir, const char *name)) {
     int r = -EEXIST;
     for (int i = 0; i < TRIES && r == -EEXIST; i++) {
         r = make(u, dir, name);
@@ -92,17 +93,17 @@ static int make_anew(struct unpack *u, int dir, const char *name,
     return r;
 }
 
-static int make_file(struct unpack *u, int dir, const char *name) {
+static int unpack_make_file(struct unpack *u, int dir, const char *name) {
     u->file = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                      u->tar.member.mode & 0777);
     return u->file < 0 ? -errno : 0;
 }
 
-static int make_symlink(struct unpack *u, int dir, const char *name) {
+static int unpack_make_symlink(struct unpack *u, int dir, const char *name) {
     return symlinkat(u->tar.member.target, dir, name) < 0 ? -errno : 0;
 }
 
-static int make_link(struct unpack *u, int dir, const char *name) {
+static int unpack_make_link(struct unpack *u, int dir, const char *name) {
     char path[PATH_LENGTH_MAX + 1];
     const char *target_name;
     struct stat st;
@@ -118,9 +119,9 @@ static int make_link(struct unpack *u, int dir, const char *name) {
     return linkat(target, target_name, dir, name, 0) < 0 ? -errno : 0;
 }
 
-/* A directory that is there keeps its mode; one that its owner closed, as an upload that broke off may have left
- * it, is open until the end. */
-static int make_directory(struct unpack *u, int dir, const char *name) {
+/* An existing directory keeps its mode. If its owner lacks a permission (an earlier upload that broke off may
+ * leave it so), the directory has all of them until the end. */
+static int unpack_make_directory(struct unpack *u, int dir, const char *name) {
     uint32_t mode = u->tar.member.mode & 0777;
     if (mkdirat(dir, name, mode | OWNER_NEEDS) < 0) {
         struct stat st;
@@ -130,7 +131,7 @@ static int make_directory(struct unpack *u, int dir, const char *name) {
             return -ENOTDIR;
         mode = st.st_mode & 07777;
         if ((mode & OWNER_NEEDS) != OWNER_NEEDS && fchmodat(dir, name, mode | OWNER_NEEDS, 0) < 0)
-            return 0; /* somebody else's */
+            return 0; /* another user owns it */
     }
     if ((mode & OWNER_NEEDS) == OWNER_NEEDS)
         return 0;
@@ -145,55 +146,55 @@ static int make_directory(struct unpack *u, int dir, const char *name) {
     return 0;
 }
 
-static int begin_member(struct unpack *u) {
+static int unpack_begin_member(struct unpack *u) {
     const struct tar_member *m = &u->tar.member;
     const char *name, *why = tar_clean_path(m->path, u->path);
     if (why)
-        return refuse(u, why);
-    if (u->path[0] == '\0') { /* the start itself */
+        return unpack_refuse(u, why);
+    if (u->path[0] == '\0') { /* the start */
         u->result.directories += m->type == TAR_DIRECTORY;
-        return m->type == TAR_DIRECTORY ? 0 : refuse(u, "has no name");
+        return m->type == TAR_DIRECTORY ? 0 : unpack_refuse(u, "has no name");
     }
     if (m->type == TAR_SYMLINK && tar_link_leads_outside(u->path, m->target))
-        return refuse(u, "links outside");
-    AUTO_CLOSE int dir = open_parent(u, &name);
+        return unpack_refuse(u, "links outside");
+    AUTO_CLOSE int dir = unpack_open_parent(u, &name);
     if (dir < 0)
         return dir;
     int r = 0;
     switch (m->type) {
     case TAR_FILE:
-        r = make_anew(u, dir, name, make_file);
+        r = unpack_make_new(u, dir, name, unpack_make_file);
         break;
     case TAR_LINK:
-        r = make_anew(u, dir, name, make_link);
+        r = unpack_make_new(u, dir, name, unpack_make_link);
         if (r == -EXDEV)
-            return refuse(u, "links outside");
+            return unpack_refuse(u, "links outside");
         if (r == -ENOENT)
-            return refuse(u, "links to what is not there");
+            return unpack_refuse(u, "links to what is not there");
         break;
     case TAR_SYMLINK:
-        r = make_anew(u, dir, name, make_symlink);
+        r = unpack_make_new(u, dir, name, unpack_make_symlink);
         break;
     case TAR_DIRECTORY:
-        r = make_directory(u, dir, name);
+        r = unpack_make_directory(u, dir, name);
         break;
     }
     if (r < 0)
-        return fail(u, -r, "make");
+        return unpack_fail(u, -r, "create");
     u->result.directories += m->type == TAR_DIRECTORY;
     u->result.files += m->type != TAR_DIRECTORY;
     return 0;
 }
 
-static int put_data(struct unpack *u, struct str data) {
+static int unpack_put_data(struct unpack *u, struct str data) {
     int r = fd_write_all(u->file, data.p, data.n);
     if (r < 0)
-        return fail(u, -r, "write");
+        return unpack_fail(u, -r, "write");
     u->result.total_bytes += data.n;
     return 0;
 }
 
-static void end_member(struct unpack *u) {
+static void unpack_end_member(struct unpack *u) {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
                                 {.tv_sec = (time_t)u->tar.member.modified_s}};
     if (u->file < 0)
@@ -203,26 +204,26 @@ static void end_member(struct unpack *u) {
     u->file = -1;
 }
 
-/* All that is in `input`. */
-static int take(struct unpack *u, struct str input) {
+/* Extracts everything in `input`. */
+static int unpack_extract(struct unpack *u, struct str input) {
     for (;;) {
         struct str data;
         int r = tar_in_next(&u->tar, &input, &data);
         if (r == -EBADMSG)
-            return refuse(u, u->tar.why);
+            return unpack_refuse(u, u->tar.why);
         if (r < 0)
-            return fail(u, -r, "read");
+            return unpack_fail(u, -r, "read");
         switch ((enum tar_event)r) {
         case TAR_MORE:
             return 0;
         case TAR_MEMBER:
-            r = begin_member(u);
+            r = unpack_begin_member(u);
             break;
         case TAR_DATA:
-            r = put_data(u, data);
+            r = unpack_put_data(u, data);
             break;
         case TAR_END_OF_MEMBER:
-            end_member(u);
+            unpack_end_member(u);
             r = 0;
             break;
         case TAR_END:
@@ -234,8 +235,9 @@ static int take(struct unpack *u, struct str input) {
     }
 }
 
-/* From the last to the first: a directory comes before what it holds, and must be closed after it. */
-static void set_late_modes(struct unpack *u) {
+/* Sets the modes of directories from the last to the first: a directory precedes its entries in the archive, and
+ * must lose its permissions after them. */
+static void unpack_set_late_modes(struct unpack *u) {
     const char *at = (const char *)buf_data(&u->late);
     const char **all = malloc((u->n_late + 1) * sizeof *all);
     if (!all)
@@ -254,55 +256,57 @@ static void set_late_modes(struct unpack *u) {
     free(all);
 }
 
-static int read_all(struct unpack *u) {
+static int unpack_read_all(struct unpack *u) {
     char *bytes = malloc(IN_BYTES);
-    int r = bytes ? 0 : fail(u, ENOMEM, "read");
+    int r = bytes ? 0 : unpack_fail(u, ENOMEM, "read");
     while (r == 0) {
         ssize_t n = read(u->in, bytes, IN_BYTES);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return fail(u, errno, "read");
+            return unpack_fail(u, errno, "read");
         if (n == 0)
             break;
-        r = take(u, (struct str){bytes, (size_t)n});
+        r = unpack_extract(u, (struct str){bytes, (size_t)n});
     }
     if (r == 0 && !tar_in_is_whole(&u->tar))
-        return err_set(&u->result.err, ERR_TREE_INVALID, "the archive ends too early");
+        return err_set(&u->result.err, ERR_TREE_INVALID, "the archive is truncated");
     return r;
 }
 
 static void unpack_run(struct work *w) {
     struct unpack *u = w->then_arg;
-    if (read_all(u) == 0)
+    if (unpack_read_all(u) == 0)
         u->result.err.code = ERR_NONE;
-    set_late_modes(u);
-    archive_end(u->back, &u->result);
+    unpack_set_late_modes(u);
+    archive_end(u->sock, &u->result);
 }
 
-int work_unpack(struct work *w, struct err *e) {
-    char *path;
-    struct unpack *u = calloc(1, sizeof *u);
-    if (!u)
-        return err_set(e, ERR_OUT_OF_MEMORY, "no memory to unpack");
-    if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0)
-        return -(int)e->code;
-    path_clean(path);
-    tar_in_init(&u->tar);
-    buf_init(&u->late, LATE_BYTES);
-    u->file = -1;
+/* Opens the start, and makes it with its parents when it does not exist. */
+static int unpack_open_root(struct work *w, struct unpack *u, char *path, struct err *e) {
     u->root = path_open(path, O_PATH | O_DIRECTORY, 0);
     if (u->root == -ENOENT) {
         const char *name;
         int r = path_make_parents(path, w->arena);
         AUTO_CLOSE int dir = r < 0 ? r : path_open_parent(path, &name);
         if (dir >= 0 && mkdirat(dir, name, 0755) < 0 && errno != EEXIST)
-            return path_error(e, errno, "make", path);
+            return path_error(e, errno, "mkdir", path);
         u->root = dir < 0 ? dir : path_open(path, O_PATH | O_DIRECTORY, 0);
     }
-    if (u->root < 0)
-        return path_error(e, -u->root, "open", path);
-    if (archive_begin(w, true, &u->in, &u->back, e) < 0)
+    return u->root < 0 ? path_error(e, -u->root, "open", path) : 0;
+}
+
+int unpack_work(struct work *w, struct err *e) {
+    char *path;
+    struct unpack *u = calloc(1, sizeof *u);
+    if (!u)
+        return err_set(e, ERR_OUT_OF_MEMORY, "unpack: out of memory");
+    if (work_path(w, "path", &path, e) < 0)
+        return -(int)e->code;
+    tar_in_init(&u->tar);
+    buf_init(&u->late, LATE_BYTES);
+    u->file = -1;
+    if (unpack_open_root(w, u, path, e) < 0 || archive_begin(w, true, &u->in, &u->sock, e) < 0)
         return -(int)e->code;
     w->then = unpack_run;
     w->then_arg = u;

@@ -1,4 +1,4 @@
-/* glob — paths that match a pattern. */
+/* glob — the request that lists the paths that match a pattern. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/pattern.h"
 #include "guest/params.h"
+#include "guest/path.h"
 #include "guest/files/info.h"
 #include "guest/search/search.h"
 
@@ -20,7 +21,7 @@ struct glob {
     enum search_end end;
 };
 
-static unsigned on_name(struct walk *w, unsigned char type) {
+static unsigned glob_on_name(struct walk *w, unsigned char type) {
     struct glob *g = container_of(w, struct glob, walk);
     unsigned want = WALK_SKIP;
     if ((g->all_types || type == DT_REG) && pattern_matches(g->pattern, w->relative))
@@ -30,13 +31,13 @@ static unsigned on_name(struct walk *w, unsigned char type) {
     return want;
 }
 
-/* The entry that the walk is at. */
-static void put_match(struct glob *g) {
+/* Adds the current entry of the walk. */
+static void glob_put_match(struct glob *g) {
     const struct walk *w = &g->walk;
     struct stat st;
     AUTO_CLOSE int fd = fd_open_entry(w->root, w->relative, O_PATH);
     if (fd < 0 || fstat(fd, &st) < 0 || (!g->all_types && !S_ISREG(st.st_mode)))
-        return; /* it went away, or became something else */
+        return; /* it is gone, or is another file now */
     if (g->left == 0) {
         g->end = SEARCH_MATCHES;
         return;
@@ -53,14 +54,14 @@ static void put_match(struct glob *g) {
     g->left--;
 }
 
-static int work_glob(struct work *w, struct err *e) {
+static int glob_work(struct work *w, struct err *e) {
     char *path;
     struct str text = {0};
     int64_t max = SEARCH_MATCHES_MAX;
     struct glob *g = calloc(1, sizeof *g);
     if (!g)
-        return err_set(e, ERR_OUT_OF_MEMORY, "no memory to search");
-    if (path_param(w->params, "path", w->workspace, w->arena, &path, e) < 0 ||
+        return err_set(e, ERR_OUT_OF_MEMORY, "glob: out of memory");
+    if (work_path(w, "path", &path, e) < 0 ||
         params_str(w->params, "pattern", PATTERN_MAX, &text, e) < 0 ||
         params_bool(w->params, "all_types", &g->all_types, e) < 0 ||
         params_int(w->params, "max_matches", 1, SEARCH_MATCHES_MAX, &max, e) < 0)
@@ -69,9 +70,8 @@ static int work_glob(struct work *w, struct err *e) {
         return params_missing("pattern", e);
     if (pattern_new(w->arena, text, PATTERN_VISIBLE, "pattern", &g->pattern, e) < 0)
         return -(int)e->code;
-    path_clean(path);
     g->left = (size_t)max;
-    g->walk.on_name = on_name;
+    g->walk.on_name = glob_on_name;
     buf_init(&g->items, SEARCH_ITEMS_MAX);
     json_begin(&g->out, &g->items);
     user_names_load(&g->names);
@@ -79,7 +79,7 @@ static int work_glob(struct work *w, struct err *e) {
     int r = walk_init(&g->walk, path_open(path, O_PATH | O_DIRECTORY, 0), path);
     while (r >= 0 && g->end == SEARCH_ALL && (r = walk_next(&g->walk)) > 0)
         if (r == WALK_ENTRY)
-            put_match(g);
+            glob_put_match(g);
     if (r < 0)
         return path_error(e, -r, "search", path);
     if (g->walk.is_cut && g->end == SEARCH_ALL)
@@ -89,6 +89,6 @@ static int work_glob(struct work *w, struct err *e) {
     return 0;
 }
 
-int search_method_glob(struct request *r, struct err *e) {
-    return jobs_start_search(r, work_glob, e);
+int glob_method(struct request *r, struct err *e) {
+    return jobs_start_search(r, glob_work, e);
 }

@@ -1,9 +1,12 @@
-/* scan — the lines of one file that contain a text or match a regular expression.
+/* scan — finds the lines of one file that contain a text or match a regular expression.
  *
- * Lines:  end with "\n", which is not part of them, nor a "\r" before it; the last may lack it. Counted from 1.
- * Match:  over the whole line, however long; one longer than SCAN_WINDOW is looked at in pieces that overlap
- *         by SCAN_PATTERN_MAX. A regular expression sees bytes, not characters; it cannot match a NUL.
- * Bounds: a file is read up to the size it had when opened; of each line SCAN_TEXT_MAX bytes are kept. */
+ * Owner:  its search; one scan serves all files of the search.
+ * Lines:  counted from 1, without their line end (LF or CRLF). The last line may have none.
+ * Match:  a line matches as a whole, however long. A line longer than SCAN_WINDOW is matched in pieces that
+ *         overlap by SCAN_PATTERN_MAX bytes. A regular expression sees bytes, not characters, and cannot match
+ *         NUL.
+ * Bounds: reads a file up to the size it had when it was opened, and keeps SCAN_TEXT_MAX bytes of a line.
+ * on_match may call scan_near and set `stop`. */
 #pragma once
 
 #include <regex.h>
@@ -26,28 +29,28 @@ struct scan_line {
 };
 
 struct scan {
-    struct str needle; /* folded when ignore_case; unused for a regular expression */
+    struct str needle; /* in lower case with ignore_case; unused for a regular expression */
     bool is_regex;
     bool ignore_case;
     regex_t regex;
     uint64_t before, after;
     char *window; /* SCAN_WINDOW + 1 bytes */
-    char *folded; /* as many, for ignore_case */
+    char *folded; /* the same size, for ignore_case */
     struct scan_line
-        *lines; /* the last before + after + 1 of them, line N at N modulo their count */
+        *lines; /* the last before + after + 1 lines; line N at index N modulo n_lines */
     uint64_t n_lines;
-    uint64_t number; /* of the last line that ended, in the file at hand */
-    bool is_short;   /* the expression wanted more memory than there is for some line of it */
-    bool stop;       /* set by on_match or by who watches the clock: enough */
+    uint64_t number; /* of the last complete line of the current file */
+    bool is_short;   /* the expression ran out of memory on a line of the current file */
+    bool stop;       /* set by on_match, or when is_late returns true */
     void (*on_match)(struct scan *s, const struct scan_line *line);
     bool (*is_late)(struct scan *s);
 };
 
-/* INVALID_ARGUMENT, LIMIT_REACHED. The pattern is copied. */
+/* Copies the pattern. INVALID_ARGUMENT, OUT_OF_MEMORY. */
 MUST_USE int scan_init(struct scan *s, struct str pattern, struct err *e);
 
 enum scan_result { SCAN_DONE, SCAN_IS_BINARY, SCAN_FAILED };
-/* `size`: of the file when it was opened; 0: it reports none. Leaves fd open. */
+/* `size`: of the file when it was opened; 0: it reports no size. Leaves fd open. */
 enum scan_result scan_file(struct scan *s, int fd, uint64_t size);
-/* A line near one that was told to on_match, or NULL when the file has none there. */
+/* Returns a line near the one that on_match got, or NULL when the file has no such line. */
 const struct scan_line *scan_near(const struct scan *s, uint64_t number);

@@ -1,25 +1,31 @@
-/* search — Grep and Glob: work done inside, so that no image needs an interpreter. grep.c has the search,
- * scan.c one file's lines, glob.c the paths; walk.c and pattern.c serve both.
+/* search — the requests grep and glob. They run in the guest, so that no image needs an interpreter.
  *
- * Bounds: SEARCH_ENTRIES names looked at, SEARCH_ITEMS_MAX bytes of matches, a time for each. What was met
- * first is told as `truncated`. */
+ * grep.c searches a tree, scan.c the lines of one file; glob.c searches paths.
+ * Bounds: search.entries names, SEARCH_ITEMS_MAX bytes of matches, and grep.time or glob.time. `truncated` in
+ *         the reply names the bound that ended the search. */
 #pragma once
 
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json.h"
 #include "base/limits.h"
-#include "guest/files/files.h"
-#include "guest/path.h"
 #include "base/walk.h"
+#include "guest/jobs.h"
+#include "guest/link.h"
 
 #define SEARCH_MATCHES_MAX 10000
-/* What an answer has room for beside the envelope and the counts. */
+/* Bytes of matches in a reply, beside the envelope and the counts. */
 #define SEARCH_ITEMS_MAX (LINK_MESSAGE_MAX - 1024)
 
+/* What ended the search: the end of the tree, or a bound on matches, bytes, or work (names and time). */
 enum search_end { SEARCH_ALL, SEARCH_MATCHES, SEARCH_SIZE, SEARCH_WORK };
 
-int search_method_grep(struct request *r, struct err *e);
-int search_method_glob(struct request *r, struct err *e);
+struct request;
 
-/* Writes "matches" from items that are JSON already, and "truncated". */
+int grep_method(struct request *r, struct err *e);
+int glob_method(struct request *r, struct err *e);
+
+/* Writes `matches` from items that are JSON already, and `truncated`. */
 void search_put(struct json_out *o, const struct buf *items, enum search_end end);
-/* Begins a search's clock and bounds in a walk. */
+/* Sets the bounds of a walk; its time starts now. */
 void search_bound(struct walk *w, enum limit_id time);

@@ -25,7 +25,7 @@ void watches_init(struct watches *ws) {
     list_init(&ws->all);
 }
 
-static void free_grave(struct later *l) {
+static void watch_on_grave(struct later *l) {
     struct watch *w = container_of(l, struct watch, grave);
     buf_done(&w->in);
     free(w);
@@ -36,7 +36,7 @@ static void watch_close(struct watch *w) {
     close(loop_remove(&w->guest->loop, &w->sock));
     list_remove(&w->node);
     w->guest->watches->count--;
-    loop_free_later(&w->guest->loop, &w->grave, free_grave);
+    loop_free_later(&w->guest->loop, &w->grave, watch_on_grave);
 }
 
 void watches_close_all(struct watches *ws) {
@@ -44,7 +44,7 @@ void watches_close_all(struct watches *ws) {
         watch_close(container_of(ws->all.next, struct watch, node));
 }
 
-static void tell(struct watch *w, struct str members) {
+static void watch_send(struct watch *w, struct str members) {
     struct guest *g = w->guest;
     struct json_out o;
     buf_clear(&g->text);
@@ -55,20 +55,20 @@ static void tell(struct watch *w, struct str members) {
         link_fail(&g->link);
 }
 
-/* It did not say `ended`: somebody killed it. */
-static void on_child_gone(struct watch *w) {
-    tell(w, STR("\"changes\":[],\"resync\":\"overflow\",\"ended\":true"));
+/* The child exited without `ended`, so another process killed it. */
+static void watch_on_child_gone(struct watch *w) {
+    watch_send(w, STR("\"changes\":[],\"resync\":\"overflow\",\"ended\":true"));
     watch_close(w);
 }
 
-/* Whole messages, as long as the daemon takes them; false when the watch has ended. */
-static bool take_messages(struct watch *w) {
+/* Forwards complete messages while the daemon reads. Returns false when the watch has ended. */
+static bool watch_forward(struct watch *w) {
     struct watcher_head head;
     while (!link_is_busy(&w->guest->link) && buf_len(&w->in) >= sizeof head) {
         memcpy(&head, buf_data(&w->in), sizeof head);
         if (buf_len(&w->in) < sizeof head + head.bytes)
             return true;
-        tell(w, (struct str){(const char *)buf_data(&w->in) + sizeof head, head.bytes});
+        watch_send(w, (struct str){(const char *)buf_data(&w->in) + sizeof head, head.bytes});
         buf_consume(&w->in, sizeof head + head.bytes);
         if (head.is_last) {
             watch_close(w);
@@ -79,39 +79,39 @@ static bool take_messages(struct watch *w) {
 }
 
 bool watches_turn(struct watches *ws) {
-    bool told = false;
+    bool is_sent = false;
     LIST_FOR_EACH(it, &ws->all) {
         struct watch *w = container_of(it, struct watch, node);
         struct link *l = &w->guest->link;
         size_t before = buf_len(&l->tx);
-        bool lives = link_is_busy(l) || take_messages(w);
+        bool lives = link_is_busy(l) || watch_forward(w);
         if (lives)
             loop_set(&w->guest->loop, &w->sock, link_is_busy(l) ? 0 : EPOLLIN);
-        told |= buf_len(&l->tx) > before;
+        is_sent |= buf_len(&l->tx) > before;
     }
-    return told;
+    return is_sent;
 }
 
-static void on_sock(struct source *s, uint32_t events) {
+static void watch_on_sock(struct source *s, uint32_t events) {
     struct watch *w = container_of(s, struct watch, sock);
     (void)events;
     uint8_t *at;
-    if (!take_messages(w))
+    if (!watch_forward(w))
         return;
-    size_t room = MIN((size_t)65536, buf_available(&w->in));
-    if (room == 0 || link_is_busy(&w->guest->link))
-        return; /* watches_turn waits for the daemon */
-    if (buf_reserve(&w->in, room, &at) < 0)
+    size_t max = MIN((size_t)65536, buf_available(&w->in));
+    if (max == 0 || link_is_busy(&w->guest->link))
+        return; /* watches_turn resumes when the daemon reads */
+    if (buf_reserve(&w->in, max, &at) < 0)
         return;
-    ssize_t n = recv(s->fd, at, room, 0);
+    ssize_t n = recv(s->fd, at, max, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        on_child_gone(w);
+        watch_on_child_gone(w);
         return;
     }
     buf_commit(&w->in, (size_t)n);
-    take_messages(w);
+    watch_forward(w);
 }
 
 static struct watch *watch_new(struct guest *g, struct job *j, int sock) {
@@ -119,7 +119,7 @@ static struct watch *watch_new(struct guest *g, struct job *j, int sock) {
     if (!w)
         return NULL;
     w->guest = g;
-    w->sock = (struct source){.fd = -1, .on_ready = on_sock};
+    w->sock = (struct source){.fd = -1, .on_ready = watch_on_sock};
     if (fcntl(sock, F_SETFL, O_NONBLOCK) < 0 || loop_add(&g->loop, &w->sock, sock, EPOLLIN) < 0) {
         free(w);
         return NULL;
@@ -132,8 +132,8 @@ static struct watch *watch_new(struct guest *g, struct job *j, int sock) {
     return w;
 }
 
-static void on_begun(struct guest *g, struct job *j, struct str members, const int *fds,
-                     size_t n_fds) {
+static void watch_on_begun(struct guest *g, struct job *j, struct str members, const int *fds,
+                           size_t n_fds) {
     bool wanted = n_fds == 1 && g->link.connected && g->link.generation == j->generation &&
                   g->watches->count < WATCHES_MAX;
     struct watch *w = wanted ? watch_new(g, j, fds[0]) : NULL;
@@ -142,7 +142,7 @@ static void on_begun(struct guest *g, struct job *j, struct str members, const i
         child_kill(&j->child);
         for (size_t i = 0; i < n_fds; i++)
             close(fds[i]);
-        err_set(&e, ERR_LIMIT_REACHED, "%d watches are open", WATCHES_MAX);
+        err_set(&e, ERR_LIMIT_REACHED, "%d watches are open, the maximum", WATCHES_MAX);
         reply_error(g, j->generation, j->id, &e, -1);
         return;
     }
@@ -160,13 +160,13 @@ static void on_begun(struct guest *g, struct job *j, struct str members, const i
 
 int watch_method_watch(struct request *r, struct err *e) {
     if (r->guest->watches->count >= WATCHES_MAX)
-        return err_set(e, ERR_LIMIT_REACHED, "%d watches are open", WATCHES_MAX);
-    return jobs_start(r, work_watch, on_begun, NULL, e);
+        return err_set(e, ERR_LIMIT_REACHED, "%d watches are open, the maximum", WATCHES_MAX);
+    return jobs_start(r, watcher_work, watch_on_begun, NULL, e);
 }
 
 int watch_method_unwatch(struct request *r, struct err *e) {
-    int64_t id = 0;
-    if (params_int(r->params, "watch_id", 1, PARAMS_OFFSET_MAX, &id, e) < 0)
+    int64_t id;
+    if (params_need_int(r->params, "watch_id", 1, PARAMS_OFFSET_MAX, &id, e) < 0)
         return -(int)e->code;
     LIST_FOR_EACH(it, &r->guest->watches->all) {
         struct watch *w = container_of(it, struct watch, node);
@@ -175,5 +175,5 @@ int watch_method_unwatch(struct request *r, struct err *e) {
             return 0;
         }
     }
-    return err_field(e, "watch_id", "names no watch");
+    return err_field(e, "watch_id", "must be an open watch, got %lld", (long long)id);
 }

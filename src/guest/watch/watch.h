@@ -1,9 +1,9 @@
-/* watch — changes below a path, told by `changed`: the guest's half. Each watch is a child as the sandbox user
- * (watcher.c) that looks with inotify and hands over whole messages; the guest puts the number on them.
+/* watch — reports changes below a path with `changed`: the part in the guest. A child that runs as the sandbox
+ * user (watcher.c) uses inotify and sends complete messages; the guest adds the watch_id.
  *
- * Owner:  struct watches; a watch ends by unwatch, with the connection, or by itself (`ended`).
- * Bounds: WATCHES_MAX. While the daemon does not read, nothing is taken from the children, they stop looking,
- *         and the kernel's queue overflows, which they tell as `resync`. */
+ * Owner:  struct watches, until `unwatch`, the end of the connection, or `ended`.
+ * Bounds: WATCHES_MAX. While the daemon does not read, the guest does not read from the children. They block,
+ *         the inotify queue overflows, and they report `resync`. */
 #pragma once
 
 #include <stdint.h>
@@ -25,6 +25,6 @@ void watches_init(struct watches *ws);
 
 int watch_method_watch(struct request *r, struct err *e);
 int watch_method_unwatch(struct request *r, struct err *e);
-/* Once per turn: goes on with what waited for the daemon to read. Answers whether something was told. */
+/* Sends changes that waited for the daemon to read. Returns whether it queued any. Call once per turn. */
 bool watches_turn(struct watches *ws);
 void watches_close_all(struct watches *ws);

@@ -17,8 +17,8 @@
 #include "guest/params.h"
 
 #define COALESCE_MS 50
-#define REST 10
-#define MESSAGE_PART ((size_t)512 << 10) /* a message is sent when it is larger */
+#define REST 10 /* after a scan, pause this many times as long as the scan took */
+#define MESSAGE_PART ((size_t)512 << 10) /* send a message when it is larger than this */
 #define EVENT_BYTES 65536
 #define DIR_EVENTS                                                                                \
     (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF | \
@@ -29,95 +29,96 @@
 enum resync { RESYNC_NONE, RESYNC_OVERFLOW, RESYNC_ROOT };
 
 struct watcher {
-    char *path; /* as asked for */
+    char *path; /* of the root, as in the request */
     bool is_recursive, include_info;
     int sock;
     int root_wd, parent_wd; /* -1: none */
     bool is_dir, is_gone;
-    struct stat root_st; /* of the start: an open descriptor would keep a removed one alive */
-    struct dir_table dirs;
-    struct change_queue queue;
+    struct stat root_st; /* of the root; an open descriptor would keep a removed root alive */
+    struct watcher_dirs dirs;
+    struct watcher_queue queue;
     struct user_names names;
     struct buf message;
     enum resync resync;
-    bool look_at_root, root_is_new; /* it may be another; it certainly is */
-    bool must_look_again;
+    bool check_root, root_is_new; /* the root may be another file; it is another file */
+    bool must_scan;               /* everything, before the next report */
     bool must_end;
-    uint64_t first_us; /* when the oldest change not told came; 0: there is none */
-    uint64_t rest_us; /* not before: looking at everything is most of what it would do in a flood */
+    uint64_t first_us; /* when the oldest change that is not reported came; 0: none */
+    uint64_t rest_us;  /* no report before this time, so that scans do not take all the time */
 };
 
-/* By a descriptor, so that what was looked at is what is watched. Does not stay there: a working directory
- * would not be told as removed. -errno. */
-static int watch_here(struct watcher *w, int fd, uint32_t events) {
+/* Adds a watch by descriptor, through the working directory, so that the watched directory is the one that was
+ * opened. Leaves the directory again, because inotify does not report the removal of a working directory.
+ * Returns the watch descriptor or -errno. */
+static int watcher_add_watch(struct watcher *w, int fd, uint32_t events) {
     int wd = fchdir(fd) < 0 ? -1 : inotify_add_watch(w->dirs.inotify, ".", events);
     int error = errno;
     (void)!chdir("/");
     return wd < 0 ? -error : wd;
 }
 
-/* A directory below the start, or the start. -errno. */
-static int watch_dir(struct watcher *w, int fd, const char *path) {
+/* Watches the root or a directory below it. Returns the watch descriptor or -errno. */
+static int watcher_watch_dir(struct watcher *w, int fd, const char *path) {
     if (w->dirs.n >= (size_t)limit_table[LIMIT_WATCH_DIRS].value)
         return -EMFILE;
-    int wd = watch_here(w, fd, DIR_EVENTS);
+    int wd = watcher_add_watch(w, fd, DIR_EVENTS);
     if (wd < 0)
         return wd;
-    if (dir_find(&w->dirs, wd))
-        dir_drop_wd(&w->dirs, wd); /* the same directory, met under a newer path */
-    int r = dir_add(&w->dirs, wd, path);
+    if (watcher_dirs_find(&w->dirs, wd))
+        watcher_dirs_drop_wd(&w->dirs, wd); /* the same directory, found under a newer path */
+    int r = watcher_dirs_add(&w->dirs, wd, path);
     return r < 0 ? r : wd;
 }
 
-/* Looking at a directory that is new, or at all of them. */
-struct look {
+/* A scan of a new directory, or of the whole tree. */
+struct watcher_scan {
     struct walk walk;
     struct watcher *watcher;
-    bool is_news; /* what is found was made after the watch began */
+    bool is_news; /* report what it finds as created */
 };
 
-static unsigned on_name(struct walk *walk, unsigned char type) {
-    struct look *l = container_of(walk, struct look, walk);
+static unsigned watcher_on_name(struct walk *walk, unsigned char type) {
+    struct watcher_scan *l = container_of(walk, struct watcher_scan, walk);
     if (type == DT_DIR)
         return WALK_VISIT | WALK_ENTER;
     if (l->is_news)
-        queue_add(&l->watcher->queue, CHANGE_CREATED, walk->path, 0, false);
+        watcher_queue_add(&l->watcher->queue, CHANGE_CREATED, walk->path, 0, false);
     return WALK_SKIP;
 }
 
-/* The directory that the walk is at. */
-static int look_at(struct look *l) {
+/* Watches the current directory of the walk. */
+static int watcher_scan_entry(struct watcher_scan *l) {
     const struct walk *walk = &l->walk;
     AUTO_CLOSE int fd = fd_open_entry(walk->root, walk->relative, O_PATH | O_DIRECTORY);
-    int r = fd < 0 ? 0 : watch_dir(l->watcher, fd, walk->path);
+    int r = fd < 0 ? 0 : watcher_watch_dir(l->watcher, fd, walk->path);
     if (l->is_news)
-        queue_add(&l->watcher->queue, CHANGE_CREATED, walk->path, 0, true);
+        watcher_queue_add(&l->watcher->queue, CHANGE_CREATED, walk->path, 0, true);
     return r == -EACCES || r == -ENOENT ? 0 : MIN(r, 0);
 }
 
-/* Everything below a directory that is watched already. Takes fd. */
-static int look_below(struct watcher *w, int fd, const char *path, bool is_news) {
-    struct look l = {.watcher = w, .is_news = is_news};
-    l.walk.on_name = on_name;
+/* Watches everything below a directory that is watched already. Takes fd. -errno. */
+static int watcher_scan_below(struct watcher *w, int fd, const char *path, bool is_news) {
+    struct watcher_scan l = {.watcher = w, .is_news = is_news};
+    l.walk.on_name = watcher_on_name;
     l.walk.entries_left = UINT64_MAX;
     int r = walk_init(&l.walk, fd, path);
     while (r >= 0 && (r = walk_next(&l.walk)) > 0)
         if (r == WALK_ENTRY)
-            r = look_at(&l);
+            r = watcher_scan_entry(&l);
     walk_done(&l.walk);
     if (r == -EACCES || r == -ENOENT)
         r = 0;
     return r < 0 ? r : l.walk.is_cut ? -ENOMEM : 0;
 }
 
-/* Once the start cannot be watched as promised. */
-static void give_up(struct watcher *w) {
+/* Ends the watch with `resync`, because changes would go unreported. */
+static void watcher_give_up(struct watcher *w) {
     w->resync = RESYNC_OVERFLOW;
     w->must_end = true;
 }
 
-/* The start, as long as it is the one that is watched. -errno. */
-static int open_root(struct watcher *w) {
+/* Opens the root. -ESTALE when it is not the file that is watched; else -errno. */
+static int watcher_open_root(struct watcher *w) {
     struct stat st;
     AUTO_CLOSE int fd = path_open(w->path, O_PATH, 0);
     if (fd < 0 || fstat(fd, &st) < 0)
@@ -126,20 +127,20 @@ static int open_root(struct watcher *w) {
     return is_same ? TAKE_FD(fd) : -ESTALE;
 }
 
-static void new_directory(struct watcher *w, const char *path) {
+static void watcher_on_new_dir(struct watcher *w, const char *path) {
     const char *relative = path + strlen(w->path) + (w->path[1] != '\0');
-    AUTO_CLOSE int root = open_root(w);
+    AUTO_CLOSE int root = watcher_open_root(w);
     AUTO_CLOSE int fd = root < 0 ? root : fd_open_entry(root, relative, O_PATH | O_DIRECTORY);
-    int r = fd < 0 ? -ENOENT : watch_dir(w, fd, path);
+    int r = fd < 0 ? -ENOENT : watcher_watch_dir(w, fd, path);
     if (r >= 0)
-        r = look_below(w, TAKE_FD(fd), path, true);
+        r = watcher_scan_below(w, TAKE_FD(fd), path, true);
     if (r < 0 && r != -EACCES && r != -ENOENT)
-        give_up(w);
+        watcher_give_up(w);
 }
 
-/* Begins anew at the path as it is now. -errno. */
-static int watch_root(struct watcher *w) {
-    dirs_drop_all(&w->dirs);
+/* Watches the root and everything below it from scratch. -errno. */
+static int watcher_watch_root(struct watcher *w) {
+    watcher_dirs_clear(&w->dirs);
     w->is_gone = true;
     w->root_wd = -1;
     AUTO_CLOSE int fd = path_open(w->path, O_PATH, 0);
@@ -151,86 +152,87 @@ static int watch_root(struct watcher *w) {
         char self[32];
         snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
         w->root_wd = inotify_add_watch(w->dirs.inotify, self, FILE_EVENTS);
-        return w->root_wd < 0 ? -errno : dir_add(&w->dirs, w->root_wd, w->path);
+        return w->root_wd < 0 ? -errno : watcher_dirs_add(&w->dirs, w->root_wd, w->path);
     }
-    w->root_wd = watch_dir(w, fd, w->path);
+    w->root_wd = watcher_watch_dir(w, fd, w->path);
     if (w->root_wd < 0 || !w->is_recursive)
         return MIN(w->root_wd, 0);
-    return look_below(w, TAKE_FD(fd), w->path, false);
+    return watcher_scan_below(w, TAKE_FD(fd), w->path, false);
 }
 
-/* So that a return of the path can be seen; not everyone may. */
-static void watch_parent(struct watcher *w) {
+/* Watches the parent, to see the root replaced or created again. The user may lack the right to. */
+static void watcher_watch_parent(struct watcher *w) {
     const char *name;
     AUTO_CLOSE int fd = path_open_parent(w->path, &name);
-    w->parent_wd = fd < 0 ? -1 : watch_here(w, fd, PARENT_EVENTS);
+    w->parent_wd = fd < 0 ? -1 : watcher_add_watch(w, fd, PARENT_EVENTS);
 }
 
-static void on_parent_event(struct watcher *w, const struct inotify_event *ev) {
+static void watcher_on_parent_event(struct watcher *w, const struct inotify_event *ev) {
     if (ev->len == 0 || strcmp(ev->name, strrchr(w->path, '/') + 1) != 0)
         return;
-    w->look_at_root = true;
+    w->check_root = true;
     w->root_is_new |= (ev->mask & (IN_CREATE | IN_MOVED_TO)) != 0;
 }
 
-static void on_moved_to(struct watcher *w, const struct inotify_event *ev, const char *path) {
+static void watcher_on_moved_to(struct watcher *w, const struct inotify_event *ev,
+                                const char *path) {
     bool is_dir = ev->mask & IN_ISDIR;
-    const char *old_path = queue_rename(&w->queue, ev->cookie, path);
+    const char *old_path = watcher_queue_rename(&w->queue, ev->cookie, path);
     if (!old_path) {
-        queue_add(&w->queue, CHANGE_CREATED, path, 0, is_dir);
+        watcher_queue_add(&w->queue, CHANGE_CREATED, path, 0, is_dir);
         if (is_dir && w->is_recursive)
-            new_directory(w, path);
+            watcher_on_new_dir(w, path);
     } else if (is_dir) {
-        dirs_moved(&w->dirs, old_path, path);
+        watcher_dirs_move(&w->dirs, old_path, path);
     }
 }
 
-static void on_event(struct watcher *w, const struct inotify_event *ev) {
+static void watcher_on_event(struct watcher *w, const struct inotify_event *ev) {
     char path[2 * PATH_LENGTH_MAX + 2];
     if (ev->mask & IN_Q_OVERFLOW) {
         w->resync = RESYNC_OVERFLOW;
-        w->must_look_again = true; /* a new directory may be among what was missed */
+        w->must_scan = true; /* the lost events may include a new directory */
         return;
     }
     if (ev->wd == w->parent_wd && ev->wd != w->root_wd) {
-        on_parent_event(w, ev);
+        watcher_on_parent_event(w, ev);
         return;
     }
-    struct dir *d = dir_find(&w->dirs, ev->wd);
+    struct watcher_dir *d = watcher_dirs_find(&w->dirs, ev->wd);
     if (!d)
         return;
     bool is_root = ev->wd == w->root_wd;
     if (ev->mask & (IN_MOVE_SELF | IN_DELETE_SELF | IN_IGNORED | IN_UNMOUNT)) {
-        w->look_at_root |= is_root;
+        w->check_root |= is_root;
         w->root_is_new |= is_root && ev->mask & IN_IGNORED;
         if (ev->mask & IN_IGNORED)
-            dir_drop_wd(&w->dirs, ev->wd);
+            watcher_dirs_drop_wd(&w->dirs, ev->wd);
         return;
     }
     bool is_self = ev->len == 0;
     if (is_self && !is_root)
-        return; /* its own directory tells it with the name */
+        return; /* the parent reports it with the name */
     const char *top = d->path[1] == '\0' && !is_self ? "" : d->path;
     snprintf(path, sizeof path, "%s%s%s", top, is_self ? "" : "/", is_self ? "" : ev->name);
     bool is_dir = ev->mask & IN_ISDIR;
     if (strlen(path) > PATH_LENGTH_MAX)
         w->resync = RESYNC_OVERFLOW;
     else if (ev->mask & IN_CREATE) {
-        queue_add(&w->queue, CHANGE_CREATED, path, 0, is_dir);
+        watcher_queue_add(&w->queue, CHANGE_CREATED, path, 0, is_dir);
         if (is_dir && w->is_recursive)
-            new_directory(w, path);
+            watcher_on_new_dir(w, path);
     } else if (ev->mask & IN_MOVED_TO)
-        on_moved_to(w, ev, path);
+        watcher_on_moved_to(w, ev, path);
     else if (ev->mask & IN_MOVED_FROM)
-        queue_add(&w->queue, CHANGE_REMOVED, path, ev->cookie, is_dir);
+        watcher_queue_add(&w->queue, CHANGE_REMOVED, path, ev->cookie, is_dir);
     else if (ev->mask & IN_DELETE)
-        queue_add(&w->queue, CHANGE_REMOVED, path, 0, is_dir);
+        watcher_queue_add(&w->queue, CHANGE_REMOVED, path, 0, is_dir);
     else if (ev->mask & (IN_MODIFY | IN_ATTRIB))
-        queue_add(&w->queue, ev->mask & IN_MODIFY ? CHANGE_MODIFIED : CHANGE_ATTRIBUTES, path, 0,
-                  is_dir);
+        watcher_queue_add(&w->queue, ev->mask & IN_MODIFY ? CHANGE_MODIFIED : CHANGE_ATTRIBUTES,
+                          path, 0, is_dir);
 }
 
-static void send_message(struct watcher *w, struct json_out *o, const char *resync, bool is_last) {
+static void watcher_send(struct watcher *w, struct json_out *o, const char *resync, bool is_last) {
     json_close(o, ']');
     if (resync)
         json_put_str(o, "resync", str_of(resync));
@@ -247,7 +249,7 @@ static void send_message(struct watcher *w, struct json_out *o, const char *resy
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            _exit(0); /* the guest let go of it */
+            _exit(0); /* the guest closed the watch */
         sent += (size_t)n;
         for (size_t i = 0; i < 2; i++) {
             size_t step = MIN((size_t)n, parts[i].iov_len);
@@ -258,17 +260,17 @@ static void send_message(struct watcher *w, struct json_out *o, const char *resy
     }
 }
 
-static void open_message(struct watcher *w, struct json_out *o) {
+static void watcher_open_message(struct watcher *w, struct json_out *o) {
     buf_clear(&w->message);
     json_begin(o, &w->message);
     json_key(o, "changes");
     json_open(o, '[');
 }
 
-static void put_change(struct watcher *w, struct json_out *o, const struct change *c) {
+static void watcher_put_change(struct watcher *w, struct json_out *o, const struct change *c) {
     struct stat st;
     json_open(o, '{');
-    json_put_str(o, "kind", str_of(change_name(c->kind)));
+    json_put_str(o, "kind", str_of(watcher_change_name(c->kind)));
     path_write(o, "path", c->path);
     if (c->old_path)
         path_write(o, "old_path", c->old_path);
@@ -282,95 +284,95 @@ static void put_change(struct watcher *w, struct json_out *o, const struct chang
     json_close(o, '}');
 }
 
-static void send_changes(struct watcher *w) {
+static void watcher_send_changes(struct watcher *w) {
     struct json_out o;
-    open_message(w, &o);
+    watcher_open_message(w, &o);
     for (size_t i = 0; i < w->queue.n; i++) {
         const struct change *c = &w->queue.of[i];
-        put_change(w, &o, c);
+        watcher_put_change(w, &o, c);
         if (c->cookie != 0 && c->is_dir)
-            dirs_moved(&w->dirs, c->path, NULL); /* it left the tree */
+            watcher_dirs_move(&w->dirs, c->path, NULL); /* the directory left the tree */
         if (buf_len(&w->message) > MESSAGE_PART && i + 1 < w->queue.n) {
-            send_message(w, &o, NULL, false);
-            open_message(w, &o);
+            watcher_send(w, &o, NULL, false);
+            watcher_open_message(w, &o);
         }
     }
     if (w->queue.n > 0)
-        send_message(w, &o, NULL, w->must_end);
-    queue_clear(&w->queue);
+        watcher_send(w, &o, NULL, w->must_end);
+    watcher_queue_clear(&w->queue);
 }
 
-/* The path may lead to something else now, or nowhere. */
-static void check_root(struct watcher *w) {
-    AUTO_CLOSE int fd = open_root(w);
+/* Checks whether the path of the root leads to another file, or to none. */
+static void watcher_check_root(struct watcher *w) {
+    AUTO_CLOSE int fd = watcher_open_root(w);
     bool is_there = fd >= 0 || fd == -ESTALE;
     bool is_same = fd >= 0 && !w->is_gone && !w->root_is_new;
-    w->look_at_root = w->root_is_new = false;
+    w->check_root = w->root_is_new = false;
     if (is_same)
         return;
     if (is_there) {
         w->resync = RESYNC_ROOT;
-        w->must_look_again = true;
+        w->must_scan = true;
         return;
     }
     if (!w->is_gone) {
-        queue_add(&w->queue, CHANGE_REMOVED, w->path, 0, w->is_dir);
-        dirs_drop_all(&w->dirs);
+        watcher_queue_add(&w->queue, CHANGE_REMOVED, w->path, 0, w->is_dir);
+        watcher_dirs_clear(&w->dirs);
         w->is_gone = true;
         w->root_wd = -1;
     }
     w->must_end |= w->parent_wd < 0;
 }
 
-/* Looks at everything anew before it says so: what changes after that is seen. */
-static void tell_resync(struct watcher *w) {
+/* Scans the tree before it reports, so that later changes are seen. */
+static void watcher_send_resync(struct watcher *w) {
     static const char *const names[] = {NULL, "overflow", "root_changed"};
     struct json_out o;
     enum resync why = w->resync;
-    queue_clear(&w->queue);
+    watcher_queue_clear(&w->queue);
     w->queue.is_full = false;
     uint64_t start_us = clock_us();
-    int r = w->must_end || !w->must_look_again ? 0 : watch_root(w);
-    w->must_look_again = false;
+    int r = w->must_end || !w->must_scan ? 0 : watcher_watch_root(w);
+    w->must_scan = false;
     w->rest_us = clock_us() + REST * (clock_us() - start_us);
     if (r == -ENOENT && w->parent_wd >= 0)
-        w->look_at_root = true; /* gone again */
+        w->check_root = true; /* removed again */
     else if (r < 0)
         w->must_end = true;
     w->resync = RESYNC_NONE;
-    open_message(w, &o);
-    send_message(w, &o, names[why], w->must_end);
+    watcher_open_message(w, &o);
+    watcher_send(w, &o, names[why], w->must_end);
 }
 
-static void flush(struct watcher *w) {
+static void watcher_flush(struct watcher *w) {
     w->first_us = 0;
     if (w->queue.is_full)
         w->resync = RESYNC_OVERFLOW;
-    if (w->look_at_root && w->resync == RESYNC_NONE)
-        check_root(w);
+    if (w->check_root && w->resync == RESYNC_NONE)
+        watcher_check_root(w);
     if (w->resync != RESYNC_NONE)
-        tell_resync(w);
+        watcher_send_resync(w);
     else
-        send_changes(w);
+        watcher_send_changes(w);
     if (w->must_end)
         _exit(0);
 }
 
-static bool has_news(const struct watcher *w) {
-    return w->queue.n > 0 || w->queue.is_full || w->resync != RESYNC_NONE || w->look_at_root;
+static bool watcher_has_news(const struct watcher *w) {
+    return w->queue.n > 0 || w->queue.is_full || w->resync != RESYNC_NONE || w->check_root;
 }
 
-static void take_events(struct watcher *w) {
+static void watcher_read_events(struct watcher *w) {
     static const size_t head = sizeof(struct inotify_event);
     char bytes[EVENT_BYTES] __attribute__((aligned(8)));
     ssize_t n = read(w->dirs.inotify, bytes, sizeof bytes);
     for (ssize_t at = 0; n - at >= (ssize_t)head;) {
         const struct inotify_event *ev = (const void *)(bytes + at);
-        if (!w->must_look_again)
-            on_event(w, ev);
+        if (!w->must_scan)
+            watcher_on_event(w, ev);
         at += (ssize_t)(head + ev->len);
     }
-    if (w->first_us == 0 && has_news(w))
+    if (w->first_us == 0 && watcher_has_news(w))
         w->first_us = clock_us();
 }
 
@@ -383,45 +385,44 @@ static void watcher_run(struct work *work) {
         int wait_ms = w->first_us == 0 ? -1 : due_us > now ? (int)((due_us - now) / 1000 + 1) : 0;
         poll(fds, 2, wait_ms);
         if (fds[1].revents)
-            _exit(0); /* the guest let go of it */
+            _exit(0); /* the guest closed the watch */
         if (fds[0].revents)
-            take_events(w);
+            watcher_read_events(w);
         if (wait_ms == 0) {
-            flush(w);
-            if (has_news(w))
+            watcher_flush(w);
+            if (watcher_has_news(w))
                 w->first_us = clock_us();
         }
     }
 }
 
-static int watch_error(struct err *e, int r, const char *path) {
+static int watcher_error(struct err *e, int r, const char *path) {
     if (r == -EMFILE || r == -ENOSPC)
         return err_limit(e, ERR_LIMIT_REACHED, LIMIT_WATCH_DIRS,
-                         limit_table[LIMIT_WATCH_DIRS].value,
-                         "more directories than can be watched lie below %.150s", path);
+                         limit_table[LIMIT_WATCH_DIRS].value, "watch %.150s: too many directories",
+                         path);
     return path_error(e, -r, "watch", path);
 }
 
-int work_watch(struct work *work, struct err *e) {
+int watcher_work(struct work *work, struct err *e) {
     int pair[2];
     struct watcher *w = calloc(1, sizeof *w);
-    if (!w || queue_init(&w->queue) < 0)
-        return err_set(e, ERR_OUT_OF_MEMORY, "no memory to watch");
-    if (path_param(work->params, "path", work->workspace, work->arena, &w->path, e) < 0 ||
+    if (!w || watcher_queue_init(&w->queue) < 0)
+        return err_set(e, ERR_OUT_OF_MEMORY, "watch: out of memory");
+    if (work_path(work, "path", &w->path, e) < 0 ||
         params_bool(work->params, "recursive", &w->is_recursive, e) < 0 ||
         params_bool(work->params, "include_info", &w->include_info, e) < 0)
         return -(int)e->code;
-    path_clean(w->path);
     w->root_wd = -1;
     buf_init(&w->message, WATCHER_MESSAGE_MAX);
     user_names_load(&w->names);
     w->dirs.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (w->dirs.inotify < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_sys(e, ERR_LIMIT_REACHED, errno, "begin to watch");
-    watch_parent(w);
-    int r = watch_root(w);
+        return err_sys(e, ERR_LIMIT_REACHED, errno, "start a watch");
+    watcher_watch_parent(w);
+    int r = watcher_watch_root(w);
     if (r < 0)
-        return watch_error(e, r, w->path);
+        return watcher_error(e, r, w->path);
     json_key(work->out, "info");
     info_write(work->out, w->path, &w->root_st, -1, NULL, &w->names);
     w->sock = pair[0];

@@ -1,15 +1,16 @@
-/* watcher — the child of a watch: looks below a path with inotify and hands messages to the guest.
+/* watcher — the child of a watch: watches the tree below a path, the root, with inotify and sends messages to the
+ * guest.
  *
- * Tells:  every change after the answer, or `resync`. Changes of one path within COALESCE_MS are told as one, a
- *         rename within the tree as one. When changes were missed (the kernel's queue or ours was full, or a
- *         path is too long to tell) everything is looked at anew and `resync` told. The directory of the
- *         path is watched too, where it may be: when the path itself is replaced the new one is watched
- *         from then on, told as `resync`, "root_changed"; when it is gone that is told as removed, and
- *         whatever takes its name later as replaced.
- * Ends:   with `ended`, when the path is gone and nobody could tell its return, or when there are more than
- *         watch.dirs directories.
- * Bounds: watch.dirs directories, watch.queue changes, messages of WATCHER_MESSAGE_MAX. It blocks while the
- *         guest does not take them. */
+ * Reports: every change after the reply, or `resync`. Changes of one path within COALESCE_MS become one, and so
+ *          does a rename within the tree. When changes were lost (a queue was full, or a path is too long to
+ *          report) the watcher scans the whole tree and then reports `resync`.
+ * Root:    the watcher also watches the parent of the root, if the user may. When another file takes the name
+ *          of the root, the watcher watches that one and reports `resync` "root_changed". When the root is
+ *          removed it reports `removed`.
+ * End:     `ended`, when the root is gone and its parent cannot be watched, or with more than watch.dirs
+ *          directories.
+ * Bounds:  watch.dirs directories, watch.queue changes, WATCHER_MESSAGE_MAX bytes per message. The watcher
+ *          blocks while the guest does not read. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,7 +21,7 @@
 
 #define WATCHER_MESSAGE_MAX ((size_t)(1 << 20) - 4096)
 
-/* Before each message: members of `changed`. */
+/* Precedes each message. The message is the members of `changed`. */
 struct watcher_head {
     uint32_t bytes;
     uint32_t is_last;
@@ -36,54 +37,56 @@ enum change_kind {
 
 struct change {
     enum change_kind kind;
-    uint32_t cookie; /* of a REMOVED that may become RENAMED; 0: none */
+    uint32_t cookie; /* of a REMOVED that may become a RENAMED; 0: none */
     bool is_dir;
     char *path; /* absolute */
     char *old_path;
 };
 
-#define QUEUE_SLOTS 16384
+#define WATCHER_QUEUE_SLOTS 16384
 
-/* Changes not yet told, in order; watcher_queue.c. */
-struct change_queue {
+/* Changes that are not reported yet, in order. watcher_queue.c. */
+struct watcher_queue {
     struct change *of;
     size_t n, max;
-    bool is_full;               /* some were dropped */
-    uint16_t last[QUEUE_SLOTS]; /* by path: 1 + the newest change of it; open addressing */
+    bool is_full; /* changes were dropped */
+    uint16_t last
+        [WATCHER_QUEUE_SLOTS]; /* hash table with open addressing: path → 1 + index of its newest change */
 };
 
-MUST_USE int queue_init(struct change_queue *q);
-/* May be merged with the newest of the same path. */
-void queue_add(struct change_queue *q, enum change_kind kind, const char *path, uint32_t cookie,
-               bool is_dir);
-/* Makes the removal with this cookie a rename; answers the old path, or NULL when there is none. */
-const char *queue_rename(struct change_queue *q, uint32_t cookie, const char *path);
-void queue_clear(struct change_queue *q);
-const char *change_name(enum change_kind kind);
+MUST_USE int watcher_queue_init(struct watcher_queue *q);
+/* Adds a change, or merges it with the newest change of the same path. */
+void watcher_queue_add(struct watcher_queue *q, enum change_kind kind, const char *path,
+                       uint32_t cookie, bool is_dir);
+/* Turns the removal with this cookie into a rename. Returns the old path, or NULL without such a removal. */
+const char *watcher_queue_rename(struct watcher_queue *q, uint32_t cookie, const char *path);
+void watcher_queue_clear(struct watcher_queue *q);
+const char *watcher_change_name(enum change_kind kind);
 
-/* A directory that is watched, by what inotify calls it. */
-struct dir {
-    struct dir *next; /* in its bucket */
+/* A watched directory, by its inotify watch descriptor. */
+struct watcher_dir {
+    struct watcher_dir *next; /* in its bucket */
     int wd;
     char path[]; /* absolute */
 };
 
-#define DIR_BUCKETS 4096
+#define WATCHER_DIR_BUCKETS 4096
 
-/* watcher_dirs.c */
-struct dir_table {
+/* watcher_dirs.c. */
+struct watcher_dirs {
     int inotify;
-    struct dir *buckets[DIR_BUCKETS];
+    struct watcher_dir *buckets[WATCHER_DIR_BUCKETS];
     size_t n;
 };
 
-struct dir *dir_find(struct dir_table *t, int wd);
-MUST_USE int dir_add(struct dir_table *t, int wd, const char *path);
-void dir_drop_wd(struct dir_table *t, int wd);
-/* A directory went away with all below it, or (`to`) has another path now. */
-void dirs_moved(struct dir_table *t, const char *from, const char *to);
-/* And watches none of them any more. */
-void dirs_drop_all(struct dir_table *t);
+/* Returns NULL for an unknown descriptor. */
+struct watcher_dir *watcher_dirs_find(struct watcher_dirs *t, int wd);
+MUST_USE int watcher_dirs_add(struct watcher_dirs *t, int wd, const char *path);
+void watcher_dirs_drop_wd(struct watcher_dirs *t, int wd);
+/* Forgets a directory and all below it, which left the tree, or with `to` changes their paths. */
+void watcher_dirs_move(struct watcher_dirs *t, const char *from, const char *to);
+/* Removes all watches. */
+void watcher_dirs_clear(struct watcher_dirs *t);
 
 struct work;
-int work_watch(struct work *w, struct err *e);
+int watcher_work(struct work *w, struct err *e);
