@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "core/box/box.h"
 
-static DIR *open_list(int dir_fd) {
+static DIR *box_dir_list(int dir_fd) {
     int copy = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = copy < 0 ? NULL : fdopendir(copy);
     if (!list && copy >= 0)
@@ -20,7 +20,7 @@ static DIR *open_list(int dir_fd) {
 
 void box_dir_remove(int parent_fd, const char *name) {
     AUTO_CLOSE int dir = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *list = dir < 0 ? NULL : open_list(dir);
+    DIR *list = dir < 0 ? NULL : box_dir_list(dir);
     for (struct dirent *d; list && (d = readdir(list));)
         if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
             unlinkat(dir, d->d_name, 0);
@@ -32,7 +32,7 @@ void box_dir_remove(int parent_fd, const char *name) {
 uint64_t box_dir_output_bytes(int dir_fd) {
     struct stat st;
     uint64_t bytes = 0;
-    DIR *list = open_list(dir_fd);
+    DIR *list = box_dir_list(dir_fd);
     for (struct dirent *d; list && (d = readdir(list));) {
         struct str name = str_of(d->d_name);
         if ((str_ends(name, STR(".out")) || str_ends(name, STR(".err"))) &&

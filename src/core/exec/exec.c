@@ -10,7 +10,7 @@
 #define ARGV_MAX 4096       /* exec.argv_count */
 #define EVENT_ARGV_MAX 4096 /* event.argv */
 
-/* --- what it says of itself --- */
+/* --- accessors --- */
 
 const Berm__V1__Exec *exec_record(struct exec *x) {
     exec_fill_output(x);
@@ -102,9 +102,8 @@ static void on_durable(struct recorded *r) {
     exec_settle_idle(x);
 }
 
-/* The caller of one that is not durable hears that there is none, also when its sandbox ended
- * meanwhile. An exit has been told and is in the guest's status file: it is recorded when the store
- * works again. */
+/* The commit failed. An exec whose start is not durable never was, and its caller gets the error. An exit was
+ * reported and is in the guest's status file, so it is recorded again when the store works. */
 static void on_reverted(struct recorded *r) {
     struct exec *x = container_of(r, struct exec, recorded);
     if (!r->durable) {
@@ -117,7 +116,7 @@ static void on_reverted(struct recorded *r) {
 static void on_again(struct deadline *d) {
     struct exec *x = container_of(d, struct exec, again);
     if (x->set->box->instance_state ==
-        INST_REMOVING) /* an entry must not hold what goes with the sandbox */
+        INST_REMOVING) /* no new entry may hold an exec whose sandbox is being removed */
         exec_drop(x);
     else
         exec_record_exit(x);
@@ -153,13 +152,13 @@ static struct exec *exec_new(struct env *env, struct exec_table *table, struct e
     return x;
 }
 
-static void count(struct exec *x, int by) {
+static void exec_count_running(struct exec *x, int by) {
     if (x->set)
         x->set->n_running += (unsigned)by;
 }
 
-/* The parts every record has, so that nothing has to ask whether they are there. */
-static bool complete(Berm__V1__Exec *record) {
+/* Every record has these parts; nothing checks for them later. */
+static bool exec_record_is_complete(Berm__V1__Exec *record) {
     return record && record->spec && record->usage && record->input && record->n_output > 0;
 }
 
@@ -169,7 +168,8 @@ struct exec *exec_restore(struct env *env, struct exec_table *t, struct execs *s
     Berm__V1__Exec *record =
         berm__v1__exec__unpack(NULL, row->record.n, (const uint8_t *)row->record.p);
     snprintf(owner, sizeof owner, "%.*s", (int)row->owner.n, row->owner.p);
-    struct exec *x = complete(record) ? exec_new(env, t, set, record, owner, row->number) : NULL;
+    struct exec *x =
+        exec_record_is_complete(record) ? exec_new(env, t, set, record, owner, row->number) : NULL;
     if (!x) {
         if (record)
             berm__v1__exec__free_unpacked(record, NULL);
@@ -185,7 +185,7 @@ struct exec *exec_restore(struct env *env, struct exec_table *t, struct execs *s
     for (size_t s = 0; s < record->n_output && s < EXEC_STREAMS; s++)
         x->views[s].seen = record->output[s]->end_offset;
     if (x->phase != PHASE_OVER) {
-        count(x, 1);
+        exec_count_running(x, 1);
         exec_restore_input(x);
         exec_readers_restore(x);
     } else {
@@ -197,7 +197,7 @@ struct exec *exec_restore(struct env *env, struct exec_table *t, struct execs *s
 void exec_drop(struct exec *x) {
     struct deadlines *deadlines = x->env->deadlines;
     if (x->phase != PHASE_OVER)
-        count(x, -1);
+        exec_count_running(x, -1);
     guest_wait_cancel(&x->start_wait);
     guest_wait_cancel(&x->input_wait);
     exec_asks_cancel(x);
@@ -223,26 +223,26 @@ void exec_drop(struct exec *x) {
 
 /* --- start --- */
 
-static bool found(void *user, const struct db_exec *row) {
+static bool on_found(void *user, const struct db_exec *row) {
     (void)user;
     (void)row;
     return false;
 }
 
-static int check_id_free(const struct execs *set, const char *id, struct err *e) {
+static int exec_check_id(const struct execs *set, const char *id, struct err *e) {
     int taken = exec_table_find(set->table, id) != NULL;
     if (!taken)
-        taken = db_find_exec(set->box->env->db, str_of(id), found, NULL, e);
+        taken = db_find_exec(set->box->env->db, str_of(id), on_found, NULL, e);
     if (taken <= 0)
         return taken;
     err_set(e, ERR_EXEC_EXISTS, "the id %s is, or was, in use", id);
     return err_about(e, "exec_id", id);
 }
 
-static Berm__V1__Exec *record_new(const struct execs *set, const char *id,
-                                  const Berm__V1__ExecSpec *spec) {
+static Berm__V1__Exec *exec_record_new(const struct execs *set, const char *id,
+                                       const Berm__V1__ExecSpec *spec) {
     Berm__V1__Exec model = BERM__V1__EXEC__INIT;
-    Berm__V1__ExecSpec filled = *spec; /* with what the sandbox gives where nothing is asked for */
+    Berm__V1__ExecSpec filled = *spec; /* defaults come from the sandbox */
     Berm__V1__ExecUsage usage = BERM__V1__EXEC_USAGE__INIT;
     Berm__V1__StdinState input = BERM__V1__STDIN_STATE__INIT;
     Berm__V1__OutputState streams[EXEC_STREAMS] = {BERM__V1__OUTPUT_STATE__INIT,
@@ -272,9 +272,9 @@ static Berm__V1__Exec *record_new(const struct execs *set, const char *id,
     return berm__v1__exec__unpack(NULL, n, packed);
 }
 
-/* argv as far as it fits into an event. Answers how many arguments; the last may be cut. */
-static size_t fit_argv(const Berm__V1__ExecSpec *spec, int64_t most, char **out, char *cut,
-                       bool *ret_cut) {
+/* Fits argv into an event of `most` bytes. Returns the number of arguments; the last may be cut. */
+static size_t exec_fit_argv(const Berm__V1__ExecSpec *spec, int64_t most, char **out, char *cut,
+                            bool *ret_cut) {
     size_t n = 0;
     int64_t left = most;
     for (; n < spec->n_argv && n < ARGV_MAX && left > 0; n++) {
@@ -282,7 +282,7 @@ static size_t fit_argv(const Berm__V1__ExecSpec *spec, int64_t most, char **out,
         out[n] = spec->argv[n];
         if ((int64_t)size > left) {
             memcpy(cut, spec->argv[n], (size_t)left);
-            while (left > 0 && ((uint8_t)cut[left - 1] & 0xc0) == 0x80) /* whole characters */
+            while (left > 0 && ((uint8_t)cut[left - 1] & 0xc0) == 0x80) /* cut between characters */
                 left--;
             if (left > 0 && (uint8_t)cut[left - 1] >= 0xc0)
                 left--;
@@ -297,7 +297,7 @@ static size_t fit_argv(const Berm__V1__ExecSpec *spec, int64_t most, char **out,
     return n;
 }
 
-static void put_start_event(struct exec *x, struct entry *t, const struct change *c) {
+static void exec_put_start_event(struct exec *x, struct entry *t, const struct change *c) {
     Berm__V1__Event event;
     Berm__V1__Actor actor;
     Berm__V1__ExecStartEvent start = BERM__V1__EXEC_START_EVENT__INIT;
@@ -308,7 +308,7 @@ static void put_start_event(struct exec *x, struct entry *t, const struct change
     bool was_cut = false;
     box_event_init(x->set->box, &event, &actor, c->who, false, c->key ? c->key->request_id : NULL);
     start.exec_id = x->record->exec_id;
-    start.n_argv = fit_argv(spec, EVENT_ARGV_MAX, argv, cut, &was_cut);
+    start.n_argv = exec_fit_argv(spec, EVENT_ARGV_MAX, argv, cut, &was_cut);
     start.argv = argv;
     start.argv_truncated = was_cut;
     start.cwd = spec->cwd;
@@ -319,7 +319,7 @@ static void put_start_event(struct exec *x, struct entry *t, const struct change
     x->record->changed_sequence = entry_event(t, &event, sandbox->n_labels, sandbox->labels);
 }
 
-static int check_capacity(const struct execs *set, struct err *e) {
+static int exec_check_capacity(const struct execs *set, struct err *e) {
     int64_t most = set->box->record->spec->limits ? set->box->record->spec->limits->execs : -1;
     if (most <= 0 || (int64_t)set->n_running < most)
         return 0;
@@ -336,10 +336,10 @@ int exec_start(struct execs *set, uint64_t incarnation, const char *id,
         env_make_id("ex-", made);
         id = made;
     }
-    if (box_check_ready(set->box, incarnation, e) < 0 || check_capacity(set, e) < 0 ||
-        check_id_free(set, id, e) < 0)
+    if (box_check_ready(set->box, incarnation, e) < 0 || exec_check_capacity(set, e) < 0 ||
+        exec_check_id(set, id, e) < 0)
         return -(int)e->code;
-    Berm__V1__Exec *record = record_new(set, id, spec);
+    Berm__V1__Exec *record = exec_record_new(set, id, spec);
     struct exec *x = record ? exec_new(env, set->table, set, record, set->box->record->owner,
                                        set->table->newest + 1)
                             : NULL;
@@ -347,7 +347,7 @@ int exec_start(struct execs *set, uint64_t incarnation, const char *id,
     struct entry *t = kept ? ledger_begin(env->ledger) : NULL;
     if (!t) {
         if (x) {
-            count(x, 1); /* exec_drop takes it off */
+            exec_count_running(x, 1); /* exec_drop subtracts it */
             exec_forget_input(x);
             exec_drop(x);
         } else if (record) {
@@ -357,10 +357,10 @@ int exec_start(struct execs *set, uint64_t incarnation, const char *id,
     }
     set->table->newest++;
     set->n_started++;
-    count(x, 1);
+    exec_count_running(x, 1);
     set->box->ops->touch(set->box);
     exec_cgroup_take(x);
-    put_start_event(x, t, c);
+    exec_put_start_event(x, t, c);
     entry_put_exec(t, &x->recorded, x->record, x->owner, x->number, x->cgroup);
     entry_put_request(t, c->key, x->record->exec_id, (struct str){0});
     failpoint(FAIL_EXEC_INTENT);

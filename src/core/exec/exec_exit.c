@@ -1,5 +1,5 @@
-/* exec_exit — how a program ended: from the guest's word, its status file, the memory controller; and
- * where nobody saw it, that it is lost. */
+/* exec_exit — how an exec ended, according to the guest, its status file and the memory controller; LOST when none
+ * of them knows. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,19 +14,19 @@
 
 /* --- the exit as a message --- */
 
-static Berm__V1__ExitStatus *exit_new(void) {
+static Berm__V1__ExitStatus *exec_exit_new(void) {
     Berm__V1__ExitStatus *s = malloc(sizeof *s);
     if (s)
         berm__v1__exit_status__init(s);
     return s;
 }
 
-static char *copy_text(const char *text) {
+static char *exec_exit_copy_text(const char *text) {
     char *copy = strdup(text);
     return copy ? copy : (char *)protobuf_c_empty_string;
 }
 
-static bool set_signal(Berm__V1__ExitStatus *s, int number, int source) {
+static bool exec_exit_set_signal(Berm__V1__ExitStatus *s, int number, int source) {
     Berm__V1__ExitSignal *part = malloc(sizeof *part);
     if (!part)
         return false;
@@ -38,7 +38,7 @@ static bool set_signal(Berm__V1__ExitStatus *s, int number, int source) {
     return true;
 }
 
-static bool set_timed_out(Berm__V1__ExitStatus *s, int number, int64_t timeout_ms) {
+static bool exec_exit_set_timed_out(Berm__V1__ExitStatus *s, int number, int64_t timeout_ms) {
     Berm__V1__ExitTimedOut *part = malloc(sizeof *part);
     if (!part)
         return false;
@@ -50,7 +50,7 @@ static bool set_timed_out(Berm__V1__ExitStatus *s, int number, int64_t timeout_m
     return true;
 }
 
-static bool set_out_of_memory(Berm__V1__ExitStatus *s, int64_t limit_bytes) {
+static bool exec_exit_set_out_of_memory(Berm__V1__ExitStatus *s, int64_t limit_bytes) {
     Berm__V1__ExitOutOfMemory *part = malloc(sizeof *part);
     if (!part)
         return false;
@@ -61,7 +61,7 @@ static bool set_out_of_memory(Berm__V1__ExitStatus *s, int64_t limit_bytes) {
     return true;
 }
 
-static bool set_output_limit(Berm__V1__ExitStatus *s, int64_t limit_bytes) {
+static bool exec_exit_set_output_limit(Berm__V1__ExitStatus *s, int64_t limit_bytes) {
     Berm__V1__ExitOutputLimit *part = malloc(sizeof *part);
     if (!part)
         return false;
@@ -72,41 +72,42 @@ static bool set_output_limit(Berm__V1__ExitStatus *s, int64_t limit_bytes) {
     return true;
 }
 
-static bool set_not_started(Berm__V1__ExitStatus *s, const char *code, const char *message) {
+static bool exec_exit_set_not_started(Berm__V1__ExitStatus *s, const char *code,
+                                      const char *message) {
     Berm__V1__ExitNotStarted *part = malloc(sizeof *part);
     if (!part)
         return false;
     berm__v1__exit_not_started__init(part);
-    part->code = copy_text(code);
-    part->message = copy_text(message);
+    part->code = exec_exit_copy_text(code);
+    part->message = exec_exit_copy_text(message);
     s->how_case = BERM__V1__EXIT_STATUS__HOW_NOT_STARTED;
     s->not_started = part;
     return true;
 }
 
-static bool set_lost(Berm__V1__ExitStatus *s, const char *code, const char *message) {
+static bool exec_exit_set_lost(Berm__V1__ExitStatus *s, const char *code, const char *message) {
     Berm__V1__ExitLost *part = malloc(sizeof *part);
     if (!part)
         return false;
     berm__v1__exit_lost__init(part);
-    part->code = copy_text(code);
-    part->message = copy_text(message);
+    part->code = exec_exit_copy_text(code);
+    part->message = exec_exit_copy_text(message);
     s->how_case = BERM__V1__EXIT_STATUS__HOW_LOST;
     s->lost = part;
     return true;
 }
 
-/* --- what the guest said --- */
+/* --- the exit that the guest reports --- */
 
-static int source_of(const struct exec *x, int number) {
+static int exec_exit_signal_source(const struct exec *x, int number) {
     if (x->set && x->set->box->goal >= GOAL_STOP)
         return BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_STOP;
     return x->caller_signal == number ? BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_CALLER
                                       : BERM__V1__SIGNAL_SOURCE__SIGNAL_SOURCE_SANDBOX;
 }
 
-static bool exit_fill(const struct exec *x, Berm__V1__ExitStatus *s,
-                      const struct guest_exit *exit) {
+static bool exec_exit_fill(const struct exec *x, Berm__V1__ExitStatus *s,
+                           const struct guest_exit *exit) {
     const Berm__V1__ExecSpec *spec = x->record->spec;
     char text[256];
     switch (exit->kind) {
@@ -116,22 +117,24 @@ static bool exit_fill(const struct exec *x, Berm__V1__ExitStatus *s,
         return true;
     case GUEST_EXIT_SIGNAL:
         if (x->is_over_limit && exit->number == SIGKILL)
-            return set_output_limit(s, x->set->box->record->spec->limits->output_bytes);
-        return set_signal(s, exit->number, source_of(x, exit->number));
+            return exec_exit_set_output_limit(s, x->set->box->record->spec->limits->output_bytes);
+        return exec_exit_set_signal(s, exit->number, exec_exit_signal_source(x, exit->number));
     case GUEST_EXIT_TIMED_OUT:
-        return set_timed_out(s, exit->number, spec->timeout_ms);
+        return exec_exit_set_timed_out(s, exit->number, spec->timeout_ms);
     case GUEST_EXIT_OUT_OF_MEMORY:
-        return set_out_of_memory(s, x->set ? x->set->box->record->spec->limits->memory_bytes : 0);
+        return exec_exit_set_out_of_memory(
+            s, x->set ? x->set->box->record->spec->limits->memory_bytes : 0);
     case GUEST_EXIT_OUTPUT_LIMIT:
-        return set_output_limit(s, spec->output_limit_bytes);
+        return exec_exit_set_output_limit(s, spec->output_limit_bytes);
     case GUEST_EXIT_NOT_STARTED:
         snprintf(text, sizeof text, "%.*s", (int)exit->message.n, exit->message.p);
-        return set_not_started(s, exit->code, text);
+        return exec_exit_set_not_started(s, exit->code, text);
     case GUEST_EXIT_UNKNOWN:
         break;
     }
-    /* Nobody who can be believed saw the exit. */
-    return set_lost(s, "GUEST_PROTOCOL", "the guest told no exit that could be understood");
+    /* The guest reported no valid exit. */
+    return exec_exit_set_lost(s, "GUEST_PROTOCOL",
+                              "the guest told no exit that could be understood");
 }
 
 /* --- usage --- */
@@ -139,7 +142,7 @@ static bool exit_fill(const struct exec *x, Berm__V1__ExitStatus *s,
 void exec_read_usage(struct exec *x) {
     Berm__V1__ExecUsage *u = x->record->usage;
     if (x->cgroup_fd < 0 || !x->cgroup_is_dir || x->record->started_unix_ms == 0)
-        return; /* what the exec cgroup counts before the start is the attempt, not the program */
+        return; /* before the start the cgroup counts the attempt, not the program */
     struct exec_cgroup_usage now = {u->cpu_user_us, u->cpu_system_us, u->memory_peak_bytes,
                                     u->pids_peak};
     x->set->box->driver->exec_cgroups->read_usage(x->cgroup_fd, &now);
@@ -151,7 +154,7 @@ void exec_read_usage(struct exec *x) {
 
 /* --- the end --- */
 
-static void put_exit_event(struct exec *x, struct entry *t) {
+static void exec_exit_put_event(struct exec *x, struct entry *t) {
     Berm__V1__Event event;
     Berm__V1__Actor actor;
     Berm__V1__ExecExitEvent exited = BERM__V1__EXEC_EXIT_EVENT__INIT;
@@ -173,13 +176,13 @@ void exec_record_exit(struct exec *x) {
         deadline_set(x->env->deadlines, &x->again, clock_us() + AGAIN_US);
         return;
     }
-    put_exit_event(x, t);
+    exec_exit_put_event(x, t);
     entry_put_exec(t, &x->recorded, x->record, x->owner, x->number, x->cgroup);
     failpoint(FAIL_EXIT_INTENT);
     ledger_commit(t, NULL);
 }
 
-/* Kills that the memory controller counted up to now belong to programs that have ended. */
+/* Kills that the memory controller has counted so far belong to execs that have ended. */
 static void on_leaf_killed(struct instance *p, const struct instance_answer *a, void *user) {
     (void)user;
     struct execs *set = execs_of(p);
@@ -187,8 +190,8 @@ static void on_leaf_killed(struct instance *p, const struct instance_answer *a, 
         set->oom_kills_seen = MAX(set->oom_kills_seen, a->usage.oom_kills);
 }
 
-/* The exit may be told from here on: it is in the guest's status file, or there will be none. */
-static void finish(struct exec *x) {
+/* From here on the exit may be reported: it is in the guest's status file, or no status will come. */
+static void exec_exit_finish(struct exec *x) {
     Berm__V1__Exec *record = x->record;
     struct execs *set = x->set;
     bool is_lost = x->exit->how_case == BERM__V1__EXIT_STATUS__HOW_LOST;
@@ -196,7 +199,7 @@ static void finish(struct exec *x) {
     record->exit = TAKE(x->exit);
     exec_count_output(x);
     exec_read_usage(x);
-    if (record->usage->memory_peak_bytes == 0) /* no cgroup has counted it */
+    if (record->usage->memory_peak_bytes == 0) /* no cgroup counted it */
         record->usage->memory_peak_bytes = x->max_rss_bytes;
     if (x->cgroup && set->box->instance && !record->spec->keep_descendants)
         instance_kill_exec_cgroup(set->box->instance, x->cgroup, on_leaf_killed, NULL);
@@ -213,7 +216,7 @@ static void finish(struct exec *x) {
     exec_wake(x);
 }
 
-/* A program that SIGKILL ended may have met the memory limit: the controller counted a kill then. */
+/* A program that SIGKILL ended may have hit the memory limit; then the controller has counted a kill. */
 static void on_usage(struct instance *p, const struct instance_answer *a, void *user) {
     struct execs *set = execs_of(p);
     LIST_FOR_EACH(node, &set->all) {
@@ -224,16 +227,16 @@ static void on_usage(struct instance *p, const struct instance_answer *a, void *
         if (!a->e && a->usage.oom_kills > set->oom_kills_seen) {
             free(s->signal);
             s->signal = NULL;
-            if (!set_out_of_memory(s, set->box->record->spec->limits->memory_bytes))
+            if (!exec_exit_set_out_of_memory(s, set->box->record->spec->limits->memory_bytes))
                 s->how_case = BERM__V1__EXIT_STATUS__HOW__NOT_SET;
         }
         set->oom_kills_seen = MAX(set->oom_kills_seen, a->e ? 0 : a->usage.oom_kills);
-        finish(x);
+        exec_exit_finish(x);
         return;
     }
 }
 
-static bool may_be_out_of_memory(const struct exec *x) {
+static bool exec_exit_may_be_out_of_memory(const struct exec *x) {
     const Berm__V1__ExitStatus *s = x->exit;
     return s->how_case == BERM__V1__EXIT_STATUS__HOW_SIGNAL &&
            s->signal->signal_number == SIGKILL &&
@@ -241,23 +244,23 @@ static bool may_be_out_of_memory(const struct exec *x) {
            x->set->box->instance && x->set->box->driver->usage;
 }
 
-static void ended(struct exec *x, Berm__V1__ExitStatus *s) {
+static void exec_exit_begin(struct exec *x, Berm__V1__ExitStatus *s) {
     exec_set_phase(x, PHASE_ENDING);
     guest_wait_cancel(&x->start_wait);
     x->exit = s;
-    if (may_be_out_of_memory(x))
+    if (exec_exit_may_be_out_of_memory(x))
         instance_measure(x->set->box->instance, on_usage, (void *)(uintptr_t)x->number);
     else
-        finish(x);
+        exec_exit_finish(x);
 }
 
 void exec_on_exited(struct exec *x, const struct guest_exec_state *state) {
     if (!exec_is_live(x) || !x->set)
         return;
     failpoint(FAIL_EXIT_ACK);
-    Berm__V1__ExitStatus *s = exit_new();
-    if (!s || !exit_fill(x, s, &state->exit)) {
-        free(s); /* out of memory: the guest tells it again on the next link */
+    Berm__V1__ExitStatus *s = exec_exit_new();
+    if (!s || !exec_exit_fill(x, s, &state->exit)) {
+        free(s); /* out of memory: the guest reports it again on the next link */
         return;
     }
     bool has_run = s->how_case != BERM__V1__EXIT_STATUS__HOW_NOT_STARTED;
@@ -267,20 +270,20 @@ void exec_on_exited(struct exec *x, const struct guest_exec_state *state) {
         x->record->exited_unix_ms = state->exited_unix_ms;
     if (has_run)
         x->max_rss_bytes = state->max_rss_bytes;
-    ended(x, s);
+    exec_exit_begin(x, s);
 }
 
 void exec_not_started(struct exec *x, const struct err *e) {
-    Berm__V1__ExitStatus *s = exit_new();
-    if (s && set_not_started(s, err_face(e->code)->name, e->text))
-        ended(x, s);
+    Berm__V1__ExitStatus *s = exec_exit_new();
+    if (s && exec_exit_set_not_started(s, err_face(e->code)->name, e->text))
+        exec_exit_begin(x, s);
     else
         free(s);
 }
 
 /* --- without the guest --- */
 
-static void settle_from_file(struct exec *x) {
+static void exec_exit_take_file(struct exec *x) {
     char name[80], text[GUEST_STATUS_MAX + 2];
     struct guest_exec_state state;
     int dir = box_dir(x->set->box);
@@ -294,22 +297,23 @@ static void settle_from_file(struct exec *x) {
     arena_done(&a);
 }
 
-static void gone(struct exec *x) {
+static void exec_exit_without_guest(struct exec *x) {
     if (x->cgroup_state == CGROUP_REQUESTED)
         exec_set_cgroup(x, CGROUP_NONE);
     if (x->phase == PHASE_SENT || x->phase == PHASE_RUNNING)
         exec_set_phase(x, PHASE_WAITING);
     if (exec_is_live(x))
-        settle_from_file(x);
+        exec_exit_take_file(x);
     if (x->phase == PHASE_OVER)
         return;
     if (x->phase == PHASE_ENDING) { /* it waited for the memory controller, which is gone */
-        finish(x);
+        exec_exit_finish(x);
         return;
     }
-    Berm__V1__ExitStatus *s = exit_new();
-    if (s && set_lost(s, "GUEST_LOST", "the guest ended and nobody saw this program's end"))
-        ended(x, s);
+    Berm__V1__ExitStatus *s = exec_exit_new();
+    if (s &&
+        exec_exit_set_lost(s, "GUEST_LOST", "the guest ended and nobody saw this program's end"))
+        exec_exit_begin(x, s);
     else
         free(s);
 }
@@ -318,7 +322,7 @@ void execs_take_reported(struct execs *set) {
     LIST_FOR_EACH(node, &set->all) {
         struct exec *x = container_of(node, struct exec, in_set);
         if (exec_is_live(x))
-            settle_from_file(x);
+            exec_exit_take_file(x);
     }
 }
 
@@ -328,6 +332,6 @@ void execs_gone(struct execs *set) {
     LIST_FOR_EACH(node, &set->all) {
         struct exec *x = container_of(node, struct exec, in_set);
         if (x->phase != PHASE_OVER)
-            gone(x);
+            exec_exit_without_guest(x);
     }
 }

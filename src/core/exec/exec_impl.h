@@ -8,8 +8,8 @@
 
 /* A reader under the BLOCK policy. */
 struct exec_reader {
-    char name[68];            /* empty: known by its watch */
-    struct exec_watch *watch; /* NULL: it went away */
+    char name[68];            /* empty: identified by its watch */
+    struct exec_watch *watch; /* NULL: detached */
     uint64_t acked[EXEC_STREAMS];
     uint64_t held_until_us; /* 0 = attached */
 };
@@ -37,7 +37,7 @@ struct exec {
     struct guest_wait start_wait;
     struct list watches;
     struct list asks;
-    struct deadline again; /* the store failed */
+    struct deadline again; /* retry: the store failed */
     /* output */
     int log_fds[EXEC_STREAMS]; /* for reading; -1 = not open */
     struct outlog_view views[EXEC_STREAMS];
@@ -63,37 +63,37 @@ struct exec {
 struct execs *execs_of(const struct instance *p);
 
 /* exec.c */
-/* Out of memory and every list; watchers hear that nothing more can come. */
+/* Frees it and takes it out of every list; watchers are woken a last time. */
 void exec_drop(struct exec *x);
-/* Ends its time in memory when it has ended and nobody looks. */
+/* Lets the end of the turn free it when it has ended and nobody watches it. */
 void exec_settle_idle(struct exec *x);
 void exec_wake(struct exec *x);
 bool exec_is_running(const struct exec *x);
 
-/* exec_start.c: asks the guest, when intent, exec cgroup and link are there. */
+/* exec_start.c: asks the guest once the intent is durable, the cgroup is there and the guest takes execs */
 void exec_go(struct exec *x);
 
-/* exec_cgroup.c: the one made ahead, or one that is asked for by exec_cgroup_request */
+/* exec_cgroup.c: takes the cgroup created ahead, or requests one */
 void exec_cgroup_take(struct exec *x);
 void exec_cgroup_request(struct exec *x);
-/* Of one that will never run. */
+/* For an exec that will never run. */
 void exec_cgroup_return(struct exec *x);
-/* For the sandbox's next program, unless there is one. */
+/* Requests one for the next exec, unless there is one. */
 void execs_cgroup_make_ahead(struct execs *set);
 void execs_cgroup_init(struct execs *set);
 /* Also when the instance, with all its cgroups, is gone. */
 void execs_cgroup_done(struct execs *set);
-/* Removes what the last daemon left: of each of the sandbox's programs of that time, the newest first. */
+/* Removes what the last daemon left; called for each exec of that time, the newest first. */
 void execs_cgroup_sweep(struct execs *set, const struct db_exec *row);
 
 /* exec_exit.c */
-/* It never ran. */
+/* The guest could not start it. */
 void exec_not_started(struct exec *x, const struct err *e);
-/* Usage from its cgroup, while that is there. */
+/* Reads usage from its cgroup, if there is one. */
 void exec_read_usage(struct exec *x);
 void exec_record_exit(struct exec *x);
 
-/* output.c */
+/* exec_output.c */
 void exec_close_logs(struct exec *x);
 enum exec_file {
     EXEC_FILE_STDOUT,
@@ -104,22 +104,22 @@ enum exec_file {
 };
 void exec_log_name(const struct exec *x, enum exec_file which, char *out, size_t cap);
 void exec_fill_output(struct exec *x);
-/* Everything on disk of a program that is forgotten. */
+/* Removes the files of an exec whose record is forgotten. */
 void exec_remove_files(struct execs *set, const char *id);
 
-/* output_cap.c */
-int64_t exec_cap(const struct exec *x); /* its own, or less where the sandbox has less left */
+/* exec_output_cap.c */
+int64_t exec_cap(const struct exec *x); /* its own, or what is left of its sandbox's */
 void exec_count_output(struct exec *x);
 
-/* readers.c */
+/* exec_readers.c */
 void exec_readers_init(struct exec *x);
 void exec_readers_done(struct exec *x);
-/* Named readers keep their place across a restart. */
+/* Named readers keep their position across a restart. */
 void exec_readers_restore(struct exec *x);
 
 /* exec_input.c */
 void exec_give_input(struct exec *x);
-/* Input that came with the start outlives the daemon in a file. */
+/* Keeps the input that came with the start in a file, so that it survives the daemon. */
 MUST_USE int exec_keep_input(struct exec *x, struct str data, struct err *e);
 void exec_restore_input(struct exec *x);
 void exec_forget_input(struct exec *x);

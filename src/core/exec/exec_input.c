@@ -1,4 +1,4 @@
-/* exec_input — what callers send to a running program: bytes, their end, signals, a terminal's size. */
+/* exec_input — what callers send to a running exec: input, its end, signals, the size of the terminal. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,21 +8,21 @@
 #include "base/fd.h"
 #include "core/exec/exec_impl.h"
 
-/* What is under way for a caller; freed when it is answered, with or without the caller. */
+/* A request to the guest; freed when the guest has replied, even if the caller is gone. */
 struct guest_ask {
     struct list in_exec;
     struct exec *exec;
-    struct exec_ask *asker; /* NULL: gave up */
+    struct exec_ask *asker; /* NULL: the caller is gone */
     struct guest_wait wait;
     struct ledger_wait durable;
     int signal;
     bool leader_only;
-    uint64_t number; /* of the signal: its event's sequence */
+    uint64_t number; /* of the signal: the sequence of its event */
 };
 
-static struct guest_ask *ask_new(struct exec *x, struct exec_ask *a,
-                                 void (*on_answer)(struct guest_wait *w,
-                                                   const struct guest_answer *answer)) {
+static struct guest_ask *exec_ask_new(struct exec *x, struct exec_ask *a,
+                                      void (*on_answer)(struct guest_wait *w,
+                                                        const struct guest_answer *answer)) {
     struct guest_ask *ask = calloc(1, sizeof *ask);
     if (!ask)
         return NULL;
@@ -36,7 +36,7 @@ static struct guest_ask *ask_new(struct exec *x, struct exec_ask *a,
     return ask;
 }
 
-static void ask_end(struct guest_ask *ask, const struct err *e) {
+static void exec_ask_end(struct guest_ask *ask, const struct err *e) {
     struct exec_ask *a = ask->asker;
     list_remove(&ask->in_exec);
     guest_wait_cancel(&ask->wait);
@@ -54,17 +54,17 @@ void exec_ask_cancel(struct exec_ask *a) {
     a->inner = NULL;
 }
 
-/* The program goes out of memory: nobody is left to answer. */
+/* The exec is being freed: fails every request. */
 void exec_asks_cancel(struct exec *x) {
     struct err e;
     while (!list_is_empty(&x->asks)) {
         err_set(&e, ERR_GUEST_LOST, "the sandbox is gone");
-        ask_end(container_of(x->asks.next, struct guest_ask, in_exec), &e);
+        exec_ask_end(container_of(x->asks.next, struct guest_ask, in_exec), &e);
     }
 }
 
-/* 0 when the program runs and its guest can be asked now. */
-static int check_alive(struct exec *x, struct err *e) {
+/* 0 when the exec runs and its guest takes requests now. */
+static int exec_check_alive(struct exec *x, struct err *e) {
     if (!exec_is_live(x)) {
         err_set(e, ERR_EXEC_ENDED, "%s has ended", x->record->exec_id);
         return err_about(e, "exec_id", x->record->exec_id);
@@ -77,39 +77,39 @@ static int check_alive(struct exec *x, struct err *e) {
     return r;
 }
 
-static int no_memory(struct err *e) {
+static int exec_ask_no_memory(struct err *e) {
     return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
 }
 
 /* --- input --- */
 
-static void took_input(struct exec *x, const struct guest_answer *a) {
+static void exec_input_advance(struct exec *x, const struct guest_answer *a) {
     uint64_t next = a->e ? 0 : a->input->next_offset;
     x->record->input->next_offset = MAX(x->record->input->next_offset, next);
 }
 
 static void on_written(struct guest_wait *w, const struct guest_answer *a) {
     struct guest_ask *ask = container_of(w, struct guest_ask, wait);
-    took_input(ask->exec, a);
+    exec_input_advance(ask->exec, a);
     if (ask->asker) {
         ask->asker->next_offset = a->e ? (uint64_t)MAX(a->next_offset, 0) : a->input->next_offset;
         ask->asker->window_bytes = a->e ? 0 : a->input->window_bytes;
     }
-    ask_end(ask, a->e);
+    exec_ask_end(ask, a->e);
 }
 
 int exec_write(struct exec *x, uint64_t offset, struct str data, struct exec_ask *a,
                struct err *e) {
-    int r = check_alive(x, e);
+    int r = exec_check_alive(x, e);
     if (r < 0)
         return r;
     if (x->record->input->closed) {
         err_set(e, ERR_STDIN_CLOSED, "the input of %s has ended", x->record->exec_id);
         return err_about(e, "exec_id", x->record->exec_id);
     }
-    struct guest_ask *ask = ask_new(x, a, on_written);
+    struct guest_ask *ask = exec_ask_new(x, a, on_written);
     if (!ask)
-        return no_memory(e);
+        return exec_ask_no_memory(e);
     ledger_wait_init(&ask->durable, NULL);
     guest_exec_write(x->set->box->link, x->record->exec_id, offset, data, &ask->wait);
     return 0;
@@ -119,7 +119,7 @@ static void on_asked(struct guest_wait *w, const struct guest_answer *a) {
     struct guest_ask *ask = container_of(w, struct guest_ask, wait);
     if (ask->asker && a->e)
         ask->asker->next_offset = (uint64_t)MAX(a->next_offset, 0);
-    ask_end(ask, a->e);
+    exec_ask_end(ask, a->e);
 }
 
 static void on_closed(struct guest_wait *w, const struct guest_answer *a) {
@@ -130,19 +130,19 @@ static void on_closed(struct guest_wait *w, const struct guest_answer *a) {
 }
 
 int exec_close_input(struct exec *x, uint64_t offset, struct exec_ask *a, struct err *e) {
-    int r = check_alive(x, e);
+    int r = exec_check_alive(x, e);
     if (r < 0)
         return r;
-    struct guest_ask *ask = ask_new(x, a, on_closed);
+    struct guest_ask *ask = exec_ask_new(x, a, on_closed);
     if (!ask)
-        return no_memory(e);
+        return exec_ask_no_memory(e);
     ledger_wait_init(&ask->durable, NULL);
     guest_exec_close_stdin(x->set->box->link, x->record->exec_id, offset, &ask->wait);
     return 0;
 }
 
-/* Whole and in its file before the intent is: the program must not run with a part of it. A power loss
- * takes the program too, so that nothing is synced. */
+/* Writes the whole input before the intent, because the program must not run with a part of it. It is not synced:
+ * a power loss ends the program too. */
 int exec_keep_input(struct exec *x, struct str data, struct err *e) {
     char name[80];
     if (data.n == 0)
@@ -155,7 +155,7 @@ int exec_keep_input(struct exec *x, struct str data, struct err *e) {
         return err_sys(e, errno == ENOSPC ? ERR_STORE_FULL : ERR_STORE_FAILED, errno,
                        "keep the input of a program");
     if (!(x->input = malloc(data.n)))
-        return no_memory(e);
+        return exec_ask_no_memory(e);
     memcpy(x->input, data.p, data.n);
     x->n_input = data.n;
     return 0;
@@ -183,11 +183,11 @@ void exec_forget_input(struct exec *x) {
         unlinkat(x->set->box->dir_fd, name, 0);
 }
 
-/* Input that came with the start: given as the program takes it, then ended. It is kept until the guest
- * knows of its end, so that a link or a daemon that breaks off anywhere leaves nothing open. True: it
- * will be said again, by the next link or now. */
-static bool is_put_off(struct exec *x, const struct err *e) {
-    if (e && e->code == ERR_LIMIT_REACHED) /* too much is asked of the guest in this turn */
+/* Input that came with the start is sent as the program takes it, then closed. It is kept until the guest has
+ * confirmed the close, so that a broken link or a restart leaves no input open. True: it is sent again, now or on
+ * the next link. */
+static bool exec_input_retry(struct exec *x, const struct err *e) {
+    if (e && e->code == ERR_LIMIT_REACHED) /* too many requests to the guest in this turn */
         exec_give_input(x);
     return e && (e->code == ERR_LIMIT_REACHED || e->code == ERR_GUEST_LOST ||
                  e->code == ERR_GUEST_PROTOCOL);
@@ -195,10 +195,10 @@ static bool is_put_off(struct exec *x, const struct err *e) {
 
 static void on_given(struct guest_wait *w, const struct guest_answer *a) {
     struct exec *x = container_of(w, struct exec, input_wait);
-    took_input(x, a);
-    if (is_put_off(x, a->e))
+    exec_input_advance(x, a);
+    if (exec_input_retry(x, a->e))
         return;
-    if (a->e) /* it closed its end, or has ended */
+    if (a->e) /* the program closed its input, or has ended */
         exec_forget_input(x);
     else if (a->input->window_bytes > 0 || x->record->input->next_offset >= x->n_input)
         exec_give_input(x);
@@ -206,7 +206,7 @@ static void on_given(struct guest_wait *w, const struct guest_answer *a) {
 
 static void on_input_ended(struct guest_wait *w, const struct guest_answer *a) {
     struct exec *x = container_of(w, struct exec, input_wait);
-    if (is_put_off(x, a->e))
+    if (exec_input_retry(x, a->e))
         return;
     x->record->input->closed = true;
     exec_forget_input(x);
@@ -240,7 +240,7 @@ static void on_signalled(struct guest_wait *w, const struct guest_answer *a) {
     on_asked(w, a);
 }
 
-static void send_signal(struct guest_ask *ask) {
+static void exec_signal_send(struct guest_ask *ask) {
     struct exec *x = ask->exec;
     x->caller_signal = ask->signal;
     guest_exec_signal(x->set->box->link, x->record->exec_id, ask->signal, ask->leader_only,
@@ -252,18 +252,18 @@ static void on_signal_durable(struct ledger_wait *w, const struct err *e) {
     struct guest_ask *ask = container_of(w, struct guest_ask, durable);
     struct exec *x = ask->exec;
     struct err late;
-    if (!e && check_alive(x, &late) < 0)
+    if (!e && exec_check_alive(x, &late) < 0)
         e = &late;
     if (e) {
-        ask_end(ask, e);
+        exec_ask_end(ask, e);
         return;
     }
     failpoint(FAIL_SIGNAL_COMMIT);
-    send_signal(ask);
+    exec_signal_send(ask);
 }
 
-static uint64_t put_signal_event(struct exec *x, struct entry *t, int number,
-                                 const struct change *c) {
+static uint64_t exec_signal_put_event(struct exec *x, struct entry *t, int number,
+                                      const struct change *c) {
     Berm__V1__Event event;
     Berm__V1__Actor actor;
     Berm__V1__ExecSignalEvent signal = BERM__V1__EXEC_SIGNAL_EVENT__INIT;
@@ -279,24 +279,24 @@ static uint64_t put_signal_event(struct exec *x, struct entry *t, int number,
 
 int exec_signal(struct exec *x, int number, bool leader_only, const struct change *c,
                 struct exec_ask *a, struct err *e) {
-    int r = check_alive(x, e);
+    int r = exec_check_alive(x, e);
     if (r < 0)
         return r;
-    struct guest_ask *ask = ask_new(x, a, on_signalled);
+    struct guest_ask *ask = exec_ask_new(x, a, on_signalled);
     if (!ask)
-        return no_memory(e);
+        return exec_ask_no_memory(e);
     struct entry *t = ledger_begin(x->env->ledger);
     if (!t) {
         ask->asker = NULL;
         a->inner = NULL;
         ledger_wait_init(&ask->durable, NULL);
-        ask_end(ask, NULL);
+        exec_ask_end(ask, NULL);
         return change_refused(e);
     }
     ask->signal = number;
     ask->leader_only = leader_only;
     ledger_wait_init(&ask->durable, on_signal_durable);
-    ask->number = put_signal_event(x, t, number, c);
+    ask->number = exec_signal_put_event(x, t, number, c);
     entry_put_request(t, c->key, x->record->exec_id,
                       (struct str){(const char *)&ask->number, sizeof ask->number});
     failpoint(FAIL_SIGNAL_INTENT);
@@ -306,32 +306,32 @@ int exec_signal(struct exec *x, int number, bool leader_only, const struct chang
 
 int exec_signal_again(struct exec *x, int number, bool leader_only, struct str answer,
                       struct exec_ask *a, struct err *e) {
-    int r = answer.n == sizeof(uint64_t) ? check_alive(x, e)
+    int r = answer.n == sizeof(uint64_t) ? exec_check_alive(x, e)
                                          : err_set(e, ERR_INTERNAL, "a signal without its number");
     if (r < 0)
         return r;
-    struct guest_ask *ask = ask_new(x, a, on_signalled);
+    struct guest_ask *ask = exec_ask_new(x, a, on_signalled);
     if (!ask)
-        return no_memory(e);
+        return exec_ask_no_memory(e);
     ask->signal = number;
     ask->leader_only = leader_only;
     memcpy(&ask->number, answer.p, sizeof ask->number);
     ledger_wait_init(&ask->durable, NULL);
-    send_signal(ask);
+    exec_signal_send(ask);
     return 0;
 }
 
 int exec_resize(struct exec *x, uint32_t cols, uint32_t rows, struct exec_ask *a, struct err *e) {
-    int r = check_alive(x, e);
+    int r = exec_check_alive(x, e);
     if (r < 0)
         return r;
     if (!exec_has_terminal(x)) {
         err_set(e, ERR_EXEC_NO_TERMINAL, "%s has no terminal", x->record->exec_id);
         return err_about(e, "exec_id", x->record->exec_id);
     }
-    struct guest_ask *ask = ask_new(x, a, on_asked);
+    struct guest_ask *ask = exec_ask_new(x, a, on_asked);
     if (!ask)
-        return no_memory(e);
+        return exec_ask_no_memory(e);
     ledger_wait_init(&ask->durable, NULL);
     guest_exec_resize(x->set->box->link, x->record->exec_id, cols, rows, &ask->wait);
     return 0;

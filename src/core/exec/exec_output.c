@@ -1,6 +1,6 @@
-/* output — reading a program's logs by offset.
+/* exec_output — reads the output files of an exec by offset.
  *
- * The files are the truth. The guest's `grew` only says that there is something to look at. */
+ * Only the files count. The guest's `grew` says that there may be more to read. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ void exec_remove_files(struct execs *set, const char *id) {
     }
 }
 
-static int log_fd(struct exec *x, enum exec_stream s) {
+static int exec_output_fd(struct exec *x, enum exec_stream s) {
     char name[80];
     if (x->log_fds[s] >= 0)
         return x->log_fds[s];
@@ -43,10 +43,10 @@ void exec_close_logs(struct exec *x) {
             close(TAKE_FD(x->log_fds[s]));
 }
 
-/* A hole at the front is what the cap dropped. */
+/* The cap punches a hole at the front. */
 void exec_extent(struct exec *x, enum exec_stream s, uint64_t *ret_first, uint64_t *ret_end) {
     struct stat st;
-    int fd = log_fd(x, s);
+    int fd = exec_output_fd(x, s);
     *ret_first = *ret_end = 0;
     if (fd < 0 || fstat(fd, &st) < 0)
         return;
@@ -76,11 +76,11 @@ void exec_fill_output(struct exec *x) {
 ssize_t exec_read(struct exec *x, enum exec_stream s, uint64_t offset, void *out, size_t n,
                   uint64_t *ret_next, struct err *e) {
     const char *id = x->record->exec_id;
-    int fd = log_fd(x, s);
+    int fd = exec_output_fd(x, s);
     uint64_t first = offset;
     *ret_next = offset;
     if (fd == -ENOENT && offset == 0)
-        return 0; /* it has not been made, or never was */
+        return 0; /* not created yet, or never */
     if (fd < 0)
         return err_sys(e, ERR_INTERNAL, -fd, "open the output of %s", id);
     ssize_t got = outlog_read(&x->views[s], fd, offset, out, n, &first);
@@ -109,15 +109,15 @@ ssize_t exec_read(struct exec *x, enum exec_stream s, uint64_t offset, void *out
 
 /* --- the cap --- */
 
-/* Told once per program. */
-static void tell_cap(struct exec *x) {
+/* Reported once per exec. */
+static void exec_output_report_cap(struct exec *x) {
     Berm__V1__Event event;
     Berm__V1__Actor actor;
     Berm__V1__OutputCapEvent cap = BERM__V1__OUTPUT_CAP_EVENT__INIT;
     const Berm__V1__SandboxSpec *spec = x->set->box->record->spec;
     struct entry *t = ledger_begin(x->env->ledger);
     if (!t)
-        return; /* the next growth tells it */
+        return; /* the next growth reports it */
     box_event_init(x->set->box, &event, &actor, NULL, true, NULL);
     cap.exec_id = x->record->exec_id;
     cap.policy = x->record->spec->output_policy;
@@ -134,7 +134,7 @@ void exec_on_grew(struct exec *x, uint64_t total_bytes) {
     if (x->phase == PHASE_OVER)
         return;
     if (!x->cap_is_reported && total_bytes >= (uint64_t)x->record->spec->output_limit_bytes)
-        tell_cap(x);
+        exec_output_report_cap(x);
     exec_count_output(x);
     exec_wake(x);
 }

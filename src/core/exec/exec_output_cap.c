@@ -1,7 +1,7 @@
-/* output_cap — what all programs of a sandbox may keep of their output together (OUT-6).
+/* exec_output_cap — how much output all execs of a sandbox keep together (OUT-6).
  *
- * Each program's own cap is the guest's work. The sandbox's is ours: a program that grows while the
- * sandbox is at its limit meets its own policy. */
+ * The guest applies the cap of each exec. bermd applies the sandbox's: the output policy of the exec that grows
+ * beyond it decides what happens. */
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -10,9 +10,9 @@
 #include "core/box/box_dir.h"
 
 #define BLOCK_BYTES UINT64_C(4096)
-#define LEAST_BYTES INT64_C(65536) /* the smallest cap a program can have */
+#define LEAST_BYTES INT64_C(65536) /* the smallest cap of an exec */
 
-static int64_t limit_of(const struct execs *set) {
+static int64_t exec_output_limit(const struct execs *set) {
     return set->box->record->spec->limits ? set->box->record->spec->limits->output_bytes : -1;
 }
 
@@ -23,13 +23,13 @@ uint64_t execs_output_bytes(struct execs *set) {
 }
 
 int64_t exec_cap(const struct exec *x) {
-    int64_t asked = x->record->spec->output_limit_bytes, limit = limit_of(x->set);
+    int64_t asked = x->record->spec->output_limit_bytes, limit = exec_output_limit(x->set);
     if (limit <= 0)
         return asked;
     return MIN(asked, MAX(limit - (int64_t)execs_output_bytes(x->set), LEAST_BYTES));
 }
 
-static uint64_t kept_of(struct exec *x) {
+static uint64_t exec_output_kept(struct exec *x) {
     uint64_t kept = 0;
     for (unsigned s = 0; s < exec_n_streams(x); s++) {
         uint64_t first, end;
@@ -39,8 +39,8 @@ static uint64_t kept_of(struct exec *x) {
     return kept;
 }
 
-/* Drops the oldest of the stream that holds more, in whole blocks. */
-static void drop_oldest(struct exec *x, uint64_t excess) {
+/* Drops whole blocks from the front of the stream that holds more. */
+static void exec_output_drop_oldest(struct exec *x, uint64_t excess) {
     char name[80];
     uint64_t first[EXEC_STREAMS] = {0}, end[EXEC_STREAMS] = {0};
     for (unsigned s = 0; s < exec_n_streams(x); s++)
@@ -54,7 +54,7 @@ static void drop_oldest(struct exec *x, uint64_t excess) {
         (void)!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)upto);
 }
 
-static void kill_it(struct exec *x) {
+static void exec_output_kill(struct exec *x) {
     struct execs *set = x->set;
     if (x->is_over_limit || !box_is_linked(set->box))
         return;
@@ -64,27 +64,27 @@ static void kill_it(struct exec *x) {
 
 void exec_count_output(struct exec *x) {
     struct execs *set = x->set;
-    int64_t limit = limit_of(set);
-    uint64_t all = execs_output_bytes(set); /* which may count x->kept as well */
-    uint64_t kept = kept_of(x);
+    int64_t limit = exec_output_limit(set);
+    uint64_t all = execs_output_bytes(set); /* may include x->kept */
+    uint64_t kept = exec_output_kept(x);
     set->output_kept = all - x->kept + kept;
     x->kept = kept;
     if (limit <= 0 || set->output_kept <= (uint64_t)limit)
         return;
     if (x->record->spec->output_policy == BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_KILL)
-        kill_it(x);
+        exec_output_kill(x);
     else if (x->record->spec->output_policy != BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_BLOCK)
-        drop_oldest(x, set->output_kept - (uint64_t)limit);
-    kept = kept_of(x);
+        exec_output_drop_oldest(x, set->output_kept - (uint64_t)limit);
+    kept = exec_output_kept(x);
     set->output_kept += kept - x->kept;
     x->kept = kept;
 }
 
-/* What lies in the folder is what is kept. */
+/* Counts the files in the directory. */
 void execs_count_output(struct execs *set) {
     LIST_FOR_EACH(node, &set->all) {
         struct exec *x = container_of(node, struct exec, in_set);
-        x->kept = kept_of(x);
+        x->kept = exec_output_kept(x);
         exec_close_logs(x);
     }
     int dir = box_dir(set->box);

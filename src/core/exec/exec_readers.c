@@ -1,5 +1,5 @@
-/* readers — those the BLOCK policy waits for: who they are, how far they have got, and what may be
- * dropped behind them. */
+/* exec_readers — the readers that the BLOCK policy waits for, what they have acknowledged, and what may be dropped
+ * behind them. */
 #include <fcntl.h>
 #include <stdio.h>
 
@@ -10,12 +10,12 @@
 
 #define BLOCK_BYTES UINT64_C(4096)
 
-static bool is_blocking(const struct exec *x) {
+static bool exec_readers_block(const struct exec *x) {
     return x->record->spec->output_policy == BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_BLOCK;
 }
 
-static struct exec_reader *find_reader(struct exec *x, const char *name,
-                                       const struct exec_watch *w) {
+static struct exec_reader *exec_reader_find(struct exec *x, const char *name,
+                                            const struct exec_watch *w) {
     for (size_t i = 0; i < x->n_readers; i++)
         if (name[0] ? strcmp(x->readers[i].name, name) == 0
                     : !x->readers[i].name[0] && x->readers[i].watch == w)
@@ -23,12 +23,12 @@ static struct exec_reader *find_reader(struct exec *x, const char *name,
     return NULL;
 }
 
-static void remove_reader(struct exec *x, struct exec_reader *r) {
+static void exec_reader_remove(struct exec *x, struct exec_reader *r) {
     *r = x->readers[--x->n_readers];
 }
 
-/* What everyone has is dropped, and as much more may be written. */
-static void grant(struct exec *x) {
+/* Drops what every reader has acknowledged, and lets the guest write that much more. */
+static void exec_readers_grant(struct exec *x) {
     uint64_t floor[EXEC_STREAMS] = {0}, total = 0;
     if (x->n_readers == 0 || x->phase == PHASE_OVER)
         return;
@@ -49,14 +49,14 @@ static void grant(struct exec *x) {
         off_t upto = (off_t)(floor[s] - floor[s] % BLOCK_BYTES);
         if (fd >= 0 && upto > 0 &&
             fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, upto) < 0)
-            return; /* nothing was dropped, so nothing more may come */
+            return; /* nothing was dropped, so the guest may not write more */
     }
     x->granted_bytes = total;
     guest_exec_grant(x->set->box->link, x->record->exec_id, total + (uint64_t)exec_cap(x));
 }
 
-/* The names alone: how far they were is told again by their acknowledgements. */
-static void save_readers(struct exec *x) {
+/* Saves only the names: readers acknowledge again after a restart. */
+static void exec_readers_save(struct exec *x) {
     char name[80], text[EXEC_READERS_MAX * 68];
     size_t n = 0;
     int dir = x->set ? box_dir(x->set->box) : -1;
@@ -72,7 +72,7 @@ static void save_readers(struct exec *x) {
                  x->record->exec_id);
 }
 
-static void hold_reader(struct exec *x, struct exec_reader *r) {
+static void exec_reader_hold(struct exec *x, struct exec_reader *r) {
     r->watch = NULL;
     r->held_until_us = clock_us() + (uint64_t)x->env->limits->of[LIMIT_OUTPUT_READER_HOLD] * 1000;
     if (!x->reader_hold.is_set)
@@ -87,21 +87,21 @@ static void on_hold_over(struct deadline *d) {
         if (r->held_until_us == 0)
             continue;
         if (r->held_until_us <= now) {
-            remove_reader(x, r);
-            save_readers(x);
+            exec_reader_remove(x, r);
+            exec_readers_save(x);
         } else if (next == 0 || r->held_until_us < next)
             next = r->held_until_us;
     }
     if (next != 0)
         deadline_set(x->env->deadlines, &x->reader_hold, next);
-    grant(x);
+    exec_readers_grant(x);
 }
 
 void exec_readers_restore(struct exec *x) {
     char name[80], text[EXEC_READERS_MAX * 68 + 1];
     uint64_t first[EXEC_STREAMS] = {0}, end;
     struct err e;
-    int dir = x->set && is_blocking(x) ? box_dir(x->set->box) : -1;
+    int dir = x->set && exec_readers_block(x) ? box_dir(x->set->box) : -1;
     exec_log_name(x, EXEC_FILE_READERS, name, sizeof name);
     ssize_t n = dir < 0 ? -1 : fd_read_text(dir, name, text, sizeof text);
     struct str rest = {text, n > 0 ? (size_t)n : 0}, line;
@@ -111,7 +111,7 @@ void exec_readers_restore(struct exec *x) {
         char reader[68];
         snprintf(reader, sizeof reader, "%.*s", (int)line.n, line.p);
         if (reader[0] && exec_reader_join(x, reader, NULL, first, &e) == 0)
-            hold_reader(x, &x->readers[x->n_readers - 1]);
+            exec_reader_hold(x, &x->readers[x->n_readers - 1]);
     }
     exec_close_logs(x);
 }
@@ -127,9 +127,9 @@ void exec_readers_done(struct exec *x) {
 
 int exec_reader_join(struct exec *x, const char *name, struct exec_watch *w,
                      const uint64_t from[EXEC_STREAMS], struct err *e) {
-    if (!is_blocking(x) || x->phase == PHASE_OVER)
+    if (!exec_readers_block(x) || x->phase == PHASE_OVER)
         return 0;
-    struct exec_reader *r = find_reader(x, name, w);
+    struct exec_reader *r = exec_reader_find(x, name, w);
     if (!r) {
         if (x->n_readers == EXEC_READERS_MAX)
             return err_set(e, ERR_LIMIT_REACHED, "%d readers hold the output of %s",
@@ -141,7 +141,7 @@ int exec_reader_join(struct exec *x, const char *name, struct exec_watch *w,
         snprintf(r->name, sizeof r->name, "%s", name);
         memcpy(r->acked, from, sizeof r->acked);
         if (name[0] && w)
-            save_readers(x);
+            exec_readers_save(x);
     }
     r->watch = w;
     r->held_until_us = 0;
@@ -149,21 +149,21 @@ int exec_reader_join(struct exec *x, const char *name, struct exec_watch *w,
 }
 
 void exec_reader_leave(struct exec *x, const char *name, struct exec_watch *w) {
-    struct exec_reader *r = find_reader(x, name, w);
+    struct exec_reader *r = exec_reader_find(x, name, w);
     if (!r || r->watch != w)
         return;
     if (r->name[0]) {
-        hold_reader(x, r);
+        exec_reader_hold(x, r);
         return;
     }
-    remove_reader(x, r);
-    grant(x);
+    exec_reader_remove(x, r);
+    exec_readers_grant(x);
 }
 
 int exec_ack(struct exec *x, const char *name, struct exec_watch *w,
              const uint64_t upto[EXEC_STREAMS], bool release, struct err *e) {
-    struct exec_reader *r = find_reader(x, name, w);
-    if (!r) /* a policy that waits for nobody, or an end that came first */
+    struct exec_reader *r = exec_reader_find(x, name, w);
+    if (!r) /* the policy does not wait, or the exec has ended */
         return 0;
     for (unsigned s = 0; s < exec_n_streams(x); s++) {
         uint64_t first, end;
@@ -177,10 +177,10 @@ int exec_ack(struct exec *x, const char *name, struct exec_watch *w,
     }
     if (release) {
         bool was_named = r->name[0] != '\0';
-        remove_reader(x, r);
+        exec_reader_remove(x, r);
         if (was_named)
-            save_readers(x);
+            exec_readers_save(x);
     }
-    grant(x);
+    exec_readers_grant(x);
     return 0;
 }

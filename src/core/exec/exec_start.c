@@ -1,4 +1,4 @@
-/* exec_start — from a durable intent to a running program: its files, the guest's answer. */
+/* exec_start — from a durable intent to a running exec: its files, and the guest's reply. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,53 +9,53 @@
 #include "base/fd.h"
 #include "core/exec/exec_impl.h"
 
-#define STATUS_FILE_BYTES 4096 /* as much as a status file may have */
+#define STATUS_FILE_BYTES 4096 /* upper bound of a status file */
 
 /* --- the request --- */
 
 struct files {
-    int fds[4]; /* stdout, stderr, status, exec cgroup: those there are */
+    int fds[4]; /* of stdout, stderr, status, exec cgroup */
     const char *roles[4];
     size_t n;
 };
 
-static enum err_code code_of(int sys) {
+static enum err_code exec_start_code(int sys) {
     if (sys == EMFILE || sys == ENFILE)
         return ERR_LIMIT_REACHED;
     return sys == ENOSPC || sys == EDQUOT ? ERR_STORE_FULL : ERR_STORE_FAILED;
 }
 
-static int add_file(struct exec *x, struct files *f, int dir, enum exec_file which,
-                    const char *role, struct err *e) {
+static int exec_start_add_file(struct exec *x, struct files *f, int dir, enum exec_file which,
+                               const char *role, struct err *e) {
     char name[80];
     exec_log_name(x, which, name, sizeof name);
     int fd =
         openat(dir, name, O_CREAT | O_TRUNC | O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return err_sys(e, code_of(errno), errno, "make the output files");
+        return err_sys(e, exec_start_code(errno), errno, "make the output files");
     f->fds[f->n] = fd;
     f->roles[f->n++] = role;
-    /* On a disk that fills meanwhile its end can still be written down, and a word about why. Where
-     * nothing can be set aside, nothing is. */
+    /* Reserve space, so that the exit can be written even if the disk fills up. File systems that cannot
+     * reserve are accepted. */
     if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, STATUS_FILE_BYTES) < 0 &&
-        code_of(errno) == ERR_STORE_FULL)
+        exec_start_code(errno) == ERR_STORE_FULL)
         return err_sys(e, ERR_STORE_FULL, errno, "set room aside for the output files");
     return 0;
 }
 
-static int open_files(struct exec *x, struct files *f, struct err *e) {
+static int exec_start_open_files(struct exec *x, struct files *f, struct err *e) {
     int dir = box_dir(x->set->box);
     if (dir < 0)
-        return err_sys(e, code_of(-dir), -dir, "open the sandbox's folder");
-    int r = add_file(x, f, dir, EXEC_FILE_STDOUT, "stdout", e);
+        return err_sys(e, exec_start_code(-dir), -dir, "open the sandbox's folder");
+    int r = exec_start_add_file(x, f, dir, EXEC_FILE_STDOUT, "stdout", e);
     if (r == 0 && exec_n_streams(x) == 2)
-        r = add_file(x, f, dir, EXEC_FILE_STDERR, "stderr", e);
+        r = exec_start_add_file(x, f, dir, EXEC_FILE_STDERR, "stderr", e);
     if (r == 0)
-        r = add_file(x, f, dir, EXEC_FILE_STATUS, "status", e);
+        r = exec_start_add_file(x, f, dir, EXEC_FILE_STATUS, "status", e);
     return r;
 }
 
-/* --- the answer --- */
+/* --- the reply --- */
 
 static void on_started(struct guest_wait *w, const struct guest_answer *a) {
     struct exec *x = container_of(w, struct exec, start_wait);
@@ -68,12 +68,12 @@ static void on_started(struct guest_wait *w, const struct guest_answer *a) {
         exec_not_started(x, a->e);
 }
 
-/* Gives the guest the exec's files and spec. */
-static void exec_send(struct exec *x) {
+/* Sends the spec and the files to the guest. */
+static void exec_start_send(struct exec *x) {
     struct execs *set = x->set;
     struct files f = {.n = 0};
     struct err e;
-    if (open_files(x, &f, &e) < 0) {
+    if (exec_start_open_files(x, &f, &e) < 0) {
         fd_close_all(f.fds, f.n);
         exec_not_started(x, &e);
         return;
@@ -112,7 +112,7 @@ void exec_go(struct exec *x) {
         return;
     case PHASE_WAITING:
         if (x->cgroup_state != CGROUP_REQUESTED && x->set && box_takes_execs(x->set->box))
-            exec_send(x);
+            exec_start_send(x);
         return;
     }
 }
@@ -120,7 +120,7 @@ void exec_go(struct exec *x) {
 /* --- what the guest knows --- */
 
 void exec_on_known(struct exec *x, const struct guest_exec_state *state) {
-    if (!exec_is_live(x) || x->phase == PHASE_INTENT) /* no honest guest knows an intent */
+    if (!exec_is_live(x) || x->phase == PHASE_INTENT) /* an honest guest does not know it */
         return;
     bool was_sent = x->phase == PHASE_SENT;
     exec_set_phase(x, PHASE_RUNNING);

@@ -14,15 +14,15 @@
 #define FAILED_MAX_US UINT64_C(60000000)
 #define CONNECT_TURNS 20000
 #define CONNECT_US 500
-#define LEASE_MS 10000 /* without a daemon nobody claims it */
+#define LEASE_MS 10000 /* without a daemon the guest ends soon */
 
 struct pool {
     struct env *env;
     struct driver *driver; /* the first that has parking */
     struct list ready;     /* oldest first */
-    struct entrant *next;  /* the one that is being made */
+    struct entrant *next;  /* the one that is being created */
     unsigned n_ready;
-    uint64_t pause_us; /* before the next one is made */
+    uint64_t pause_us; /* before the next one is created */
     struct deadline again;
 };
 
@@ -40,36 +40,36 @@ struct entrant {
 
 /* --- the kind of instance --- */
 
-static uint64_t bound(const struct pool *p, enum limit_id limit, unsigned feature) {
+static uint64_t pool_limit(const struct pool *p, enum limit_id limit, unsigned feature) {
     int64_t value = p->env->limits->of[limit];
     bool holds = (p->driver->features & feature) != 0;
     return holds && value > 0 ? (uint64_t)value : 0;
 }
 
-/* As a spec that says nothing has them. */
-static struct instance_limits limits_of(const struct pool *p) {
+/* The limits of a spec that gives none. */
+static struct instance_limits pool_limits(const struct pool *p) {
     struct instance_limits l;
     sandbox_limits(&(Berm__V1__SandboxSpec){0}, &l);
-    l.memory_bytes = bound(p, LIMIT_SANDBOX_MEMORY, DRIVER_HAS_LIMIT_MEMORY);
-    l.cpu_milli = bound(p, LIMIT_SANDBOX_CPU, DRIVER_HAS_LIMIT_CPU);
-    l.pids = bound(p, LIMIT_SANDBOX_PIDS, DRIVER_HAS_LIMIT_PIDS);
-    l.disk_bytes = bound(p, LIMIT_SANDBOX_DISK, DRIVER_HAS_LIMIT_DISK);
-    l.disk_inodes = bound(p, LIMIT_SANDBOX_INODES, DRIVER_HAS_LIMIT_DISK);
+    l.memory_bytes = pool_limit(p, LIMIT_SANDBOX_MEMORY, DRIVER_HAS_LIMIT_MEMORY);
+    l.cpu_milli = pool_limit(p, LIMIT_SANDBOX_CPU, DRIVER_HAS_LIMIT_CPU);
+    l.pids = pool_limit(p, LIMIT_SANDBOX_PIDS, DRIVER_HAS_LIMIT_PIDS);
+    l.disk_bytes = pool_limit(p, LIMIT_SANDBOX_DISK, DRIVER_HAS_LIMIT_DISK);
+    l.disk_inodes = pool_limit(p, LIMIT_SANDBOX_INODES, DRIVER_HAS_LIMIT_DISK);
     return l;
 }
 
-/* A bound can be set to another later, not taken away; the disk's is part of the layer. */
-static bool limits_fit(const struct pool *p, const Berm__V1__SandboxSpec *spec) {
-    struct instance_limits own = limits_of(p), l;
+/* A claim can change a limit, but neither add nor remove one; the disk limit is part of the layer. */
+static bool pool_limits_fit(const struct pool *p, const Berm__V1__SandboxSpec *spec) {
+    struct instance_limits own = pool_limits(p), l;
     sandbox_limits(spec, &l);
     return !l.memory_bytes == !own.memory_bytes && !l.cpu_milli == !own.cpu_milli &&
            !l.pids == !own.pids && l.disk_bytes == own.disk_bytes &&
            l.disk_inodes == own.disk_inodes;
 }
 
-/* A directory that can be written takes a filter that is part of the instance from its first moment, a cache the
- * layer as it was opened then. */
-static bool mounts_fit(const Berm__V1__SandboxSpec *spec) {
+/* A claim can only add read-only mounts: a writable one needs a filter that is installed when the instance is
+ * created, and a cache needs the layer. */
+static bool pool_mounts_fit(const Berm__V1__SandboxSpec *spec) {
     for (size_t i = 0; i < spec->n_mounts; i++)
         if (spec->mounts[i]->writable)
             return false;
@@ -79,7 +79,7 @@ static bool mounts_fit(const Berm__V1__SandboxSpec *spec) {
     return imports_mounts_max(spec) <= INSTANCE_CLAIM_MOUNTS_MAX;
 }
 
-static bool fits(const struct pool *p, const Berm__V1__SandboxSpec *spec) {
+static bool pool_fits(const struct pool *p, const Berm__V1__SandboxSpec *spec) {
     const Berm__V1__RootFilesystem *root = spec->root;
     bool is_usual =
         spec->profile != BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT &&
@@ -87,11 +87,11 @@ static bool fits(const struct pool *p, const Berm__V1__SandboxSpec *spec) {
                    (root->source_case == BERM__V1__ROOT_FILESYSTEM__SOURCE__NOT_SET ||
                     root->source_case == BERM__V1__ROOT_FILESYSTEM__SOURCE_HOST))) &&
         (!spec->network || spec->network->mode <= BERM__V1__NETWORK_MODE__NETWORK_MODE_NONE);
-    return is_usual && strcmp(spec->driver, p->driver->ops->name) == 0 && mounts_fit(spec) &&
-           limits_fit(p, spec);
+    return is_usual && strcmp(spec->driver, p->driver->ops->name) == 0 && pool_mounts_fit(spec) &&
+           pool_limits_fit(p, spec);
 }
 
-/* --- going --- */
+/* --- leaving the pool --- */
 
 static void on_discarded(void *user, const struct err *e) {
     struct entrant *it = user;
@@ -103,12 +103,12 @@ static void on_discarded(void *user, const struct err *e) {
     (void)env_job_end(env);
 }
 
-static void rest(struct pool *p, uint64_t us) {
+static void pool_rest(struct pool *p, uint64_t us) {
     if (!p->again.is_set)
         deadline_set(p->env->deadlines, &p->again, clock_us() + us);
 }
 
-static void leave(struct entrant *it) {
+static void pool_leave(struct entrant *it) {
     struct pool *p = it->pool;
     if (p->next == it)
         p->next = NULL;
@@ -119,8 +119,8 @@ static void leave(struct entrant *it) {
     it->pool = NULL;
 }
 
-/* Ends it, should it live, and gives its range back when nothing is left of it. */
-static void clear(struct entrant *it) {
+/* Ends the instance, and gives its slot back when nothing is left of it. */
+static void pool_clear(struct entrant *it) {
     if (it->parked.link)
         guest_link_close(TAKE(it->parked.link));
     if (it->parked.transcript)
@@ -131,19 +131,19 @@ static void clear(struct entrant *it) {
     driver_discard(it->driver, it->id, true, on_discarded, it);
 }
 
-static void fail(struct entrant *it, const struct err *e) {
+static void pool_fail(struct entrant *it, const struct err *e) {
     struct pool *p = it->pool;
     log_text(LOG_WARN, "pool", "%s: %s", it->id, e->text);
-    leave(it);
-    clear(it);
+    pool_leave(it);
+    pool_clear(it);
     p->pause_us = MIN(MAX(p->pause_us * 2, FAILED_US), FAILED_MAX_US);
-    rest(p, p->pause_us);
+    pool_rest(p, p->pause_us);
 }
 
-/* --- coming --- */
+/* --- entering the pool --- */
 
 static void on_exec(struct guest_link *l, const struct guest_exec_state *state) {
-    (void)l, (void)state; /* it has run none; one that says so is of no use to anybody */
+    (void)l, (void)state; /* it has run none */
 }
 
 static void on_link_ready(struct guest_link *l) {
@@ -153,8 +153,8 @@ static void on_link_ready(struct guest_link *l) {
     p->n_ready++;
     list_push_back(&p->ready, &it->in_pool);
     log_text(LOG_DEBUG, "parked", "%s", it->id);
-    p->pause_us = REST_US; /* whatever failed before, this one was made */
-    rest(p, p->pause_us);
+    p->pause_us = REST_US; /* creation works again */
+    pool_rest(p, p->pause_us);
 }
 
 static void on_notice(struct guest_link *l, const struct guest_notice *n) {
@@ -162,12 +162,12 @@ static void on_notice(struct guest_link *l, const struct guest_notice *n) {
 }
 
 static void on_lost(struct guest_link *l, const struct err *e) {
-    fail(guest_link_user(l), e);
+    pool_fail(guest_link_user(l), e);
 }
 
 static const struct guest_events guest_events = {on_exec, on_link_ready, on_notice, on_lost};
 
-static void connect_guest(struct entrant *it) {
+static void pool_connect(struct entrant *it) {
     struct err e;
     struct env *env = it->env;
     int fd = instance_connect(it->parked.instance, &e);
@@ -189,21 +189,21 @@ static void connect_guest(struct entrant *it) {
     if (fd >= 0 && !it->parked.link)
         err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
     if (!it->parked.link)
-        fail(it, &e);
+        pool_fail(it, &e);
 }
 
 static void on_connect_again(struct deadline *d) {
-    connect_guest(container_of(d, struct entrant, again));
+    pool_connect(container_of(d, struct entrant, again));
 }
 
 static void on_ready(struct instance *instance) {
-    connect_guest(instance->user);
+    pool_connect(instance->user);
 }
 
 static void on_failed(struct instance *instance, const struct err *e) {
     struct entrant *it = instance->user;
     it->parked.instance = NULL;
-    fail(it, e);
+    pool_fail(it, e);
 }
 
 static void on_gone(struct instance *instance) {
@@ -214,9 +214,8 @@ static void on_gone(struct instance *instance) {
 
 static const struct instance_events instance_events = {on_ready, on_failed, on_gone};
 
-/* An id that ends with a hyphen is no sandbox's; the name is that of the sandbox to come, if it has none of
- * its own. */
-static bool make(struct entrant *it, struct err *e) {
+/* The id ends with a hyphen, which no sandbox id does. A sandbox without an id of the caller's gets the host name. */
+static bool pool_create(struct entrant *it, struct err *e) {
     struct env *env = it->env;
     struct instance_spec spec = {
         .id = it->id,
@@ -225,7 +224,7 @@ static bool make(struct entrant *it, struct err *e) {
         .profile = INSTANCE_USER,
         .layer = INSTANCE_DISK,
         .network = INSTANCE_NETWORK_NONE,
-        .limits = limits_of(it->pool),
+        .limits = pool_limits(it->pool),
         .is_parked = true,
     };
     env_make_id(SANDBOX_ID_PREFIX, it->parked.name);
@@ -236,7 +235,7 @@ static bool make(struct entrant *it, struct err *e) {
     return it->parked.instance != NULL;
 }
 
-static void make_next(struct pool *p) {
+static void pool_create_next(struct pool *p) {
     struct err e = {.text = "out of memory"};
     struct entrant *it = calloc(1, sizeof *it);
     int64_t slot = it ? driver_take_slot(p->driver) : -1;
@@ -245,7 +244,7 @@ static void make_next(struct pool *p) {
             .pool = p, .env = p->env, .driver = p->driver, .parked.slot = (uint64_t)slot};
         list_init(&it->in_pool);
         deadline_init(&it->again, on_connect_again);
-        if (make(it, &e)) {
+        if (pool_create(it, &e)) {
             p->next = it;
             return;
         }
@@ -256,7 +255,7 @@ static void make_next(struct pool *p) {
     free(it);
     log_text(LOG_WARN, "pool", "%s", e.text);
     p->pause_us = MIN(MAX(p->pause_us * 2, FAILED_US), FAILED_MAX_US);
-    rest(p, p->pause_us);
+    pool_rest(p, p->pause_us);
 }
 
 static void on_again(struct deadline *d) {
@@ -265,14 +264,14 @@ static void on_again(struct deadline *d) {
     if (p->next || p->n_ready >= (unsigned)env->limits->of[LIMIT_SANDBOXES_PARKED])
         return;
     if (!fd_are_available(env->state_dir_fd, 2 * SANDBOX_FDS))
-        rest(p, SHORT_US); /* sandboxes that are asked for come first */
+        pool_rest(p, SHORT_US); /* leave the descriptors to requested sandboxes */
     else if (p->driver->parking->is_idle(p->driver))
-        make_next(p);
+        pool_create_next(p);
     else
-        rest(p, REST_US);
+        pool_rest(p, REST_US);
 }
 
-/* --- from outside --- */
+/* --- interface --- */
 
 struct pool *pool_new(struct env *env) {
     struct driver *d;
@@ -292,7 +291,7 @@ struct pool *pool_new(struct env *env) {
 
 void pool_begin(struct pool *p) {
     if (p)
-        rest(p, REST_US);
+        pool_rest(p, REST_US);
 }
 
 void pool_close(struct pool *p) {
@@ -302,22 +301,22 @@ void pool_close(struct pool *p) {
         list_push_back(&p->ready, &p->next->in_pool);
     while (!list_is_empty(&p->ready)) {
         struct entrant *it = container_of(p->ready.next, struct entrant, in_pool);
-        leave(it);
-        clear(it);
+        pool_leave(it);
+        pool_clear(it);
     }
     deadline_clear(p->env->deadlines, &p->again);
     free(p);
 }
 
 bool pool_take(struct pool *p, const Berm__V1__SandboxSpec *spec, struct parked *ret_parked) {
-    if (!p || list_is_empty(&p->ready) || !fits(p, spec))
+    if (!p || list_is_empty(&p->ready) || !pool_fits(p, spec))
         return false;
     struct entrant *it = container_of(p->ready.next, struct entrant, in_pool);
-    leave(it);
+    pool_leave(it);
     *ret_parked = it->parked;
     free(it);
     p->pause_us = REST_US;
-    rest(p, REST_US);
+    pool_rest(p, REST_US);
     return true;
 }
 
@@ -329,5 +328,5 @@ void pool_discard(struct pool *p, const struct parked *parked) {
     }
     *it = (struct entrant){.env = p->env, .driver = p->driver, .parked = *parked};
     snprintf(it->id, sizeof it->id, "%s", parked->instance->id);
-    clear(it);
+    pool_clear(it);
 }

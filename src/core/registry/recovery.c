@@ -12,18 +12,18 @@
 
 #define WAKE_AT_ONCE 8
 #define WAKE_PAUSE_US 2000
-#define RECOVERY_QUIET_US 2000000 /* after the last that answered */
-#define RECOVERY_MAX_US 10000000  /* with all of them */
+#define RECOVERY_QUIET_US 2000000 /* after the last guest that answered */
+#define RECOVERY_MAX_US 10000000  /* in all */
 
-/* --- last: the event, and the way is free --- */
+/* --- the end: the event, then the daemon listens --- */
 
 struct report {
     struct ledger_wait wait;
     struct registry *registry;
 };
 
-/* Few at a time, so that callers do not wait for what nobody asked for. */
-static void wake_some(struct registry *r) {
+/* A few at a time, so that callers do not wait behind them. */
+static void recovery_wake_some(struct registry *r) {
     for (int i = 0; i < WAKE_AT_ONCE && sandboxes_wake_next(&r->all); i++)
         ;
     if (!list_is_empty(&r->all.dormant))
@@ -31,24 +31,24 @@ static void wake_some(struct registry *r) {
 }
 
 static void on_wake(struct deadline *d) {
-    wake_some(container_of(d, struct registry, wake));
+    recovery_wake_some(container_of(d, struct registry, wake));
 }
 
 static void on_reported(struct ledger_wait *w, const struct err *e) {
     struct report *report = container_of(w, struct report, wait);
     struct registry *r = report->registry;
     free(report);
-    if (e) /* a disk that is full must not keep anyone from deleting what fills it */
+    if (e) /* on a full disk callers must still be able to delete sandboxes */
         log_text(LOG_ERROR, "store", "the start is not recorded: %s", e->text);
     r->on_recovered(r, NULL);
     if (r->env.is_closing)
         return;
-    wake_some(r);
+    recovery_wake_some(r);
     pool_begin(r->pool);
     reserve_begin(r);
 }
 
-static void put_event(struct registry *r, struct entry *t, int state) {
+static void recovery_put_event(struct registry *r, struct entry *t, int state) {
     Berm__V1__Event event = BERM__V1__EVENT__INIT;
     Berm__V1__Actor actor = BERM__V1__ACTOR__INIT;
     Berm__V1__DaemonEvent daemon = BERM__V1__DAEMON_EVENT__INIT;
@@ -67,15 +67,15 @@ static void put_event(struct registry *r, struct entry *t, int state) {
     entry_event(t, &event, 0, NULL);
 }
 
-void registry_says_goodbye(struct registry *r) {
+void recovery_report_end(struct registry *r) {
     struct entry *t = r->env.is_recovered ? ledger_begin(r->env.ledger) : NULL;
     if (!t)
         return;
-    put_event(r, t, BERM__V1__DAEMON_STATE__DAEMON_STATE_DRAINING);
+    recovery_put_event(r, t, BERM__V1__DAEMON_STATE__DAEMON_STATE_DRAINING);
     ledger_commit(t, NULL);
 }
 
-static void report(struct registry *r) {
+static void recovery_report(struct registry *r) {
     struct err e;
     struct report *told = malloc(sizeof *told);
     struct entry *t = told ? ledger_begin(r->env.ledger) : NULL;
@@ -87,14 +87,14 @@ static void report(struct registry *r) {
     }
     told->registry = r;
     ledger_wait_init(&told->wait, on_reported);
-    put_event(r, t, BERM__V1__DAEMON_STATE__DAEMON_STATE_SERVING);
+    recovery_put_event(r, t, BERM__V1__DAEMON_STATE__DAEMON_STATE_SERVING);
     ledger_commit(t, &told->wait);
 }
 
 /* --- sweeping --- */
 
-/* Folders of sandboxes that no record names: a daemon ended between their removal and its record. */
-static void sweep_folders(struct registry *r) {
+/* Removes directories that no record names: the last daemon was killed during a removal. */
+static void recovery_sweep_directories(struct registry *r) {
     int copy = openat(r->env.sandboxes_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = copy < 0 ? NULL : fdopendir(copy);
     for (struct dirent *d; list && (d = readdir(list));) {
@@ -111,10 +111,10 @@ static void on_swept(void *user, const struct err *e) {
     if (e)
         log_text(LOG_WARN, "sweep", "%s", e->text);
     if (--r->n_sweeping == 0)
-        report(r);
+        recovery_report(r);
 }
 
-static void sweep_driver(struct registry *r, struct driver *d) {
+static void recovery_sweep_driver(struct registry *r, struct driver *d) {
     size_t n = 0;
     AUTO_FREE const char **ids = calloc(r->all.by_id.count + 1, sizeof *ids);
     if (!ids)
@@ -128,25 +128,25 @@ static void sweep_driver(struct registry *r, struct driver *d) {
     driver_sweep(d, ids, n, on_swept, r);
 }
 
-static void sweep(struct registry *r) {
-    sweep_folders(r);
-    r->n_sweeping = 1; /* ours, until every driver was asked */
+static void recovery_sweep(struct registry *r) {
+    recovery_sweep_directories(r);
+    r->n_sweeping = 1; /* this function's own, until every driver was asked */
     for (size_t i = 0; env_driver_at(&r->env, i); i++)
-        sweep_driver(r, env_driver_at(&r->env, i));
+        recovery_sweep_driver(r, env_driver_at(&r->env, i));
     on_swept(r, NULL);
 }
 
 /* --- adopting --- */
 
-static void be_patient(struct registry *r) {
+static void recovery_extend_deadline(struct registry *r) {
     if (!r->env.recovery_timed_out)
         deadline_set(r->env.deadlines, &r->recovery_deadline,
                      MIN(clock_us() + RECOVERY_QUIET_US, r->recover_by_us));
 }
 
-void registry_recovered_one(struct registry *r) {
+void recovery_count_one(struct registry *r) {
     if (--r->n_recovering > 0) {
-        be_patient(r);
+        recovery_extend_deadline(r);
         return;
     }
     deadline_clear(r->env.deadlines, &r->recovery_deadline);
@@ -158,10 +158,10 @@ void registry_recovered_one(struct registry *r) {
     }
     r->env.is_recovered = true;
     registry_prune(r);
-    sweep(r);
+    recovery_sweep(r);
 }
 
-/* Which programs have ended is in their files; what else they did is told when the guest answers. */
+/* Status files say which execs have ended; the rest follows when the guest answers. */
 static void on_recovery_deadline(struct deadline *d) {
     struct registry *r = container_of(d, struct registry, recovery_deadline);
     r->env.recovery_timed_out = true;
@@ -177,12 +177,12 @@ void recovery_init(struct registry *r) {
 void registry_recover(struct registry *r,
                       void (*on_recovered)(struct registry *r, const struct err *e)) {
     r->on_recovered = on_recovered;
-    r->n_recovering = 1; /* ours, so that the last one is told when all have begun */
+    r->n_recovering = 1; /* this function's own, so that the end comes after all have started */
     LIST_FOR_EACH(node, &r->all.list)
         r->n_recovering++;
     r->recover_by_us = clock_us() + RECOVERY_MAX_US;
-    be_patient(r);
+    recovery_extend_deadline(r);
     LIST_FOR_EACH(node, &r->all.list)
         sandbox_recover(sandbox_at(node));
-    registry_recovered_one(r);
+    recovery_count_one(r);
 }

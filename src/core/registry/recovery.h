@@ -11,4 +11,4 @@
 
 void recovery_init(struct registry *r);
 /* The event of a clean end. */
-void registry_says_goodbye(struct registry *r);
+void recovery_report_end(struct registry *r);

@@ -43,7 +43,7 @@ bool registry_has_opener(const struct registry *r) {
 
 /* --- finding --- */
 
-static int no_sandbox(const char *id, struct err *e) {
+static int registry_no_sandbox(const char *id, struct err *e) {
     err_set(e, ERR_SANDBOX_NOT_FOUND, "no sandbox has the id %.64s", id);
     return err_about(e, "sandbox_id", id);
 }
@@ -52,12 +52,12 @@ int registry_find_sandbox(struct registry *r, const struct caller *who, const ch
                           struct sandbox **ret_sb, struct err *e) {
     struct sandbox *sb = sandboxes_find(&r->all, id);
     if (!sb || !caller_owns(who, sandbox_record(sb)->owner))
-        return no_sandbox(id, e);
+        return registry_no_sandbox(id, e);
     *ret_sb = sb;
     return 0;
 }
 
-static bool unpack_sandbox(void *user, const struct db_sandbox *row) {
+static bool on_deleted_row(void *user, const struct db_sandbox *row) {
     if (row->record.n > 0)
         *(Berm__V1__Sandbox **)user =
             berm__v1__sandbox__unpack(NULL, row->record.n, (const uint8_t *)row->record.p);
@@ -67,7 +67,7 @@ static bool unpack_sandbox(void *user, const struct db_sandbox *row) {
 int registry_find_deleted(struct registry *r, const struct caller *who, const char *id,
                           Berm__V1__Sandbox **ret_record, struct err *e) {
     Berm__V1__Sandbox *record = NULL;
-    int found = db_find_sandbox(r->env.db, str_of(id), unpack_sandbox, &record, e);
+    int found = db_find_sandbox(r->env.db, str_of(id), on_deleted_row, &record, e);
     if (found < 0)
         return found;
     if (record && caller_owns(who, record->owner)) {
@@ -76,7 +76,7 @@ int registry_find_deleted(struct registry *r, const struct caller *who, const ch
     }
     if (record)
         berm__v1__sandbox__free_unpacked(record, NULL);
-    return no_sandbox(id, e);
+    return registry_no_sandbox(id, e);
 }
 
 struct load {
@@ -91,7 +91,7 @@ static struct exec *registry_restore_exec(struct registry *r, const struct db_ex
     return exec_restore(&r->env, &r->all.execs, sb ? sandbox_execs(sb) : NULL, row);
 }
 
-static bool load_exec(void *user, const struct db_exec *row) {
+static bool on_exec_row(void *user, const struct db_exec *row) {
     struct load *l = user;
     if (row->record.n > 0)
         l->exec = registry_restore_exec(l->registry, row);
@@ -102,7 +102,7 @@ int registry_find_exec(struct registry *r, const struct caller *who, const char 
                        struct exec **ret_x, struct err *e) {
     struct load l = {r, exec_table_find(&r->all.execs, id)};
     if (!l.exec) {
-        int found = db_find_exec(r->env.db, str_of(id), load_exec, &l, e);
+        int found = db_find_exec(r->env.db, str_of(id), on_exec_row, &l, e);
         if (found < 0)
             return found;
     }
@@ -140,17 +140,17 @@ int registry_create_sandbox(struct registry *r, const char *id, const Berm__V1__
 
 /* --- housekeeping --- */
 
-/* Programs that have ended and that nobody watches leave memory at the end of a turn. */
+/* At the end of a turn, frees execs that have ended and that nobody watches. */
 static void on_turn(uv_check_t *turn) {
     struct registry *r = turn->data;
     exec_table_drop_idle(&r->all.execs);
     if (!r->flushed && !r->flush.is_set && !r->env.is_closing)
         deadline_set(r->env.deadlines, &r->flush, clock_us() + FLUSH_AFTER_US);
-    r->flushed = false; /* the turn that flushed is no reason to flush again */
+    r->flushed = false; /* a flush is no reason for another one */
 }
 
 /* Some sandboxes at a time, because each is a query: true when others are left. */
-static bool prune_execs(struct registry *r, struct entry *t) {
+static bool registry_prune_execs(struct registry *r, struct entry *t) {
     int n = 0;
     LIST_FOR_EACH(node, &r->all.list) {
         struct execs *set = sandbox_execs(sandbox_at(node));
@@ -171,7 +171,7 @@ void registry_prune(struct registry *r) {
     if (t) {
         db_prune(entry_txn(t), now, now - limit[LIMIT_EVENTS_KEEP],
                  (uint64_t)limit[LIMIT_EVENTS_LEAST], now - limit[LIMIT_EVENTS_KEEP]);
-        is_more = prune_execs(r, t);
+        is_more = registry_prune_execs(r, t);
         ledger_commit(t, NULL);
     }
     deadline_set(r->env.deadlines, &r->prune,
@@ -182,7 +182,7 @@ static void on_prune(struct deadline *d) {
     registry_prune(container_of(d, struct registry, prune));
 }
 
-/* What was said to guests reaches their transcripts soon after, many lines in one write. */
+/* Writes the transcripts of links, many lines in one write. */
 static void on_flush(struct deadline *d) {
     struct registry *r = container_of(d, struct registry, flush);
     r->flushed = true;
@@ -225,7 +225,7 @@ static void on_turn_closed(uv_handle_t *handle) {
 
 static void on_db_closed(void *user) {
     struct registry *r = user;
-    /* Every entry has been answered: nothing holds an object any more. */
+    /* Every entry has ended, so no entry holds an object. */
     sandboxes_done(&r->all);
     ledger_free(r->env.ledger);
     uv_close((uv_handle_t *)&r->turn, on_turn_closed);
@@ -237,7 +237,7 @@ static void on_idle(struct env *env) {
 }
 
 void registry_close(struct registry *r, void (*on_closed)(void *user), void *user) {
-    registry_says_goodbye(r);
+    recovery_report_end(r);
     pool_close(TAKE(r->pool));
     r->env.is_closing = true;
     r->on_closed = on_closed;
@@ -255,13 +255,13 @@ void registry_close(struct registry *r, void (*on_closed)(void *user), void *use
 
 /* --- opening --- */
 
-/* Who goes on without a record takes what it speaks of for nobody's, and sweeps it away. */
+/* A damaged record stops the start: without it, recovery would sweep what the record names. */
 struct reading {
     struct registry *registry;
     struct err failure;
 };
 
-static bool restore_sandbox(void *user, const struct db_sandbox *row) {
+static bool on_sandbox_record(void *user, const struct db_sandbox *row) {
     struct reading *all = user;
     if (sandbox_restore(&all->registry->all, row))
         return true;
@@ -270,9 +270,9 @@ static bool restore_sandbox(void *user, const struct db_sandbox *row) {
     return false;
 }
 
-static bool restore_exec(void *user, const struct db_exec *row) {
+static bool on_exec_record(void *user, const struct db_exec *row) {
     struct reading *all = user;
-    if (row->record.n == 0) /* forgotten: its sandbox went while its end could not be written */
+    if (row->record.n == 0) /* forgotten: its sandbox was deleted before its exit could be stored */
         return true;
     if (registry_restore_exec(all->registry, row))
         return true;
@@ -281,11 +281,11 @@ static bool restore_exec(void *user, const struct db_exec *row) {
     return false;
 }
 
-static int read_records(struct registry *r, struct err *e) {
+static int registry_read_records(struct registry *r, struct err *e) {
     struct reading all = {.registry = r};
-    int failed = db_each_living(r->env.db, restore_sandbox, &all, e);
+    int failed = db_each_living(r->env.db, on_sandbox_record, &all, e);
     if (failed == 0 && all.failure.code == ERR_NONE)
-        failed = db_each_running(r->env.db, restore_exec, &all, e);
+        failed = db_each_running(r->env.db, on_exec_record, &all, e);
     if (failed == 0 && all.failure.code != ERR_NONE) {
         *e = all.failure;
         failed = -(int)e->code;
@@ -302,7 +302,7 @@ static void on_ended(struct sandboxes *all) {
 }
 
 static void on_recovered(struct sandboxes *all) {
-    registry_recovered_one(container_of(all, struct registry, all));
+    recovery_count_one(container_of(all, struct registry, all));
 }
 
 static const struct sandbox_owner_ops owner_ops = {on_durable, on_ended, on_recovered};
@@ -334,5 +334,5 @@ int registry_open(const struct env *env, struct registry **ret_r, struct err *e)
     reserve_init(r);
     r->pool = pool_new(&r->env);
     *ret_r = r;
-    return read_records(r, e);
+    return registry_read_records(r, e);
 }

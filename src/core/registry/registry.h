@@ -1,11 +1,11 @@
-/* registry — all sandboxes and programs by id, and what they share.
+/* registry — all sandboxes and execs by id, and the environment they share.
  *
  * Owner:   the daemon.              Ends: registry_close, then on_closed from the loop.
- * Restart: registry_open reads the records; registry_recover adopts what lives, finishes or fails what
+ * Restart: registry_open reads the records; registry_recover adopts live instances, finishes or fails what
  *          was half done, sweeps what has no record, and reports through on_recovered; only then may
  *          the daemon listen.
- * Memory:  sandboxes that are not DELETED and programs that have not ended; the rest is read from the
- *          store when asked for and goes when nobody looks. */
+ * Memory:  sandboxes that are not DELETED, and execs that run or that a caller watches; the rest is read from the
+ *          store on request. */
 #pragma once
 
 #include "base/arena.h"
@@ -17,12 +17,12 @@ struct sandbox;
 struct exec;
 
 MUST_USE int registry_open(const struct env *env, struct registry **ret_r, struct err *e);
-/* `on_recovered` comes from the loop, once. */
+/* on_recovered follows once, from the loop. */
 void registry_recover(struct registry *r,
                       void (*on_recovered)(struct registry *r, const struct err *e));
-/* Stops every sandbox and reports; for --stop-sandboxes. */
+/* Stops every sandbox; on_stopped follows when all are down. For --stop-sandboxes. */
 void registry_stop_all(struct registry *r, void (*on_stopped)(struct registry *r));
-/* Lets go of everything: instances and programs live on. */
+/* Closes links and frees everything; instances and their execs continue to run. */
 void registry_close(struct registry *r, void (*on_closed)(void *user), void *user);
 
 void *registry_user(const struct registry *r);
@@ -43,18 +43,18 @@ MUST_USE int registry_create_sandbox(struct registry *r, const char *id,
                                      const Berm__V1__SandboxSpec *spec, const struct change *c,
                                      struct sandbox **ret_sb, struct err *e);
 
-/* SANDBOX_NOT_FOUND for others' too. A DELETED one is not here: see registry_find_deleted. */
+/* SANDBOX_NOT_FOUND, also for a sandbox of another owner. For DELETED ones see registry_find_deleted. */
 MUST_USE int registry_find_sandbox(struct registry *r, const struct caller *who, const char *id,
                                    struct sandbox **ret_sb, struct err *e);
 /* The last record of a deleted sandbox whose history is kept, to be freed by the caller
  * (berm__v1__sandbox__free_unpacked). SANDBOX_NOT_FOUND. */
 MUST_USE int registry_find_deleted(struct registry *r, const struct caller *who, const char *id,
                                    Berm__V1__Sandbox **ret_record, struct err *e);
-/* Programs that have ended are read in; EXEC_NOT_FOUND. The exec lives at least until the loop's next
- * turn, longer while it runs or is watched. */
+/* Reads an exec that has ended from the store. EXEC_NOT_FOUND. The exec stays in memory until the next turn of the
+ * loop, longer while it runs or is watched. */
 MUST_USE int registry_find_exec(struct registry *r, const struct caller *who, const char *id,
                                 struct exec **ret_x, struct err *e);
-/* Each living sandbox, newest first; answer false to stop. */
+/* Each sandbox in memory, newest first; return false to stop. */
 void registry_each_sandbox(struct registry *r, bool (*on)(void *user, struct sandbox *sb),
                            void *user);
 

@@ -20,8 +20,7 @@ struct registry {
     bool flushed;
     /* recovery */
     void (*on_recovered)(struct registry *r, const struct err *e);
-    unsigned
-        n_recovering; /* sandboxes that are not as far as they come before the daemon listens */
+    unsigned n_recovering; /* sandboxes that recovery waits for */
     struct deadline recovery_deadline;
     uint64_t recover_by_us;
     unsigned n_adopted;
@@ -36,4 +35,4 @@ struct registry {
 /* Now, and every ten minutes. */
 void registry_prune(struct registry *r);
 /* recovery.c: one more sandbox is as far as a restart can bring it before the daemon listens */
-void registry_recovered_one(struct registry *r);
+void recovery_count_one(struct registry *r);

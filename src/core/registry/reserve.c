@@ -4,12 +4,12 @@
 #include "base/log.h"
 #include "base/disk_space.h"
 
-/* Nobody fills a disk faster: the next look is when that much could have been written, or so many made. */
+/* Upper bounds of how fast a disk fills: they say when to look next. */
 #define BYTES_PER_US 4096
 #define FILES_PER_MS 256
 #define SOONEST_US UINT64_C(50000)
 #define LATEST_US UINT64_C(10000000)
-#define SHORT_US UINT64_C(1000000) /* while some wait for space */
+#define SHORT_US UINT64_C(1000000) /* while sandboxes wait for disk space */
 
 static void reserve_hold(struct registry *r, struct sandbox *sb) {
     struct err why, e;
@@ -25,7 +25,7 @@ static void reserve_let_go(struct sandbox *sb) {
         log_text(LOG_WARN, "reserve", "%s: %s", sandbox_record(sb)->sandbox_id, e.text);
 }
 
-static uint64_t next_look(const struct disk_space *space, bool some_wait) {
+static uint64_t reserve_next_look(const struct disk_space *space, bool some_wait) {
     if (disk_space_is_short(space))
         return SHORT_US;
     uint64_t us = some_wait ? SHORT_US : LATEST_US;
@@ -55,16 +55,16 @@ static void on_look(struct deadline *d) {
         some_run |= sandbox_may_fill_disk(sb);
     }
     if (some_wait || some_run)
-        deadline_set(r->env.deadlines, d, clock_us() + next_look(&space, some_wait));
+        deadline_set(r->env.deadlines, d, clock_us() + reserve_next_look(&space, some_wait));
 }
 
-static bool is_wanted(const struct registry *r) {
+static bool reserve_is_wanted(const struct registry *r) {
     return r->env.limits->of[LIMIT_DISK_RESERVE] > 0 && r->env.is_recovered && !r->env.is_closing;
 }
 
 void reserve_watch(struct registry *r, struct sandbox *sb) {
     bool is_looking = r->reserve.look.is_set && !r->reserve.is_short;
-    if (!is_looking && sandbox_may_fill_disk(sb) && is_wanted(r))
+    if (!is_looking && sandbox_may_fill_disk(sb) && reserve_is_wanted(r))
         deadline_set(r->env.deadlines, &r->reserve.look, clock_us());
 }
 
@@ -73,7 +73,7 @@ void reserve_init(struct registry *r) {
 }
 
 void reserve_begin(struct registry *r) {
-    if (is_wanted(r))
+    if (reserve_is_wanted(r))
         deadline_set(r->env.deadlines, &r->reserve.look, clock_us());
 }
 

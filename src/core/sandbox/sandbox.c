@@ -17,7 +17,7 @@ void sandbox_failpoint(const struct sandbox *sb, enum sandbox_step step) {
             (enum failpoint_id)(FAIL_CREATE_INTENT + ((int)sb->request.op - 1) * 6 + (int)step));
 }
 
-/* --- what it says of itself --- */
+/* --- accessors --- */
 
 const Berm__V1__Sandbox *sandbox_record(const struct sandbox *sb) {
     sb->box.record->running_execs = sb->execs.n_running;
@@ -62,36 +62,36 @@ uint64_t sandbox_number(const struct sandbox *sb) {
     return sb->number;
 }
 
-/* Also while the record of its end is on its way to the store. */
-static bool is_going(const struct sandbox *sb) {
+/* Also true while DELETED is being committed. */
+static bool sandbox_is_going(const struct sandbox *sb) {
     return box_is(&sb->box, SB_DELETING) || box_is(&sb->box, SB_DELETED);
 }
 
 int sandbox_check_change(const struct sandbox *sb, uint64_t incarnation, struct err *e) {
     int r = box_check_driver(&sb->box, incarnation, e);
-    if (r == 0 && (box_is(&sb->box, SB_FAILED) || is_going(sb)))
+    if (r == 0 && (box_is(&sb->box, SB_FAILED) || sandbox_is_going(sb)))
         r = box_refuse(&sb->box, e);
     return r;
 }
 
 /* --- events and states --- */
 
-/* A copy the record owns; the empty string when memory is short, which the entry then notices. */
-static void set_text(char **field, const char *text) {
+/* Gives the record a copy; the empty string when memory is short, in which case the entry fails too. */
+static void sandbox_set_text(char **field, const char *text) {
     if (*field != protobuf_c_empty_string)
         free(*field);
     char *copy = text[0] ? strdup(text) : NULL;
     *field = copy ? copy : (char *)protobuf_c_empty_string;
 }
 
-static void set_reason(Berm__V1__Sandbox *record, const struct sandbox_why *why) {
+static void sandbox_set_reason(Berm__V1__Sandbox *record, const struct sandbox_why *why) {
     if (!record->reason && !(record->reason = malloc(sizeof *record->reason)))
         return;
     if (record->reason->base.descriptor != &berm__v1__state_reason__descriptor)
         berm__v1__state_reason__init(record->reason);
     record->reason->cause = (Berm__V1__StateCause)why->cause;
-    set_text(&record->reason->code, why->e ? err_face(why->e->code)->name : "");
-    set_text(&record->reason->message, why->e ? why->e->text : "");
+    sandbox_set_text(&record->reason->code, why->e ? err_face(why->e->code)->name : "");
+    sandbox_set_text(&record->reason->message, why->e ? why->e->text : "");
 }
 
 void sandbox_put(struct sandbox *sb, struct entry *t) {
@@ -114,7 +114,7 @@ void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct 
     change.previous = record->state;
     record->state = change.state = (Berm__V1__SandboxState)state;
     record->state_changed_unix_ms = clock_unix_ms();
-    set_reason(record, why);
+    sandbox_set_reason(record, why);
     change.reason = record->reason;
     change.n_labels = spec->n_labels;
     change.labels = spec->labels;
@@ -124,7 +124,7 @@ void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct 
     record->changed_sequence = entry_event(t, &event, spec->n_labels, spec->labels);
     record->running_execs = 0; /* counted, not recorded */
     if (state == SB_PAUSED)
-        execs_put_running(&sb->execs, t); /* nobody can ask the guest until it goes on */
+        execs_put_running(&sb->execs, t); /* a frozen guest cannot be asked */
     sandbox_put(sb, t);
 }
 
@@ -149,15 +149,15 @@ static void on_durable(struct recorded *r) {
     if (sb->updates.is_committing)
         failpoint(FAIL_UPDATE_COMMIT);
     sb->updates.is_committing = false;
-    sandbox_look_at_waits(sb);
+    sandbox_waits_check(sb);
     if (sb->execs.n_running > 0 && (!box_is(&sb->box, SB_READY) || sb->box.goal == GOAL_PAUSE))
         execs_wake_starting(&sb->execs);
-    sandbox_lifetime_look(sb);
+    sandbox_lifetime_update(sb);
     sb->all->ops->on_durable(sb->all, sb);
     sandbox_converge(sb);
 }
 
-/* The store failed. What was only intended is forgotten; what has happened is seen again by converge. */
+/* The commit failed. The intent is undone; converge sees again what has happened, and records it. */
 static void on_reverted(struct recorded *r) {
     struct sandbox *sb = container_of(r, struct sandbox, recorded);
     if (!r->durable) {
@@ -166,14 +166,14 @@ static void on_reverted(struct recorded *r) {
     }
     Berm__V1__Sandbox *record = berm__v1__sandbox__unpack(NULL, r->n_durable, r->durable);
     if (record) {
-        map_remove(&sb->all->by_id, &sb->by_id); /* the key lies in the old record */
+        map_remove(&sb->all->by_id, &sb->by_id); /* the key points into the old record */
         berm__v1__sandbox__free_unpacked(sb->box.record, NULL);
         sb->box.record = record;
         map_add(&sb->all->by_id, &sb->by_id, record->sandbox_id);
     }
     box_restore_goal(&sb->box, (enum sandbox_goal)r->durable_extra);
     if (sb->box.instance_state == INST_REMOVING)
-        box_set_instance(&sb->box, INST_NONE); /* its files may have to be removed once more */
+        box_set_instance(&sb->box, INST_NONE); /* then converge removes its files again */
     deadline_set(sb->box.env->deadlines, &sb->again, clock_us() + AGAIN_US);
 }
 
@@ -237,8 +237,8 @@ struct sandbox *sandbox_new(struct sandboxes *all, struct driver *driver, Berm__
     return sb;
 }
 
-/* One that we have written: nothing asks later whether these are there. */
-static bool is_record(const Berm__V1__Sandbox *record, const struct db_sandbox *row) {
+/* Every record has these parts; nothing checks for them later. */
+static bool sandbox_is_record(const Berm__V1__Sandbox *record, const struct db_sandbox *row) {
     return record && record->spec && str_is(row->id, str_of(record->sandbox_id)) &&
            record->state >= SB_PENDING && record->state <= SB_DELETED && row->wanted >= GOAL_RUN &&
            row->wanted <= GOAL_DELETE;
@@ -250,7 +250,7 @@ struct sandbox *sandbox_restore(struct sandboxes *all, const struct db_sandbox *
         berm__v1__sandbox__unpack(NULL, row->record.n, (const uint8_t *)row->record.p);
     snprintf(name, sizeof name, "%.*s", (int)row->driver.n, row->driver.p);
     struct driver *d = env_driver(all->env, name);
-    struct sandbox *sb = is_record(record, row) && (!d || driver_keep_slot(d, row->slot))
+    struct sandbox *sb = sandbox_is_record(record, row) && (!d || driver_keep_slot(d, row->slot))
                              ? sandbox_new(all, d, record, row->number, row->slot, row->instance)
                              : NULL;
     if (!sb) {
@@ -259,7 +259,7 @@ struct sandbox *sandbox_restore(struct sandboxes *all, const struct db_sandbox *
         return NULL;
     }
     box_restore_goal(&sb->box, (enum sandbox_goal)row->wanted);
-    sb->execs.n_started = 1; /* how many there were is not known: look once */
+    sb->execs.n_started = 1; /* the number is unknown: prune once */
     sb->recorded.durable_extra = row->wanted;
     sb->recorded.durable = malloc(row->record.n ? row->record.n : 1);
     if (sb->recorded.durable) {
@@ -267,7 +267,7 @@ struct sandbox *sandbox_restore(struct sandboxes *all, const struct db_sandbox *
         sb->recorded.n_durable = row->record.n;
     }
     record->last_activity_unix_ms =
-        clock_unix_ms(); /* nobody knows better, and it is never early */
+        clock_unix_ms(); /* the last activity is not stored; now is never too early */
     return sb;
 }
 
@@ -282,7 +282,7 @@ void sandbox_free(struct sandbox *sb) {
     free(sb->tool_path);
     if (sb->box.instance)
         instance_close(sb->box.instance);
-    if (sb->box.instance && sb->claim.is_active) /* nobody will know of it */
+    if (sb->box.instance && sb->claim.is_active) /* no record names it */
         driver_discard(sb->box.driver, sb->instance_id, true, NULL, NULL);
     deadline_clear(deadlines, &sb->again);
     deadline_clear(deadlines, &sb->guest_deadline);
@@ -303,18 +303,18 @@ void sandbox_free(struct sandbox *sb) {
 
 /* --- changes --- */
 
-/* Who holds it is known from here on, also to a daemon that comes between this and the outcome; a caller's
- * pause outlasts the reserve's. */
-static void put_intent(struct sandbox *sb, struct entry *t, const struct change *c) {
+/* Stores why it pauses with the intent, so that a daemon which starts before the outcome knows it. A pause by a
+ * caller outlasts one by the reserve. */
+static void sandbox_put_intent(struct sandbox *sb, struct entry *t, const struct change *c) {
     if (c->e || sandbox_is_held(sb))
-        set_reason(sb->box.record, &(struct sandbox_why){.cause = sb->request.cause, .e = c->e});
+        sandbox_set_reason(sb->box.record,
+                           &(struct sandbox_why){.cause = sb->request.cause, .e = c->e});
     sandbox_put(sb, t);
 }
 
-/* Commits where the sandbox is on its way to: with a new state and its event, or (state 0) the intent
- * alone. */
-static int intend(struct sandbox *sb, enum sandbox_op op, enum sandbox_goal goal, int state,
-                  const struct change *c, struct err *e) {
+/* Commits a new goal: with a new state and its event, or alone when `state` is 0. */
+static int sandbox_intend(struct sandbox *sb, enum sandbox_op op, enum sandbox_goal goal, int state,
+                          const struct change *c, struct err *e) {
     struct entry *t = ledger_begin(sb->box.env->ledger);
     if (!t)
         return change_refused(e);
@@ -330,15 +330,15 @@ static int intend(struct sandbox *sb, enum sandbox_op op, enum sandbox_goal goal
                                             .who = c->who,
                                             .request_id = c->key ? c->key->request_id : NULL});
     else
-        put_intent(sb, t, c);
+        sandbox_put_intent(sb, t, c);
     entry_put_request(t, c->key, sb->box.record->sandbox_id, (struct str){0});
     sandbox_failpoint(sb, OP_INTENT);
     ledger_commit(t, c->wait);
     return 0;
 }
 
-/* The sandbox is, or is on its way, where it shall be: only the request id is to be remembered. */
-static int nothing_to_do(struct sandbox *sb, const struct change *c, struct err *e) {
+/* The sandbox already has this goal: only stores the request id. */
+static int sandbox_keep_request(struct sandbox *sb, const struct change *c, struct err *e) {
     struct entry *t = ledger_begin(sb->box.env->ledger);
     if (!t)
         return change_refused(e);
@@ -353,11 +353,11 @@ int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms, con
     if (r < 0)
         return r;
     if (box_is(&sb->box, SB_STOPPING) || box_is(&sb->box, SB_STOPPED))
-        return nothing_to_do(sb, c, e);
-    if (box_is(&sb->box, SB_FAILED) || is_going(sb))
+        return sandbox_keep_request(sb, c, e);
+    if (box_is(&sb->box, SB_FAILED) || sandbox_is_going(sb))
         return box_refuse(&sb->box, e);
     sb->request.grace_ms = grace_ms;
-    return intend(sb, OP_STOP, GOAL_STOP, SB_STOPPING, c, e);
+    return sandbox_intend(sb, OP_STOP, GOAL_STOP, SB_STOPPING, c, e);
 }
 
 int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change *c, struct err *e) {
@@ -365,7 +365,7 @@ int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change 
     if (r < 0)
         return r;
     if (box_is(&sb->box, SB_PENDING) || (box_is(&sb->box, SB_READY) && sb->box.goal == GOAL_RUN))
-        return nothing_to_do(sb, c, e);
+        return sandbox_keep_request(sb, c, e);
     if (!box_is(&sb->box, SB_STOPPED))
         return box_refuse(&sb->box, e);
     r = sandbox_check_new(sb->box.env, sb->box.record->spec, e);
@@ -373,7 +373,7 @@ int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change 
         return err_about(e, "sandbox_id", sb->box.record->sandbox_id);
     sb->box.record->incarnation++;
     sb->failure = (struct err){0};
-    r = intend(sb, OP_START, GOAL_RUN, SB_PENDING, c, e);
+    r = sandbox_intend(sb, OP_START, GOAL_RUN, SB_PENDING, c, e);
     if (r < 0)
         sb->box.record->incarnation--;
     return r;
@@ -385,13 +385,13 @@ int sandbox_pause(struct sandbox *sb, uint64_t incarnation, const struct change 
         return r;
     if (sb->box.goal == GOAL_PAUSE && !sandbox_is_held(sb) &&
         (box_is(&sb->box, SB_PAUSED) || box_is(&sb->box, SB_READY)))
-        return nothing_to_do(sb, c, e);
+        return sandbox_keep_request(sb, c, e);
     if (!box_is(&sb->box, SB_READY) && !box_is(&sb->box, SB_PAUSED))
         return box_refuse(&sb->box, e);
     if (!sb->box.driver->pause)
         return err_set(e, ERR_UNSUPPORTED, "the driver %s cannot pause a sandbox",
                        sb->box.driver->ops->name);
-    return intend(sb, OP_PAUSE, GOAL_PAUSE, 0, c, e);
+    return sandbox_intend(sb, OP_PAUSE, GOAL_PAUSE, 0, c, e);
 }
 
 int sandbox_resume(struct sandbox *sb, uint64_t incarnation, const struct change *c,
@@ -400,12 +400,12 @@ int sandbox_resume(struct sandbox *sb, uint64_t incarnation, const struct change
     if (r < 0)
         return r;
     if (sb->box.goal == GOAL_RUN && (box_is(&sb->box, SB_PAUSED) || box_is(&sb->box, SB_READY)))
-        return nothing_to_do(sb, c, e);
+        return sandbox_keep_request(sb, c, e);
     if (!box_is(&sb->box, SB_READY) && !box_is(&sb->box, SB_PAUSED))
         return box_refuse(&sb->box, e);
     if (sandbox_reserve_check(sb, e) < 0)
         return -(int)e->code;
-    return intend(sb, OP_RESUME, GOAL_RUN, 0, c, e);
+    return sandbox_intend(sb, OP_RESUME, GOAL_RUN, 0, c, e);
 }
 
 int sandbox_delete(struct sandbox *sb, uint64_t incarnation, const struct change *c,
@@ -413,7 +413,7 @@ int sandbox_delete(struct sandbox *sb, uint64_t incarnation, const struct change
     int r = box_check_driver(&sb->box, incarnation, e);
     if (r < 0)
         return r;
-    if (is_going(sb))
-        return nothing_to_do(sb, c, e);
-    return intend(sb, OP_DELETE, GOAL_DELETE, SB_DELETING, c, e);
+    if (sandbox_is_going(sb))
+        return sandbox_keep_request(sb, c, e);
+    return sandbox_intend(sb, OP_DELETE, GOAL_DELETE, SB_DELETING, c, e);
 }

@@ -1,15 +1,14 @@
 /* sandbox — one sandbox from its acceptance to its removal.
- *
- * Owner:   the registry.
+ * Owner:   the registry (core/sandbox/sandboxes.h).
  * States:  SandboxState in the record, as clients see it; SBX-1 lists the changes. Besides it a goal, an
  *          instance state and a link state: see core/box/box_state.h. Every event (an intent is durable, an
  *          instance is ready, the guest answers or is gone, the retry after a store failure is due) ends
  *          in one function, sandbox_converge, which takes the next step towards the goal. A restart does
  *          the same: it reads the record, adopts the instance and calls sandbox_converge.
- * Bounds:  limits.execs programs at once.
+ * Bounds:  limits.execs running execs.
  * Errors:  SANDBOX_EXISTS, SANDBOX_STALE, SANDBOX_PAUSED, SANDBOX_STOPPED, SANDBOX_NOT_READY,
  *          SANDBOX_FAILED, SANDBOX_DELETED, STORE_FULL.          Spec: spec/behavior.md, SBX
- * Changes answer 0 once the entry is on its way: on_done of `w` follows from the loop. */
+ * A change returns 0 once its entry is on its way; c->wait ends from the loop. */
 #pragma once
 
 #include "base/waiter.h"
@@ -32,25 +31,25 @@ MUST_USE int sandbox_resume(struct sandbox *sb, uint64_t incarnation, const stru
                             struct err *e);
 MUST_USE int sandbox_delete(struct sandbox *sb, uint64_t incarnation, const struct change *c,
                             struct err *e);
-/* The whole new spec, checked, and which parts the caller gave ("labels", …) for the event. The driver
- * is asked to put limits in force first; its refusal fails the update. */
+/* `spec` is the whole new spec, checked; `parts` names what the caller gave ("labels", …), for the event. The
+ * driver applies new limits first; if it refuses, the update fails. */
 MUST_USE int sandbox_update(struct sandbox *sb, uint64_t incarnation,
                             const Berm__V1__SandboxSpec *spec, const char *const *parts,
                             size_t n_parts, const struct change *c, struct err *e);
 
-/* As it stands, borrowed until the loop's next turn. Show it only when ledger_wait(sandbox_recorded)
- * has nothing to wait for. */
+/* Borrowed until the next turn of the loop. Report it only when ledger_wait(sandbox_recorded) has nothing to wait
+ * for. */
 const Berm__V1__Sandbox *sandbox_record(const struct sandbox *sb);
-/* What changes without being recorded, put into a copy of its record that was read from the store. */
+/* Puts what is not stored into a copy of its record that was read from the store. */
 void sandbox_put_live(const struct sandbox *sb, Berm__V1__Sandbox *copy);
 const struct recorded *sandbox_recorded(const struct sandbox *sb);
 uint64_t sandbox_number(const struct sandbox *sb);
-/* Whether its copies go in at the next start. */
+/* The next start copies spec.copies into it. */
 bool sandbox_needs_copies(struct sandbox *sb);
 /* Where its execs are started, and its files reached. */
 struct execs *sandbox_execs(struct sandbox *sb);
 struct files *sandbox_files(struct sandbox *sb);
-/* 0 when a program or file call may go to its guest now, else the error of SBX-8. */
+/* 0 when an exec or file call may go to its guest now, else the error of SBX-8. */
 MUST_USE int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct err *e);
 
 /* Waits until the sandbox is where a call wants it: durable and no longer on its way. Zeroed at first. */
@@ -72,5 +71,5 @@ MUST_USE int sandbox_measure(struct sandbox *sb, struct waiter *w, struct err *e
 /* As last measured; NULL: the driver could not, or nothing of it runs. */
 const struct instance_usage *sandbox_usage(const struct sandbox *sb);
 uint64_t sandbox_output_bytes(struct sandbox *sb);
-/* SANDBOX_STALE unless it is the present one; 0 = any. */
+/* SANDBOX_STALE unless `asked` is the present incarnation; 0 = any. */
 MUST_USE int sandbox_check_incarnation(const struct sandbox *sb, uint64_t asked, struct err *e);

@@ -3,7 +3,7 @@
  * Called after every event. It acts only on what is durable: while an entry is on its way it returns, and
  * the entry's completion calls it again. Each step either sends a request and waits for the reply, or
  * records an outcome; so a daemon that was killed anywhere continues from its records alone.
- * The step depends on the goal, the instance state and the link state: see sandbox_state.h. */
+ * The step depends on the goal, the instance state and the link state: see core/box/box_state.h. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -27,7 +27,7 @@ static void on_freeze_failed(struct sandbox *sb, const struct err *e) {
     box_set_instance(&sb->box, was_frozen ? INST_FROZEN : INST_UP);
     if (sb->box.goal <= GOAL_PAUSE)
         box_set_goal(&sb->box, was_frozen ? GOAL_PAUSE : GOAL_RUN);
-    sandbox_look_at_waits(sb);
+    sandbox_waits_check(sb);
 }
 
 static void on_frozen(struct instance *p, const struct instance_answer *a, void *user) {
@@ -129,7 +129,7 @@ struct removal {
     char name[64];
 };
 
-static void removal_run(uv_work_t *work) {
+static void removal_remove(uv_work_t *work) {
     struct removal *m = container_of(work, struct removal, work);
     box_dir_remove(m->parent_fd, m->name);
 }
@@ -180,7 +180,7 @@ static void sandbox_converge_remove(struct sandbox *sb) {
     box_set_instance(&sb->box, INST_REMOVING);
     sandbox_failpoint(sb, OP_COMMIT);
     env_job_begin(sb->box.env);
-    uv_queue_work(sb->box.env->loop, &m->work, removal_run, on_removed);
+    uv_queue_work(sb->box.env->loop, &m->work, removal_remove, on_removed);
 }
 
 /* --- the steps --- */

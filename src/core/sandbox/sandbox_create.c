@@ -3,7 +3,7 @@
 #include "base/fd.h"
 #include "core/sandbox/sandbox_impl.h"
 
-static bool found(void *user, const struct db_sandbox *row) {
+static bool on_found(void *user, const struct db_sandbox *row) {
     (void)user;
     (void)row;
     return false;
@@ -12,16 +12,16 @@ static bool found(void *user, const struct db_sandbox *row) {
 static int sandbox_create_check_id(struct sandboxes *all, const char *id, struct err *e) {
     int taken = map_find(&all->by_id, id) != NULL;
     if (!taken)
-        taken = db_find_sandbox(all->env->db, str_of(id), found, NULL, e);
+        taken = db_find_sandbox(all->env->db, str_of(id), on_found, NULL, e);
     if (taken <= 0)
         return taken;
     err_set(e, ERR_SANDBOX_EXISTS, "the id %s is, or was, in use", id);
     return err_about(e, "sandbox_id", id);
 }
 
-/* A record of its own, with copies of everything. NULL: no memory. */
-static Berm__V1__Sandbox *record_new(const char *id, const char *owner,
-                                     const Berm__V1__SandboxSpec *spec) {
+/* A new record that owns copies of everything. NULL: no memory. */
+static Berm__V1__Sandbox *sandbox_create_record(const char *id, const char *owner,
+                                                const Berm__V1__SandboxSpec *spec) {
     Berm__V1__Sandbox model = BERM__V1__SANDBOX__INIT;
     model.sandbox_id = (char *)id;
     model.owner = (char *)owner;
@@ -71,7 +71,7 @@ static struct sandbox *sandbox_create_object(struct sandboxes *all, const char *
     if (!id[0])
         id = p ? p->name : made;
     int64_t slot = p ? (int64_t)p->slot : driver_take_slot(d);
-    Berm__V1__Sandbox *record = slot < 0 ? NULL : record_new(id, c->who->identity, spec);
+    Berm__V1__Sandbox *record = slot < 0 ? NULL : sandbox_create_record(id, c->who->identity, spec);
     struct str instance = p ? str_of(p->instance->id) : (struct str){0};
     struct sandbox *sb =
         record ? sandbox_new(all, d, record, all->newest + 1, (uint64_t)slot, instance) : NULL;
@@ -101,7 +101,7 @@ int sandbox_create(struct sandboxes *all, const char *id, const Berm__V1__Sandbo
     }
     all->newest++;
     box_set_goal(&sb->box, GOAL_RUN);
-    sandbox_lifetime_begins(sb);
+    sandbox_lifetime_begin(sb);
     sandbox_enter(sb, t, SB_PENDING,
                   &(struct sandbox_why){.cause = BERM__V1__STATE_CAUSE__STATE_CAUSE_REQUESTED,
                                         .who = c->who,

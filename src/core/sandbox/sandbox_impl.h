@@ -6,8 +6,8 @@
 #include "core/imports/imports.h"
 #include "core/sandbox/sandboxes.h"
 
-/* What is being done, for failpoints: they come in this order, six steps each. A claim is a create that
- * found an instance; its reply is a create's. */
+/* The operation under way, for failpoints: base/failpoints.def lists six steps of each, in this order. A claim is a
+ * create that found a parked instance; its last step, the reply, counts as a create's. */
 enum sandbox_op {
     OP_NONE,
     OP_CREATE,
@@ -96,11 +96,11 @@ static inline bool sandbox_is_dormant(const struct sandbox *sb) {
 
 void sandbox_failpoint(const struct sandbox *sb, enum sandbox_step step);
 
-/* sandbox.c: in the registry from here on, which owns the record with it; an empty instance is one of its own.
- * NULL: no memory. */
+/* sandbox.c: takes the record and adds the sandbox to `all`. An empty `instance` means that the id is the
+ * sandbox's. NULL: no memory. */
 struct sandbox *sandbox_new(struct sandboxes *all, struct driver *driver, Berm__V1__Sandbox *record,
                             uint64_t number, uint64_t slot, struct str instance);
-/* sandbox_create.c: there is what one like this needs to begin. DRIVER_UNAVAILABLE, LIMIT_REACHED, STORE_FULL */
+/* sandbox_create.c: 0 when such a sandbox can start now. DRIVER_UNAVAILABLE, LIMIT_REACHED, STORE_FULL */
 MUST_USE int sandbox_check_new(const struct env *env, const Berm__V1__SandboxSpec *spec,
                                struct err *e);
 /* Why a state is entered. */
@@ -111,28 +111,28 @@ struct sandbox_why {
     bool by_sandbox;
     const char *request_id;
 };
-/* Puts it into the entry, as it stands. */
+/* Puts its record into the entry. */
 void sandbox_put(struct sandbox *sb, struct entry *t);
 /* Puts the change of state and its event into the entry. */
 void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct sandbox_why *why);
-/* An outcome: the same in an entry of its own; tried again when the store fails. */
+/* Commits an outcome: sandbox_enter in an entry of its own; converge retries when the store fails. */
 void sandbox_outcome(struct sandbox *sb, int state, enum sandbox_goal goal,
                      const struct sandbox_why *why);
-/* Is it where it is wanted, durable, and not on its way? */
+/* Its state is durable and final for its goal. */
 bool sandbox_settled(const struct sandbox *sb);
-void sandbox_look_at_waits(struct sandbox *sb);
+void sandbox_waits_check(struct sandbox *sb);
 void sandbox_waits_end(struct sandbox *sb);
 
-/* lifetime.c */
+/* sandbox_lifetime.c */
 void sandbox_lifetime_init(struct sandbox *sb);
-/* Its whole time counts from now. */
-void sandbox_lifetime_begins(struct sandbox *sb);
-/* Something happened that its times depend on. */
-void sandbox_lifetime_look(struct sandbox *sb);
-/* A program or file call came, or a program ended. */
+/* Starts its TTL. */
+void sandbox_lifetime_begin(struct sandbox *sb);
+/* Sets the deadline of its TTL and idle TTL again, after a change that they depend on. */
+void sandbox_lifetime_update(struct sandbox *sb);
+/* An exec or file call came or ended: wakes it, and starts the idle TTL again. */
 void sandbox_touch(struct box *b);
 
-/* usage.c */
+/* sandbox_usage.c */
 void sandbox_measures_end(struct sandbox *sb);
 
 /* sandbox_reserve.c: STORE_FULL when a sandbox like this may not start now, or may not continue */
@@ -140,38 +140,37 @@ MUST_USE int sandbox_reserve_check_new(const struct env *env, const Berm__V1__Sa
                                        struct err *e);
 MUST_USE int sandbox_reserve_check(const struct sandbox *sb, struct err *e);
 
-/* converge.c */
+/* sandbox_converge.c */
 void sandbox_converge(struct sandbox *sb);
 
 /* sandbox_instance.c */
-/* It has an instance already; the intent that says so comes next. */
+/* Takes a parked instance; the intent that names it comes next. */
 void sandbox_claim(struct sandbox *sb, struct parked *p);
-/* Makes the instance, or of the parked one what is wanted. */
+/* Opens its imports, then creates the instance or claims the parked one. */
 void sandbox_make_instance(struct sandbox *sb);
-/* A claim did not work out, or nobody knows how far it came: what is there goes, files too, and the
- * instance is made anew under its name. */
+/* A claim failed, or a restart interrupted it: removes the instance with its files, and creates another one. */
 void sandbox_unclaim(struct sandbox *sb);
-/* At a restart: finds the instance its record speaks of. */
+/* At a restart: finds the instance that its record names. */
 void sandbox_adopt(struct sandbox *sb);
 
-/* sandbox.c: whether its spec may change now */
+/* sandbox.c: 0 when its spec may change now */
 MUST_USE int sandbox_check_change(const struct sandbox *sb, uint64_t incarnation, struct err *e);
-/* sandbox_update.c: an update that waits when the instance goes, or the sandbox */
+/* sandbox_update.c: the instance, or the sandbox, ends while an update waits for the driver */
 void sandbox_update_without_instance(struct sandbox *sb);
 void sandbox_update_drop(struct sandbox *sb);
 
 /* sandbox_link.c */
 void sandbox_connect(struct sandbox *sb);
-/* Greets the guest of one that rests, for somebody needs it. */
+/* Connects to the guest of a dormant sandbox. */
 void sandbox_wake(struct box *b);
-/* Of one that nobody talks to the end shall be seen all the same. */
+/* Notices the end of an instance without a link. */
 void sandbox_watch_exit(struct sandbox *sb);
-/* A link that has said hello, and what was said on it. */
+/* Takes a greeted link and its transcript. */
 void sandbox_take_link(struct sandbox *sb, struct guest_link *link, struct transcript *said);
-/* Tells the guest its settings, unless it has them or is being told. */
+/* Sends the guest its settings, unless it has them or they are on their way. */
 void sandbox_configure(struct sandbox *sb);
 void sandbox_disconnect(struct sandbox *sb);
 /* The guest is gone, or will be: the next one has its own settings, deadlines and losses. */
 void sandbox_forget_guest(struct sandbox *sb);
-/* The link broke, or whoever is at its other end broke the protocol. */
+/* The link broke, or the guest broke the protocol: disconnects, and connects again unless that happens too often. */
 void sandbox_lose_link(struct box *b, const struct err *e);

@@ -1,11 +1,11 @@
-/* sandbox_instance — a sandbox and its instance: made for it, claimed from the pool, or found again. */
+/* sandbox_instance — the instance of a sandbox: created, claimed from the pool, or adopted. */
 #include <stdio.h>
 
 #include "base/log.h"
 #include "core/sandbox/sandbox_impl.h"
 
 #define FILE_MAX_BYTES \
-    (UINT64_C(1) << 40) /* a log's offsets grow for ever; what is kept of it does not */
+    (UINT64_C(1) << 40) /* offsets of a log only grow, even though its front is dropped */
 
 static void on_ready(struct instance *p) {
     struct sandbox *sb = sandbox_of(p->user);
@@ -22,7 +22,7 @@ static void on_failed(struct instance *p, const struct err *e) {
     sandbox_converge(sb);
 }
 
-/* Everything in it has ended: programs whose end nobody told are settled from what they left. */
+/* Everything in it has ended: execs without a reported exit get it from their status files. */
 static void on_gone(struct instance *p) {
     struct sandbox *sb = sandbox_of(p->user);
     sb->box.instance = NULL;
@@ -42,7 +42,7 @@ static void on_gone(struct instance *p) {
 
 static const struct instance_events instance_events = {on_ready, on_failed, on_gone};
 
-static uint64_t bound(int64_t limit) {
+static uint64_t limit_or_none(int64_t limit) {
     return limit > 0 ? (uint64_t)limit : 0;
 }
 
@@ -51,18 +51,18 @@ void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct instance_limits *r
     *ret_limits = (struct instance_limits){.file_bytes = FILE_MAX_BYTES};
     if (!l)
         return;
-    ret_limits->memory_bytes = bound(l->memory_bytes);
-    ret_limits->cpu_milli = bound(l->cpu_millis);
-    ret_limits->pids = bound(l->pids);
-    ret_limits->disk_bytes = bound(l->disk_bytes);
-    ret_limits->disk_inodes = bound(l->disk_inodes);
+    ret_limits->memory_bytes = limit_or_none(l->memory_bytes);
+    ret_limits->cpu_milli = limit_or_none(l->cpu_millis);
+    ret_limits->pids = limit_or_none(l->pids);
+    ret_limits->disk_bytes = limit_or_none(l->disk_bytes);
+    ret_limits->disk_inodes = limit_or_none(l->disk_inodes);
 }
 
-/* --- making --- */
+/* --- creating --- */
 
-/* The mounts' descriptors and targets are the imports's. */
-static struct instance_spec spec_of(const struct sandbox *sb,
-                                    struct instance_mount mounts[INSTANCE_MOUNTS_MAX]) {
+/* The imports own descriptors and targets of the mounts. */
+static struct instance_spec sandbox_instance_spec(
+    const struct sandbox *sb, struct instance_mount mounts[INSTANCE_MOUNTS_MAX]) {
     const Berm__V1__SandboxSpec *spec = sb->box.record->spec;
     struct instance_spec instance = {
         .id = sb->instance_id,
@@ -81,7 +81,7 @@ static struct instance_spec spec_of(const struct sandbox *sb,
     return instance;
 }
 
-static void create_instance(struct sandbox *sb, const struct instance_spec *spec) {
+static void sandbox_instance_create(struct sandbox *sb, const struct instance_spec *spec) {
     sb->box.instance =
         instance_create(sb->box.driver, spec, &instance_events, &sb->box, &sb->failure);
     if (sb->box.instance)
@@ -103,26 +103,27 @@ static void on_claimed(struct instance *p, const struct instance_answer *a, void
 }
 
 /* Leaves the limits that differ from the parked instance's; the others are 0. */
-static void claim_keep_limits(struct instance_limits *limits, const struct instance_limits *own) {
+static void sandbox_claim_limits(struct instance_limits *limits,
+                                 const struct instance_limits *own) {
     limits->memory_bytes = limits->memory_bytes == own->memory_bytes ? 0 : limits->memory_bytes;
     limits->cpu_milli = limits->cpu_milli == own->cpu_milli ? 0 : limits->cpu_milli;
     limits->pids = limits->pids == own->pids ? 0 : limits->pids;
 }
 
 /* Then only the guest has to be asked. */
-static bool is_as_wanted(const struct instance_spec *spec) {
+static bool sandbox_claim_is_bare(const struct instance_spec *spec) {
     const struct instance_limits *l = &spec->limits;
     return !spec->hostname && l->memory_bytes == 0 && l->cpu_milli == 0 && l->pids == 0 &&
            spec->n_mounts == 0;
 }
 
-/* The guest is told its settings first, to be at them meanwhile, unless it would have to make a workspace
- * where a mount goes: the one that every root has needs no making. */
-static void claim_instance(struct sandbox *sb, struct instance_spec *spec) {
+/* Configure the guest first so that it overlaps with the claim, unless the guest would create a workspace where a
+ * mount goes: only the default workspace exists in every root. */
+static void sandbox_instance_claim(struct sandbox *sb, struct instance_spec *spec) {
     const char *workspace = sb->box.record->spec->workspace;
     spec->hostname = sb->claim.has_name ? NULL : spec->hostname;
-    claim_keep_limits(&spec->limits, &sb->claim.limits);
-    bool is_bare = is_as_wanted(spec);
+    sandbox_claim_limits(&spec->limits, &sb->claim.limits);
+    bool is_bare = sandbox_claim_is_bare(spec);
     box_set_instance(&sb->box, is_bare ? INST_UP : INST_CLAIMING);
     if (spec->n_mounts == 0 || strcmp(workspace, PARKED_WORKSPACE) == 0)
         sandbox_configure(sb);
@@ -142,17 +143,17 @@ void sandbox_claim(struct sandbox *sb, struct parked *p) {
     sandbox_take_link(sb, p->link, p->transcript);
 }
 
-/* --- what both have in common --- */
+/* --- creating or claiming --- */
 
-static void have_instance(struct sandbox *sb) {
+static void sandbox_instance_begin(struct sandbox *sb) {
     struct instance_mount mounts[INSTANCE_MOUNTS_MAX];
-    struct instance_spec spec = spec_of(sb, mounts);
+    struct instance_spec spec = sandbox_instance_spec(sb, mounts);
     free(sb->tool_path);
     sb->tool_path = imports_path(&sb->imports);
     if (sb->box.instance_state == INST_PARKED)
-        claim_instance(sb, &spec);
+        sandbox_instance_claim(sb, &spec);
     else
-        create_instance(sb, &spec);
+        sandbox_instance_create(sb, &spec);
     imports_end(&sb->imports);
     if (sb->box.instance_state == INST_CREATING || sb->box.instance_state == INST_CLAIMING ||
         sb->box.link_state == LINK_CONFIGURING)
@@ -165,7 +166,7 @@ static void on_opened(struct imports *in, const struct err *e) {
     struct sandbox *sb = container_of(in, struct sandbox, imports);
     box_set_instance(&sb->box, sb->box.instance ? INST_PARKED : INST_NONE);
     if (!e && sb->box.goal <= GOAL_PAUSE) {
-        have_instance(sb);
+        sandbox_instance_begin(sb);
         return;
     }
     if (e)
@@ -181,14 +182,14 @@ void sandbox_make_instance(struct sandbox *sb) {
     if (r == 1)
         box_set_instance(&sb->box, INST_OPENING);
     else if (r == 0)
-        have_instance(sb);
+        sandbox_instance_begin(sb);
     else
         sandbox_converge(sb);
 }
 
-/* --- clearing away, and finding again --- */
+/* --- clearing and adopting --- */
 
-/* What was left of an instance that has ended is gone: the books can be closed on it. */
+/* The driver has removed what was left of the instance. */
 static void on_cleared(void *user, const struct err *e) {
     struct sandbox *sb = user;
     if (env_job_end(sb->box.env))
@@ -200,7 +201,7 @@ static void on_cleared(void *user, const struct err *e) {
     sandbox_converge(sb);
 }
 
-static void clear(struct sandbox *sb, bool with_files) {
+static void sandbox_instance_clear(struct sandbox *sb, bool with_files) {
     box_set_instance(&sb->box, INST_CLEARING);
     env_job_begin(sb->box.env);
     driver_discard(sb->box.driver, sb->instance_id, with_files, on_cleared, sb);
@@ -217,34 +218,34 @@ void sandbox_unclaim(struct sandbox *sb) {
     copies_forget(&sb->copies);
     if (sb->box.instance)
         instance_close(TAKE(sb->box.instance));
-    clear(sb, true);
+    sandbox_instance_clear(sb, true);
 }
 
-/* One whose claim was under way has what that daemon came to give it, and nobody knows what that was. */
-static bool is_half_claimed(const struct sandbox *sb) {
+/* A restart interrupted the claim, and how much of it was done is unknown. */
+static bool sandbox_claim_is_half_done(const struct sandbox *sb) {
     return box_is(&sb->box, SB_PENDING) && sb->box.record->incarnation == 1 &&
            strcmp(sb->instance_id, sb->box.record->sandbox_id) != 0;
 }
 
 void sandbox_adopt(struct sandbox *sb) {
     struct err e;
-    if (is_half_claimed(sb)) {
+    if (sandbox_claim_is_half_done(sb)) {
         sandbox_unclaim(sb);
         return;
     }
-    /* Nobody knows any more where the tools of one were that has not been told. */
+    /* The tools were found by the last daemon, and the guest does not have their path yet: create it again. */
     bool lacks_path = box_is(&sb->box, SB_PENDING) && sb->box.record->spec->n_tools > 0;
     if (!lacks_path)
         sb->box.instance =
             instance_adopt(sb->box.driver, sb->instance_id, &instance_events, &sb->box, &e);
     if (!sb->box.instance) {
-        clear(sb, false);
+        sandbox_instance_clear(sb, false);
         return;
     }
     box_set_instance(&sb->box, box_is(&sb->box, SB_PAUSED) ? INST_FROZEN : INST_UP);
     if (!box_is(&sb->box, SB_PENDING))
         box_set_link(&sb->box, LINK_LOST);
-    if (sb->execs.n_running > 0) /* the guest may tell an end at once */
+    if (sb->execs.n_running > 0) /* the guest may report an exit at once */
         execs_learn_kills(&sb->execs);
     else
         list_push_back(&sb->all->dormant, &sb->in_dormant);

@@ -1,4 +1,4 @@
-/* sandbox_link — a sandbox and its guest: connecting, again after a loss, and what the guest says. */
+/* sandbox_link — the link to the guest: connecting, reconnecting, configuring, and what the guest reports. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -15,12 +15,12 @@
 #define CONFIGURE_WITHIN_US 10000000
 #define WATCH_EXIT_RETRY_US 1000000
 
-static struct sandbox *of_link(const struct guest_link *l) {
+static struct sandbox *sandbox_of_link(const struct guest_link *l) {
     return guest_link_user(l);
 }
 
 static void on_exec(struct guest_link *l, const struct guest_exec_state *state) {
-    struct exec *x = execs_find(&of_link(l)->execs, state->exec_id);
+    struct exec *x = execs_find(&sandbox_of_link(l)->execs, state->exec_id);
     if (x && !exec_is_settled(x))
         exec_on_known(x, state);
     else
@@ -29,14 +29,14 @@ static void on_exec(struct guest_link *l, const struct guest_exec_state *state) 
 
 static void sandbox_link_configured(struct sandbox *sb) {
     box_set_link(&sb->box, LINK_CONFIGURED);
-    if (sb->box.goal < GOAL_STOP) /* else nothing more begins in it */
+    if (sb->box.goal < GOAL_STOP) /* else no exec may start any more */
         execs_resume(&sb->execs);
     sandbox_converge(sb);
 }
 
-/* After a restart in the middle the guest may have its settings already, and says so. A setting that it does not
- * take has a name. */
-static bool has_settings(const struct err *e) {
+/* When a restart came before the reply, the guest has its settings already and refuses a second configure without
+ * naming a field. A setting that it refuses has a field. */
+static bool sandbox_link_has_settings(const struct err *e) {
     return !e || (e->code == ERR_INVALID_ARGUMENT && !e->field[0]);
 }
 
@@ -45,7 +45,7 @@ static void on_configured(struct guest_wait *w, const struct guest_answer *a) {
     deadline_clear(sb->box.env->deadlines, &sb->guest_deadline);
     if (sb->claim.is_active)
         sandbox_failpoint(sb, OP_ACK);
-    if (has_settings(a->e)) {
+    if (sandbox_link_has_settings(a->e)) {
         sandbox_link_configured(sb);
         return;
     }
@@ -56,7 +56,7 @@ static void on_configured(struct guest_wait *w, const struct guest_answer *a) {
     }
 }
 
-static struct transcript *transcript_of(struct sandbox *sb) {
+static struct transcript *sandbox_link_transcript(struct sandbox *sb) {
     int dir = box_dir(&sb->box);
     if (sb->transcript)
         transcript_set_dir(sb->transcript, dir);
@@ -87,11 +87,12 @@ void sandbox_configure(struct sandbox *sb) {
                                 .env = spec->env,
                             },
                             &sb->relink.configure_wait);
-    (void)transcript_of(sb); /* of a link that was there before its sandbox: now it has a folder */
+    (void)sandbox_link_transcript(
+        sb); /* the link of a parked instance writes to the directory from here on */
 }
 
 static void on_link_ready(struct guest_link *l) {
-    struct sandbox *sb = of_link(l);
+    struct sandbox *sb = sandbox_of_link(l);
     if (sb->box.link_state == LINK_RECONNECTING) {
         sandbox_link_configured(sb);
         return;
@@ -101,7 +102,7 @@ static void on_link_ready(struct guest_link *l) {
 }
 
 static void on_notice(struct guest_link *l, const struct guest_notice *n) {
-    struct sandbox *sb = of_link(l);
+    struct sandbox *sb = sandbox_of_link(l);
     struct exec *x;
     switch (n->kind) {
     case GUEST_GREW:
@@ -126,12 +127,12 @@ static void on_notice(struct guest_link *l, const struct guest_notice *n) {
     }
 }
 
-/* What passes, and is no fault of the guest's. */
-static bool is_shortage(const struct err *e) {
+/* Descriptors ran out: it passes, and the guest is not at fault. */
+static bool sandbox_link_is_shortage(const struct err *e) {
     return e->sys == EMFILE || e->sys == ENFILE;
 }
 
-/* Too many losses in a short time: whoever is there is no guest of ours any more. */
+/* After too many losses in a short time the guest counts as lost. */
 void sandbox_lose_link(struct box *b, const struct err *e) {
     struct sandbox *sb = sandbox_of(b);
     uint64_t now = clock_us();
@@ -140,7 +141,7 @@ void sandbox_lose_link(struct box *b, const struct err *e) {
         sb->relink.first_lost_us = now;
         sb->relink.n_lost = 0;
     }
-    sb->relink.n_lost += !is_shortage(e);
+    sb->relink.n_lost += !sandbox_link_is_shortage(e);
     if (sb->relink.n_lost > RELINKS_MAX || e->code == ERR_GUEST_VERSION) {
         log_text(LOG_WARN, "guest_lost", "%s: %s", sb->box.record->sandbox_id, e->text);
         sb->failure = *e;
@@ -151,7 +152,7 @@ void sandbox_lose_link(struct box *b, const struct err *e) {
 }
 
 static void on_lost(struct guest_link *l, const struct err *e) {
-    sandbox_lose_link(&of_link(l)->box, e);
+    sandbox_lose_link(&sandbox_of_link(l)->box, e);
 }
 
 static const struct guest_events guest_events = {on_exec, on_link_ready, on_notice, on_lost};
@@ -171,7 +172,7 @@ void sandbox_connect(struct sandbox *sb) {
             .loop = sb->box.env->loop,
             .deadlines = sb->box.env->deadlines,
             .fd = fd,
-            .transcript = transcript_of(sb),
+            .transcript = sandbox_link_transcript(sb),
             .run_id = sb->box.env->run_id,
             .sandbox_id = sb->box.record->sandbox_id,
             .incarnation = sb->box.record->incarnation,
@@ -186,10 +187,10 @@ void sandbox_connect(struct sandbox *sb) {
         sb->relink.connecting_since_us = 0;
         return;
     }
-    /* The guest may not listen yet; its end, if that is it, is told by the instance. */
+    /* The guest may not listen yet. If it has ended, the instance reports that. */
     if (sb->relink.connecting_since_us == 0)
         sb->relink.connecting_since_us = now;
-    bool is_short = fd < 0 && is_shortage(&e);
+    bool is_short = fd < 0 && sandbox_link_is_shortage(&e);
     if (is_short || now - sb->relink.connecting_since_us < CONNECT_WITHIN_US) {
         deadline_set(sb->box.env->deadlines, &sb->again,
                      now + (is_short ? RELINK_PAUSE_US : CONNECT_PAUSE_US));
@@ -206,7 +207,7 @@ void sandbox_wake(struct box *b) {
     if (!sandbox_is_dormant(sb))
         return;
     list_remove(&sb->in_dormant);
-    execs_learn_kills(&sb->execs); /* before any program can end */
+    execs_learn_kills(&sb->execs); /* before any exec can end */
     if (sb->box.instance_state == INST_UP && !sb->box.link)
         sandbox_connect(sb);
     else if (sb->box.instance)

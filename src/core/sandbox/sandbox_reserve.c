@@ -12,18 +12,18 @@ void sandbox_reserve_read(const struct env *env, struct disk_space *ret_space) {
         *ret_space = (struct disk_space){.bytes = UINT64_MAX, .files = UINT64_MAX};
 }
 
-static bool is_on_disk(const Berm__V1__SandboxSpec *spec) {
+static bool spec_is_on_disk(const Berm__V1__SandboxSpec *spec) {
     return !spec->root || spec->root->layer != BERM__V1__WRITABLE_LAYER__WRITABLE_LAYER_MEMORY;
 }
 
-static bool is_unlimited(const struct sandbox *sb) {
+static bool sandbox_is_unlimited(const struct sandbox *sb) {
     const Berm__V1__SandboxSpec *spec = sb->box.record->spec;
-    return is_on_disk(spec) && (!spec->limits || spec->limits->disk_bytes <= 0);
+    return spec_is_on_disk(spec) && (!spec->limits || spec->limits->disk_bytes <= 0);
 }
 
 bool sandbox_may_fill_disk(const struct sandbox *sb) {
     return sb->box.driver && sb->box.driver->pause && box_is(&sb->box, SB_READY) &&
-           sb->box.goal == GOAL_RUN && is_unlimited(sb);
+           sb->box.goal == GOAL_RUN && sandbox_is_unlimited(sb);
 }
 
 bool sandbox_is_held(const struct sandbox *sb) {
@@ -43,14 +43,15 @@ int sandbox_reserve_check_new(const struct env *env, const Berm__V1__SandboxSpec
                               struct err *e) {
     struct disk_space space;
     sandbox_reserve_read(env, &space);
-    if (!is_on_disk(spec) || !disk_space_is_short(&space))
+    if (!spec_is_on_disk(spec) || !disk_space_is_short(&space))
         return 0;
     sandbox_reserve_explain(env, e);
     return -(int)e->code;
 }
 
 int sandbox_reserve_check(const struct sandbox *sb, struct err *e) {
-    if (!is_unlimited(sb) || sandbox_reserve_check_new(sb->box.env, sb->box.record->spec, e) == 0)
+    if (!sandbox_is_unlimited(sb) ||
+        sandbox_reserve_check_new(sb->box.env, sb->box.record->spec, e) == 0)
         return 0;
     return err_about(e, "sandbox_id", sb->box.record->sandbox_id);
 }

@@ -1,13 +1,13 @@
-/* sandbox_update — a new spec in place of the old one: what the driver must do comes first, so that an
- * update that is answered is in force. */
+/* sandbox_update — replaces the spec. The driver applies new limits before the commit, so that an update which was
+ * reported is in force. */
 #include <stdio.h>
 
 #include "base/failpoint.h"
 #include "core/sandbox/sandbox_impl.h"
 
-/* An update that waits for the driver; what the caller lent is copied. */
+/* An update that waits for the driver; it owns copies of what the caller passed. */
 struct update {
-    struct list waits; /* the caller's node, or empty when it has gone */
+    struct list waits; /* the caller's node; empty when the caller is gone */
     Berm__V1__SandboxSpec *spec;
     struct caller who;
     struct request_key key;
@@ -23,7 +23,7 @@ static void update_free(struct update *u) {
     free(u);
 }
 
-static Berm__V1__SandboxSpec *copy_spec(const Berm__V1__SandboxSpec *spec) {
+static Berm__V1__SandboxSpec *update_copy_spec(const Berm__V1__SandboxSpec *spec) {
     size_t n = berm__v1__sandbox_spec__get_packed_size(spec);
     AUTO_FREE uint8_t *packed = malloc(n ? n : 1);
     if (!packed)
@@ -32,7 +32,7 @@ static Berm__V1__SandboxSpec *copy_spec(const Berm__V1__SandboxSpec *spec) {
     return berm__v1__sandbox_spec__unpack(NULL, n, packed);
 }
 
-static void put_event(struct sandbox *sb, struct entry *t, struct update *u) {
+static void update_put_event(struct sandbox *sb, struct entry *t, struct update *u) {
     Berm__V1__Event event;
     Berm__V1__Actor actor;
     Berm__V1__SandboxUpdateEvent update = BERM__V1__SANDBOX_UPDATE_EVENT__INIT;
@@ -48,20 +48,20 @@ static void put_event(struct sandbox *sb, struct entry *t, struct update *u) {
     sb->box.record->changed_sequence = entry_event(t, &event, spec->n_labels, spec->labels);
 }
 
-static struct ledger_wait *wait_of(struct update *u) {
+static struct ledger_wait *update_take_wait(struct update *u) {
     struct list *node = list_pop_front(&u->waits);
     return node ? container_of(node, struct ledger_wait, in_ledger) : NULL;
 }
 
-static void fail(struct update *u, const struct err *e) {
-    struct ledger_wait *w = wait_of(u);
+static void update_fail(struct update *u, const struct err *e) {
+    struct ledger_wait *w = update_take_wait(u);
     if (w)
         w->on_done(w, e);
     update_free(u);
 }
 
-/* The record takes the new spec; the entry makes it durable. A failure leaves the update as it was. */
-static int record(struct sandbox *sb, struct update *u, struct err *e) {
+/* Puts the new spec into the record and commits it. After a failure the update is unchanged. */
+static int update_record(struct sandbox *sb, struct update *u, struct err *e) {
     struct entry *t = ledger_begin(sb->box.env->ledger);
     if (!t)
         return change_refused(e);
@@ -69,13 +69,13 @@ static int record(struct sandbox *sb, struct update *u, struct err *e) {
     sb->box.record->spec = TAKE(u->spec);
     for (size_t i = 0; i < u->n_parts; i++)
         if (strcmp(u->parts[i], "lifetime") == 0)
-            sandbox_lifetime_begins(sb);
-    put_event(sb, t, u);
+            sandbox_lifetime_begin(sb);
+    update_put_event(sb, t, u);
     sandbox_put(sb, t);
     entry_put_request(t, &u->key, sb->box.record->sandbox_id, (struct str){0});
     failpoint(FAIL_UPDATE_INTENT);
     sb->updates.is_committing = true;
-    ledger_commit(t, wait_of(u));
+    ledger_commit(t, update_take_wait(u));
     update_free(u);
     return 0;
 }
@@ -88,16 +88,16 @@ static void on_limits(struct instance *p, const struct instance_answer *a, void 
         return;
     struct err e;
     if (a->e)
-        fail(u, a->e);
-    else if (record(sb, u, &e) < 0)
-        fail(u, &e);
+        update_fail(u, a->e);
+    else if (update_record(sb, u, &e) < 0)
+        update_fail(u, &e);
 }
 
 void sandbox_update_without_instance(struct sandbox *sb) {
     struct err e;
     struct update *u = TAKE(sb->updates.pending);
-    if (u && record(sb, u, &e) < 0) /* in force at the next start */
-        fail(u, &e);
+    if (u && update_record(sb, u, &e) < 0) /* in force at the next start */
+        update_fail(u, &e);
 }
 
 void sandbox_update_drop(struct sandbox *sb) {
@@ -105,13 +105,13 @@ void sandbox_update_drop(struct sandbox *sb) {
     if (!sb->updates.pending)
         return;
     err_set(&e, ERR_SANDBOX_DELETED, "the sandbox is gone");
-    fail(TAKE(sb->updates.pending), &e);
+    update_fail(TAKE(sb->updates.pending), &e);
 }
 
 static struct update *update_new(const Berm__V1__SandboxSpec *spec, const char *const *parts,
                                  size_t n_parts, const struct change *c) {
     struct update *u = calloc(1, sizeof *u);
-    if (!u || !(u->spec = copy_spec(spec))) {
+    if (!u || !(u->spec = update_copy_spec(spec))) {
         free(u);
         return NULL;
     }
@@ -126,11 +126,11 @@ static struct update *update_new(const Berm__V1__SandboxSpec *spec, const char *
     u->key.request_id = u->request_id;
     u->key.method = u->method;
     for (; u->n_parts < n_parts && u->n_parts < COUNT_OF(u->parts); u->n_parts++)
-        u->parts[u->n_parts] = parts[u->n_parts]; /* names from the handlers' table */
+        u->parts[u->n_parts] = parts[u->n_parts]; /* static strings of the handler */
     return u;
 }
 
-static bool changes_limits(const Berm__V1__Limits *a, const Berm__V1__Limits *b) {
+static bool update_changes_limits(const Berm__V1__Limits *a, const Berm__V1__Limits *b) {
     return a && b &&
            (a->memory_bytes != b->memory_bytes || a->cpu_millis != b->cpu_millis ||
             a->pids != b->pids);
@@ -145,7 +145,7 @@ int sandbox_update(struct sandbox *sb, uint64_t incarnation, const Berm__V1__San
         return err_set(e, ERR_LIMIT_REACHED, "another update of %s is being put in force",
                        sb->box.record->sandbox_id);
     bool is_live =
-        box_is_up(&sb->box) && changes_limits(sb->box.record->spec->limits, spec->limits);
+        box_is_up(&sb->box) && update_changes_limits(sb->box.record->spec->limits, spec->limits);
     if (is_live && !sb->box.driver->limits)
         return err_set(e, ERR_UNSUPPORTED,
                        "the driver %s cannot change limits of a running sandbox",
@@ -158,9 +158,9 @@ int sandbox_update(struct sandbox *sb, uint64_t incarnation, const Berm__V1__San
         list_push_back(&u->waits, &c->wait->in_ledger);
     }
     if (!is_live) {
-        int r = record(sb, u, e);
+        int r = update_record(sb, u, e);
         if (r < 0) {
-            (void)wait_of(u);
+            (void)update_take_wait(u);
             update_free(u);
         }
         return r;

@@ -1,4 +1,4 @@
-/* usage — what a sandbox uses, for whoever asks: one question to the driver at a time, however many. */
+/* sandbox_usage — measures what a sandbox uses: one request to the driver at a time for all waiters. */
 #include "core/sandbox/sandbox_impl.h"
 
 static void on_measured(struct instance *p, const struct instance_answer *a, void *user) {
@@ -28,7 +28,7 @@ int sandbox_measure(struct sandbox *sb, struct waiter *w, struct err *e) {
     return 0;
 }
 
-/* The driver will not answer any more. */
+/* The driver will not reply any more. */
 void sandbox_measures_end(struct sandbox *sb) {
     sb->has_usage = false;
     waiters_end(&sb->measures);

@@ -1,4 +1,4 @@
-/* sandbox_wait — calls that hold their answer back until the sandbox stands where they want it. */
+/* sandbox_wait — lets calls wait until the sandbox has reached its goal. */
 #include "base/clock.h"
 #include "core/sandbox/sandbox_impl.h"
 
@@ -14,7 +14,7 @@ bool sandbox_settled(const struct sandbox *sb) {
                                                          : SB_READY);
 }
 
-static bool is_met(const struct sandbox *sb, const struct sandbox_wait *w) {
+static bool sandbox_wait_is_met(const struct sandbox *sb, const struct sandbox_wait *w) {
     return w->until_deleted ? box_is(&sb->box, SB_DELETED) && sb->recorded.on_way == 0
                             : sandbox_settled(sb);
 }
@@ -24,10 +24,10 @@ static void sandbox_wait_end(struct sandbox_wait *w) {
     w->waiter.on_wake(&w->waiter);
 }
 
-void sandbox_look_at_waits(struct sandbox *sb) {
+void sandbox_waits_check(struct sandbox *sb) {
     LIST_FOR_EACH(node, &sb->waits) {
         struct sandbox_wait *w = container_of(node, struct sandbox_wait, waiter.node);
-        if (is_met(sb, w))
+        if (sandbox_wait_is_met(sb, w))
             sandbox_wait_end(w);
     }
 }
@@ -48,7 +48,7 @@ void sandbox_wait(struct sandbox *sb, struct sandbox_wait *w, int64_t wait_ms,
     deadline_init(&w->deadline, on_due);
     waiter_init(&w->waiter, on_done);
     waiter_add(&sb->waits, &w->waiter);
-    uint64_t for_us = is_met(sb, w) ? 0 : (uint64_t)wait_ms * 1000;
+    uint64_t for_us = sandbox_wait_is_met(sb, w) ? 0 : (uint64_t)wait_ms * 1000;
     deadline_set(w->deadlines, &w->deadline, clock_us() + for_us);
 }
 

@@ -52,7 +52,7 @@ void sandbox_recover(struct sandbox *sb) {
     sb->is_recovering = true;
     if (sb->execs.n_running > 0)
         execs_count_output(&sb->execs);
-    sandbox_lifetime_look(sb);
+    sandbox_lifetime_update(sb);
     if (!box_is(&sb->box, SB_STOPPED) && !box_is(&sb->box, SB_FAILED))
         sandbox_adopt(sb);
     else
