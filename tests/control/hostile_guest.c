@@ -4,6 +4,7 @@
  *   pack /hostile/fifo      the reading end of a FIFO with a name that is written to now and then
  *   unpack /hostile/fifo    the writing end of one that nobody reads; `stat` is answered when that is full
  *                           of either it clears O_NONBLOCK all the time: the flags are shared
+ *   exec /hostile/silent    no answer
  *   write /hostile/memory   a file in memory that no limit counts; commit fails and says its size */
 #include <fcntl.h>
 #include <stdio.h>
@@ -106,7 +107,7 @@ static void take(int link, const char *line) {
         fail_commit(link, id);
     else if (strncmp(method, "stat\"", 5) == 0)
         fail_when_full(link, id);
-    else
+    else if (strncmp(method, "exec\"", 5) != 0 || !strstr(line, "/hostile/silent"))
         answer(link, id, "{}", -1);
 }
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from control import BERMD, READY, pb, refused
+from control import BERMD, PATIENCE, PAUSED, READY, STARTING, eventually, pb, refused
 
 
 @pytest.fixture
@@ -50,3 +50,13 @@ def test_a_file_that_no_limit_counts_is_not_written(daemon, client, box):
         client.write(box, "/hostile/memory", bytes(1 << 20))
     assert "size 0" in size.text
     still_serves(daemon, box)
+
+
+def test_start_that_the_guest_never_answers_returns_when_the_sandbox_pauses(daemon, client, box):
+    """The guest of a paused sandbox cannot answer, so the call reports the exec as STARTING."""
+    request = pb.StartExecRequest(sandbox_id=box, spec=pb.ExecSpec(argv=["/hostile/silent"]))
+    under_way = client.method("StartExec").future(request, timeout=PATIENCE)
+    eventually(lambda: client.ask("ListExecs", sandbox_id=box).execs, "the exec is accepted")
+    assert client.pause(box).state == PAUSED
+    assert under_way.result().exec.state == STARTING
+    client.delete(box)
