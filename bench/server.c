@@ -1,5 +1,4 @@
-/* bench-server — bermd and one method more: a stream as large as the client asks for, which bermd
- * itself has no use for. */
+/* bench-server — bermd plus one method: a stream of any size, which bermd itself does not need. */
 #include <string.h>
 
 #include "bench.pb-c.h"
@@ -7,7 +6,7 @@
 
 #define MAX_SIZE ((size_t)1 << 20)
 
-/* In the call's arena, so there is nothing to free when the client leaves. */
+/* In the call's arena, so nothing must be freed when the client disconnects. */
 struct job {
     Berm__Bench__V1__StreamResponse response;
     uint32_t left;
@@ -21,7 +20,7 @@ static void pump(struct call *c) {
             return;
         job->left--;
         if (sent == CALL_FULL && job->left > 0)
-            return; /* on_writable goes on */
+            return; /* on_writable continues */
     }
     call_finish(c, NULL);
 }

@@ -10,9 +10,9 @@
 #include "stopwatch/stopwatch.h"
 
 #define PARKED_MAX 64
-#define LISTEN_TURNS 10000 /* of 1 ms */
+#define LISTEN_TURNS 10000 /* of 1 ms each */
 
-/* Parked sandboxes, each with a link on which hello was said, as bermd keeps them. */
+/* Parked instances, each with an established link, as bermd keeps them. */
 static struct parked {
     char id[32];
     int pid_fd, link_fd;
@@ -45,7 +45,7 @@ static int connect_to(const struct sockaddr_un *address) {
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (connect(fd, (const struct sockaddr *)address, sizeof *address) == 0)
             return fd;
-        close(fd); /* it does not listen yet */
+        close(fd); /* the guest does not listen yet */
     }
     die("connect to a parked guest");
 }
@@ -81,7 +81,8 @@ void claim_open(const char *folder, unsigned n) {
         park(&parked[n_parked]);
 }
 
-/* What bermd says to a guest that becomes somebody's; its name the instance has, or gets from berm-spawn. */
+/* Writes the configure request that bermd sends to a claimed guest. The instance already has its
+ * name, or berm-spawn sets it. */
 static size_t put_configure(char *to, size_t cap, const char *id, int n_env) {
     int n = snprintf(to, cap,
                      "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"configure\",\"params\":{"
@@ -94,8 +95,8 @@ static size_t put_configure(char *to, size_t cap, const char *id, int n_env) {
     return (size_t)(n + snprintf(to + n, cap - (size_t)n, "]}}\n"));
 }
 
-/* The oldest is claimed, and one made in its place when the clock has stopped. As bermd does it: the guest is
- * told first, and berm-spawn only what the instance was not made with. */
+/* Claims the oldest instance, and parks a new one after the clock has stopped. Like bermd, sends
+ * configure first, and asks berm-spawn only for what differs from the parked instance. */
 double claim_one(const char *name, const char *dir) {
     struct parked p = parked[0];
     char line[4096];

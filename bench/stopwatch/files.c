@@ -20,7 +20,7 @@ static void check(int r, const struct berm_error *e, const char *path) {
         die(path);
 }
 
-/* A file of ours for the length of a call. */
+/* Opens a local file for one call. */
 static struct berm_fd open_local(const char *path, int flags) {
     int fd = open(path, flags | O_CLOEXEC, 0644);
     if (fd < 0)

@@ -9,21 +9,21 @@
 #include "stopwatch/stopwatch.h"
 
 #define SANDBOX "bench-guest"
-#define LISTEN_TURNS 10000 /* of 1 ms */
+#define LISTEN_TURNS 10000 /* of 1 ms each */
 
-/* The one sandbox, its link, and what of it has been read. */
+/* The only sandbox, its link, and the bytes read from it. */
 static int pid_fd = -1, link_fd = -1;
 static char text[65536];
 static size_t n_text, n_taken;
 static uint32_t serial;
-/* The cgroup of the next program, made ahead as bermd does it; none before the first. */
+/* The cgroup of the next program, created ahead like bermd does; none before the first. */
 static struct {
     uint32_t number;
     int fds[FDS_MAX];
     size_t n;
 } next_cgroup;
 
-/* The next message, without its line end. Valid until the next call. */
+/* Returns the next message without its line end. Valid until the next call. */
 static char *next_line(void) {
     memmove(text, text + n_taken, n_text -= n_taken);
     n_taken = 0;
@@ -46,7 +46,8 @@ static void say(const char *line, const int *fds, size_t n_fds) {
         die("send to the guest");
 }
 
-/* Our own ids are nowhere waited for by number: one request is on its way at a time. */
+/* Sends a request and waits for any result: only one request is in flight, so ids are not
+ * compared. */
 static void ask(const char *line) {
     say(line, NULL, 0);
     while (!strstr(next_line(), "\"result\":"))
@@ -58,7 +59,7 @@ static void connect_to(const struct sockaddr_un *address) {
         link_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (connect(link_fd, (const struct sockaddr *)address, sizeof *address) == 0)
             return;
-        close(link_fd); /* it does not listen yet */
+        close(link_fd); /* the guest does not listen yet */
     }
     die("connect to the guest");
 }
@@ -87,7 +88,7 @@ void guest_open(const char *state, const char *layer) {
         "\",\"incarnation\":1,\"workspace\":\"/workspace\",\"user\":\"user\"}}\n");
 }
 
-/* The words that name these descriptors: two logs, the status, the cgroup. */
+/* Writes the roles of the descriptors: two logs, the status, the cgroup. */
 static int put_roles(char *to, size_t cap, size_t n_cgroup_fds) {
     int n = snprintf(to, cap, "\"stdout\",\"stderr\",\"status\",\"leaf\"");
     for (size_t i = 1; i < n_cgroup_fds; i++)
@@ -130,8 +131,8 @@ static void forget(void) {
     ask(line);
 }
 
-/* The files stay, as bermd's do: on ext4 without a journal a new file costs more after many were deleted,
- * and that must not grow from round to round. */
+/* The files stay, as with bermd. On ext4 without a journal, creating a file is slower after many
+ * deletions, and that must not grow from round to round. */
 static int open_log(const char *dir, const char *name) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%u.%s", dir, serial, name);

@@ -31,9 +31,9 @@ void die_of(const char *what, const char *why) {
     exit(1);
 }
 
-/* --- commands: words without their name, times in ret_us; how many times --- */
+/* --- commands: get their words, set times in ret_us, return how many times --- */
 
-/* COMMAND...: posix_spawn of it until it was reaped. */
+/* COMMAND...: from posix_spawn until it is reaped. */
 static int do_time(char **words, double *ret_us) {
     pid_t pid;
     int status;
@@ -48,7 +48,7 @@ static int do_time(char **words, double *ret_us) {
     return 1;
 }
 
-/* FILE: a block written and made durable, the least that a record costs on its file system. */
+/* FILE: writes a block and syncs it, the minimum cost of a record on this file system. */
 static int do_sync(char **words, double *ret_us) {
     static const char block[4096] = "block";
     int fd = open(words[0], O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
@@ -73,7 +73,7 @@ static int do_sweep(char **words, double *ret_us) {
     return 0;
 }
 
-/* LAYER MEMORY PIDS PROGRAM...: until the program was reaped, and until all was destroyed. */
+/* LAYER MEMORY PIDS PROGRAM...: until the program is reaped, and until the sandbox is destroyed. */
 static int do_create(char **words, double *ret_us) {
     static unsigned serial;
     char id[32], *init[WORDS_MAX + 4] = {"berm-init", "1000", "/workspace"};
@@ -100,7 +100,7 @@ static int do_create(char **words, double *ret_us) {
     return 2;
 }
 
-/* STATE LAYER: a sandbox with berm-guest in it. */
+/* STATE LAYER: starts a sandbox with berm-guest. */
 static int do_guest(char **words, double *ret_us) {
     (void)ret_us;
     guest_open(words[0], words[1]);
@@ -127,14 +127,14 @@ static int do_guest_end(char **words, double *ret_us) {
     return 0;
 }
 
-/* STATE N: N parked sandboxes. */
+/* STATE N: parks N instances. */
 static int do_park(char **words, double *ret_us) {
     (void)ret_us;
     claim_open(words[0], (unsigned)strtoul(words[1], NULL, 10));
     return 0;
 }
 
-/* NAME [DIR]: a parked sandbox becomes somebody's; NAME - is the one it has. */
+/* NAME [DIR]: claims a parked instance; NAME "-" keeps its name. */
 static int do_claim(char **words, double *ret_us) {
     ret_us[0] = claim_one(strcmp(words[0], "-") == 0 ? NULL : words[0], words[1]);
     return 1;
@@ -170,7 +170,7 @@ static int do_run(char **words, double *ret_us) {
     return 1;
 }
 
-/* ID LAYER PROGRAM...: CreateSandbox until READY, and until a first RunExec was answered. */
+/* ID LAYER PROGRAM...: CreateSandbox until READY, and until the first RunExec replies. */
 static int do_first(char **words, double *ret_us) {
     double begin = now_us();
     rpc_create(words[0], words[1]);
@@ -180,7 +180,7 @@ static int do_first(char **words, double *ret_us) {
     return 2;
 }
 
-/* ID: DeleteSandbox until it is gone. */
+/* ID: DeleteSandbox until the sandbox is gone. */
 static int do_delete(char **words, double *ret_us) {
     double begin = now_us();
     rpc_delete(words[0], 1);
@@ -188,7 +188,7 @@ static int do_delete(char **words, double *ret_us) {
     return 1;
 }
 
-/* ID: DeleteSandbox until that is recorded. */
+/* ID: DeleteSandbox until the deletion is recorded. */
 static int do_drop(char **words, double *ret_us) {
     double begin = now_us();
     rpc_delete(words[0], 0);
@@ -196,7 +196,7 @@ static int do_drop(char **words, double *ret_us) {
     return 1;
 }
 
-/* ID PATH FILE: WriteFile of a file of ours. */
+/* ID PATH FILE: WriteFile from a local file. */
 static int do_put(char **words, double *ret_us) {
     double begin = now_us();
     file_put(words[0], words[1], words[2]);
@@ -204,7 +204,7 @@ static int do_put(char **words, double *ret_us) {
     return 1;
 }
 
-/* ID PATH FILE: ReadFile into a file of ours. */
+/* ID PATH FILE: ReadFile into a local file. */
 static int do_get(char **words, double *ret_us) {
     double begin = now_us();
     file_get(words[0], words[1], words[2]);
@@ -244,7 +244,7 @@ static int do_list(char **words, double *ret_us) {
     return 2;
 }
 
-/* ID PATH: with all it holds. */
+/* ID PATH: removes recursively. */
 static int do_remove(char **words, double *ret_us) {
     (void)ret_us;
     file_remove(words[0], words[1]);
@@ -253,7 +253,7 @@ static int do_remove(char **words, double *ret_us) {
 
 static const struct {
     const char *name;
-    int n_words; /* at least */
+    int n_words; /* minimum */
     int (*run)(char **words, double *ret_us);
 } commands[] = {
     {"time", 1, do_time},

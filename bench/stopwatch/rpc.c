@@ -9,10 +9,10 @@
 #include "stopwatch/stopwatch.h"
 
 #define MESSAGE_MAX 65536
-#define PREFIX 5 /* of a message on a gRPC stream */
+#define PREFIX 5 /* prefix of a gRPC message */
 #define WAIT_MS 60000
 
-/* The one connection and the one call that is on its way. */
+/* The only connection, and the current call. */
 static int sock = -1;
 static nghttp2_session *session;
 static struct {
@@ -85,7 +85,7 @@ void rpc_open(const char *socket_path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     nghttp2_session_callbacks *callbacks;
     snprintf(address.sun_path, sizeof address.sun_path, "%s", socket_path);
-    if (session) { /* a daemon that was started again */
+    if (session) { /* the daemon was restarted */
         nghttp2_session_del(session);
         close(sock);
     }
@@ -105,7 +105,7 @@ void rpc_open(const char *socket_path) {
 #define HEADER(name, value) \
     { (uint8_t *)(name), (uint8_t *)(value), strlen(name), strlen(value), NGHTTP2_NV_FLAG_NONE }
 
-/* One unary call; the answer's bytes are call.in after the prefix. */
+/* Makes a unary call. The reply is in call.in after the prefix. */
 static void unary(const char *path, const ProtobufCMessage *request) {
     size_t n = protobuf_c_message_get_packed_size(request);
     nghttp2_nv headers[] = {HEADER(":method", "POST"),

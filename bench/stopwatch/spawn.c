@@ -78,7 +78,7 @@ void spawn_sweep(void) {
 void spawn_close(void) {
     if (sock < 0)
         return;
-    close(sock); /* its asker's end is its own */
+    close(sock); /* berm-spawn exits with its client */
     while (waitpid(spawn_pid, NULL, 0) < 0 && errno == EINTR)
         ;
 }

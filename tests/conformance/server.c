@@ -1,7 +1,7 @@
 /* conformance-server — the service that the Connect conformance suite calls, on our own transport.
  *
- * It reads what to be from stdin (a length and a ServerCompatRequest), says where it listens on stdout
- * and serves until SIGTERM. Each method does as the request's response definition says. */
+ * It reads its settings from stdin (a length and a ServerCompatRequest), prints its address on
+ * stdout, and serves until SIGTERM. Each method follows the response definition in the request. */
 #include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 typedef TYPE(Header) header;
 typedef TYPE(ConformancePayload__RequestInfo) request_info;
 
-/* What one call was told to do, and how far it is. The first request is kept whole for that. */
+/* The progress of one call. Keeps a copy of the first request, which defines the responses. */
 struct job {
     struct call *call;
     struct deadline timer;
@@ -36,14 +36,14 @@ struct job {
     const TYPE(Error) * error;
     header **trailers;
     size_t n_trailers;
-    Google__Protobuf__Any *requests[MAX_ITEMS]; /* since the last response that told of them */
+    Google__Protobuf__Any *requests[MAX_ITEMS]; /* since the last response that reported them */
     size_t n_requests;
     size_t received;
     bool answers_once; /* unary and client stream */
     bool full_duplex;
     bool ended; /* the client sends no more */
     bool slept;
-    bool waiting; /* for the timer or for room */
+    bool waiting; /* for the timer or until writable */
 };
 
 static struct server *server_of(struct call *c) {
@@ -59,7 +59,7 @@ static void job_free(struct job *job) {
     free(job);
 }
 
-/* --- what a response says of the request --- */
+/* --- how a response describes the request --- */
 
 static Google__Protobuf__Any *to_any(const ProtobufCMessage *m) {
     Google__Protobuf__Any *any = malloc(sizeof *any);
@@ -73,12 +73,12 @@ static Google__Protobuf__Any *to_any(const ProtobufCMessage *m) {
     return any;
 }
 
-/* All headers, each name once with its values in order. They live in the call's arena. */
+/* Collects all headers, each name once with its values in order, in the call's arena. */
 static void fill_headers(struct call *c, request_info *info) {
     header **list = arena_zalloc(&c->arena, MAX_ITEMS * sizeof *list);
     size_t n = 0;
     for (struct call_header *h = c->headers; h;
-         h = h->next) { /* newest first: fill from the back */
+         h = h->next) { /* newest first, so fill from the end */
         size_t i = 0;
         while (i < n && !str_is(str_of(list[i]->name), h->name))
             i++;
@@ -136,7 +136,7 @@ static void finish(struct job *job) {
             details[status.n_details] =
                 (struct call_detail){str_of(d->type_url), d->value.data, d->value.len};
         }
-        if (job->next == 0) { /* no response has told of the request, so the error does */
+        if (job->next == 0) { /* no response has reported the request, so the error does */
             request_info info = info_of(job, true);
             told = to_any(&info.base);
             details[status.n_details++] =
@@ -150,7 +150,7 @@ static void finish(struct job *job) {
     job_free(job);
 }
 
-/* Every response message of the suite is one field, the payload; so one of them serves for all. */
+/* Every response message of the suite has one field, the payload, so one type serves for all. */
 static enum call_push send_one(struct job *job) {
     TYPE(ConformancePayload) payload = CONNECTRPC__CONFORMANCE__V1__CONFORMANCE_PAYLOAD__INIT;
     TYPE(UnaryResponse) response = CONNECTRPC__CONFORMANCE__V1__UNARY_RESPONSE__INIT;
@@ -239,7 +239,7 @@ static void take_stream(struct job *job, const TYPE(StreamResponseDefinition) * 
     call_send_headers(job->call);
 }
 
-/* Every request message begins with its response definition. */
+/* Every request message starts with its response definition. */
 static void take_first(struct job *job, const ProtobufCMessage *m) {
     Google__Protobuf__Any *copy = job->requests[0];
     job->first = protobuf_c_message_unpack(m->descriptor, NULL, copy->value.len, copy->value.data);
@@ -292,7 +292,7 @@ static const struct handler handler = {
     .on_cancel = on_cancel,
 };
 
-/* `Unimplemented` stays out of the table: that is its test. */
+/* `Unimplemented` has no row, because the suite tests that. */
 #define ROW(name, snake, kind)                                                           \
     {                                                                                    \
         STR("/connectrpc.conformance.v1.ConformanceService/" name),                      \
@@ -383,7 +383,7 @@ int main(void) {
     if (server_init(&server, &loop, &api, &limits) < 0)
         return 1;
     api.user = &server;
-    api.error_details = false; /* the suite compares details to the letter, and ours are our own */
+    api.error_details = false; /* the suite compares details exactly, and ours differ */
     if (listener_tcp(&listener, &server, "127.0.0.1:0", &e) < 0 ||
         listener_start(&listener, &e) < 0 || !write_response(listener.address)) {
         fprintf(stderr, "conformance-server: %s\n", e.text);

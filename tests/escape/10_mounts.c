@@ -1,4 +1,4 @@
-/* Mounts and namespaces: nothing can be attached, taken away, entered or climbed out of. */
+/* Mounts and namespaces: a program cannot attach, detach, enter or leave any. */
 #include <fcntl.h>
 #include <linux/mount.h>
 #include <sched.h>
@@ -48,7 +48,7 @@ PROBE(mount_bind, "plain", "EPERM", "EPERM", "ns") {
         syscall(SYS_umount2, at, 2);
     return r;
 }
-/* /dev is read-only inside. In the control a read-only tmpfs stands for it. */
+/* /dev is read-only inside. The control uses a read-only tmpfs instead. */
 static const char *read_only_mount(void) {
     if (!in_control)
         return "/dev";
@@ -90,7 +90,8 @@ PROBE(pivot_root, "plain", "EPERM", "EPERM", "ns:ok|EINVAL|EBUSY") {
     return call(SYS_pivot_root, (long)"/tmp", (long)"/tmp");
 }
 
-/* The classic: keep a directory open, change the root below it, go up from the directory. */
+/* The classic chroot escape: keep a directory open, change the root below it, then go up from
+ * it. */
 PROBE(chroot_escape, "plain", "EPERM", "EPERM", "ns") {
     struct stat top, now;
     int outside = open("/", O_RDONLY | O_DIRECTORY);
@@ -102,8 +103,8 @@ PROBE(chroot_escape, "plain", "EPERM", "EPERM", "ns") {
         return -errno;
     return now.st_ino == top.st_ino && now.st_dev == top.st_dev ? 0 : SAFE;
 }
-/* Upwards from wherever we can get a descriptor: always the same root. The control stands in a chroot
- * with a descriptor from outside, where going up does lead out. */
+/* Going up from any descriptor ends at the same root. The control is in a chroot with a descriptor
+ * from outside, where going up does lead out. */
 PROBE(dotdot_chain, "plain", "safe", "safe", "ns") {
     static const char *const places[] = {"/", "/proc/self/root", "/proc/self/cwd", "/dev/pts", "/dev/shm",
                                          "/usr/bin", "/sys/devices/system/cpu", "/proc/sys/kernel"};
@@ -167,7 +168,7 @@ PROBE(clone3_user, "plain", "ENOSYS", "ENOSYS", "user") { return clone3_with(CLO
 PROBE(clone3_all, "plain", "ENOSYS", "ENOSYS", "user") {
     return clone3_with(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID);
 }
-/* Everything that goes on in a nested user namespace begins with one. */
+/* All attacks from a nested user namespace need one first. */
 PROBE(nested_mount, "plain", "EPERM", "EPERM", "user") {
     long r = call(SYS_unshare, CLONE_NEWUSER | CLONE_NEWNS);
     return r < 0 ? r : call(SYS_mount, (long)"none", (long)"/tmp", (long)"tmpfs", 0, 0);
@@ -186,7 +187,7 @@ PROBE(setns_pidfd, "plain", "EPERM", "EPERM", "ns") {
     long fd = call(SYS_pidfd_open, getpid(), 0);
     return fd < 0 ? fd : call(SYS_setns, fd, CLONE_NEWNET);
 }
-/* From a namespace's descriptor to the one above it. */
+/* Opens the parent or owner of a namespace. */
 static long above(const char *path, unsigned long request) {
     long fd = open_fd(path, O_RDONLY);
     return fd < 0 ? fd : call(SYS_ioctl, fd, (long)request, 0);
@@ -204,8 +205,8 @@ PROBE(ns_next_mount_ns, "plain", "EPERM|ENOENT|ENOTTY", "EPERM|ENOENT|ENOTTY", "
     return fd < 0 ? fd : call(SYS_ioctl, fd, 0x8018b70b, (long)info);
 }
 
-/* The state directory has a word in its path that nothing inside should show. (The path of a directory
- * that was bound on request does show below the root of its file system: the kernel tells no other.) */
+/* The path of the state directory contains a word that must not be visible inside. (The path of a
+ * bound directory is visible below the root of its file system, because the kernel shows it.) */
 PROBE(mountinfo_layers, "plain", "safe", "safe", "ns") {
     if (in_control) {
         char data[600];
@@ -238,7 +239,7 @@ PROBE(device_in_image, "image", "EACCES", "EACCES", "host") {
     return try_open(path, O_RDONLY);
 }
 
-/* Executes a copy of this program with a mark of privilege on it; the copy says what it got. */
+/* Executes a setuid, setgid or capability copy of this program, which reports what it gained. */
 static long run_marked(const char *name) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", in_control ? given("ESCAPE_IMAGE") : "", name);

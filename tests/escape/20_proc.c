@@ -1,5 +1,5 @@
-/* /proc, /sys and /dev: what steers or tells about the host is absent, empty or read-only.
- * Files that would harm the host are only opened for writing, never written. */
+/* /proc, /sys and /dev: files that control or reveal the host are absent, empty or read-only. Files
+ * that would harm the host are opened for writing but never written. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -76,7 +76,7 @@ PROBE(kallsyms_addresses, "plain", QUIET, QUIET, "host") {
     return SAFE;
 }
 
-/* PID 1 of the sandbox; of the control's own pid namespace there. */
+/* PID 1 of the sandbox, or of the control's pid namespace. */
 #define PID1(name, attempt) PROBE(pid1_##name, "plain", SHUT, SHUT, "ns") { return attempt; }
 static long list_dir(const char *path) {
     DIR *d = opendir(path);
@@ -109,7 +109,7 @@ PID1(exe_open, try_open("/proc/1/exe", O_RDONLY))
 PID1(ns_mnt, try_open("/proc/1/ns/mnt", O_RDONLY))
 PID1(ns_user, try_open("/proc/1/ns/user", O_RDONLY))
 PID1(mountinfo, try_read("/proc/1/mountinfo"))
-/* Empty while it runs, and the control's wakes every millisecond. */
+/* The stack is empty while the process runs; the control's process wakes every millisecond. */
 static long read_stack(void) {
     long r = SAFE;
     for (int i = 0; r == SAFE && i < 200; i++, usleep(i * 10))
@@ -124,7 +124,7 @@ PROBE(self_exe_write, "plain", "EROFS|EACCES|ETXTBSY", "EROFS|EACCES|ETXTBSY", "
     return try_open("/proc/self/exe", O_WRONLY);
 }
 
-/* Nobody but the sandbox's own: more than a handful of processes would be the host's. */
+/* More than a handful of processes would be the host's. */
 PROBE(foreign_processes, "plain", "safe", "safe", "host") {
     int n = 0;
     DIR *d = opendir("/proc");
@@ -176,7 +176,7 @@ PROBE(autogroup_nice, "plain", SHUT "|EAGAIN", SHUT "|EAGAIN", "host") {
     return try_write("/proc/self/autogroup", "-10");
 }
 
-/* /dev holds what programs need and nothing that leads anywhere. */
+/* /dev contains what programs need and nothing else. */
 PROBE(dev_entries, "plain", "safe", "safe", "host") {
     static const char *const usual[] = {".", "..", "fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr",
                                         "stdin", "stdout", "tty", "urandom", "zero"};
@@ -216,7 +216,7 @@ DEVICE(console, "console")
 DEVICE(zram, "zram0")
 DEVICE(vga, "vga_arbiter")
 
-/* The control has a /dev of its own to change. */
+/* The control gets its own /dev to change. */
 static const char *dev_file(const char *name) {
     static char path[600];
     if (in_control) {
@@ -244,7 +244,7 @@ PROBE(dev_rename, "plain", FIXED, FIXED, "ns") {
 PROBE(dev_symlink, "plain", FIXED "|EEXIST", FIXED "|EEXIST", "ns") {
     return RESULT(symlink("/", dev_file("way")));
 }
-/* Standard input is the host's own /dev/null: its mode is set to what it is. */
+/* Standard input is the host's own /dev/null. The probe sets its mode to the current value. */
 PROBE(host_null_chmod, "plain", "EPERM|EROFS", "EPERM|EROFS", "host") { return RESULT(fchmod(0, 0666)); }
 PROBE(host_null_times, "plain", "EPERM|EROFS", "EPERM|EROFS", "host") {
     struct stat st;
@@ -281,8 +281,9 @@ HOOK(cgroup_procs, "/sys/fs/cgroup/cgroup.procs")
 HOOK(cgroup_procs_hybrid, "/sys/fs/cgroup/unified/cgroup.procs")
 HOOK(cpu_online, "/sys/devices/system/cpu/online")
 
-/* Namespaces show their own root, so nothing says where on the host the sandbox sits. The root is PID 1's own leaf:
- * of a program that has another the number shows, after what the sandbox's maker says in ESCAPE_EXEC_CGROUP. */
+/* Namespaces show their own root, so the position on the host is hidden. The root is the cgroup of
+ * PID 1. A program in another exec cgroup sees its number, after the prefix in
+ * ESCAPE_EXEC_CGROUP. */
 static bool tells_nothing(const char *path) {
     size_t n = strlen(given("ESCAPE_EXEC_CGROUP"));
     if (n == 0 || strncmp(path, given("ESCAPE_EXEC_CGROUP"), n) != 0)

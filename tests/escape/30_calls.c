@@ -1,4 +1,4 @@
-/* The system call surface: arguments are chosen so that a call that is reached does no harm. */
+/* System calls: the arguments are chosen so that a call that gets through does no harm. */
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -77,7 +77,8 @@ PROBE(vhangup, "plain", "EPERM", "EPERM", "host") {
     return call(SYS_vhangup);
 }
 
-/* Handles of ext4 are an inode number and a generation: 2 is the root directory of the file system. */
+/* An ext4 handle is an inode number and a generation; 2 is the root directory of the file
+ * system. */
 PROBE(open_by_guessed_handle, "plain", "EPERM", "EPERM", "host") {
     struct {
         unsigned bytes;
@@ -88,7 +89,7 @@ PROBE(open_by_guessed_handle, "plain", "EPERM", "EPERM", "host") {
     return at < 0 ? -errno : call(SYS_open_by_handle_at, at, (long)&handle, O_RDONLY | O_DIRECTORY);
 }
 
-/* PID 1 of the sandbox, and of the control's namespace. */
+/* PID 1 of the sandbox, or of the control's namespace. */
 #define NOT_MINE "EPERM|ESRCH|EACCES"
 PROBE(ptrace_pid1, "plain", NOT_MINE, NOT_MINE, "ns") { return call(SYS_ptrace, PTRACE_SEIZE, 1, 0, 0); }
 PROBE(ptrace_attach_pid1, "plain", NOT_MINE, NOT_MINE, "none:stopping the control's PID 1 stops the control") {
@@ -106,7 +107,7 @@ PROBE(pidfd_getfd_pid1, "plain", NOT_MINE, NOT_MINE, "ns") {
     long fd = call(SYS_pidfd_open, 1, 0);
     return fd < 0 ? fd : call(SYS_pidfd_getfd, fd, 0, 0);
 }
-/* Sets what is set already; less of it would take PID 1 its descriptors, its output or its life. */
+/* Sets the current value. A lower one would take away PID 1's descriptors, output or life. */
 PROBE(prlimit_pid1, "plain", NOT_MINE, NOT_MINE, "ns") {
     struct rlimit now;
     long r = call(SYS_prlimit64, 1, RLIMIT_NOFILE, 0, (long)&now);
@@ -140,7 +141,7 @@ PROBE(strict_proc_sys, "strict", "ENOENT", "ENOENT", "user") {
 }
 PROBE(strict_proc_cmdline, "strict", "ENOENT", "ENOENT", "user") { return try_read("/proc/cmdline"); }
 
-/* Calls that do not exist yet must look absent, whatever the kernel says tomorrow. */
+/* Calls that do not exist yet must look absent, whatever a newer kernel supports. */
 PROBE(unknown_numbers, "plain", "safe", "safe", "none:this kernel has no call above the last known one") {
     for (long n = 471; n < 1024; n++)
         if (syscall(n, 0, 0, 0, 0, 0, 0) >= 0 || errno != ENOSYS)
@@ -148,12 +149,12 @@ PROBE(unknown_numbers, "plain", "safe", "safe", "none:this kernel has no call ab
     return SAFE;
 }
 PROBE(gap_numbers, "plain", "safe", "safe", "none:the kernel leaves these numbers empty") {
-    for (long n = 337; n < 424; n++) /* 335 and 336 belong to the kernel's own probes: see below */
+    for (long n = 337; n < 424; n++) /* 335 and 336 belong to the kernel's own probes, see below */
         if (syscall(n, 0, 0, 0, 0, 0, 0) >= 0 || errno != ENOSYS)
             return n;
     return SAFE;
 }
-/* The kernel lets these two past every filter, and kills whoever is not its own trampoline. */
+/* The kernel lets these two past every filter and kills any caller but its own trampoline. */
 PROBE(uretprobe_number, "plain", "SIGILL|ENOSYS", "SIGILL|ENOSYS", "none:outside it is the same signal") {
     return call(335);
 }
@@ -181,7 +182,8 @@ PROBE(x32_mount, "plain", "SIGSYS", "SIGSYS", "none:x32 is seldom built in, and 
 }
 #endif
 
-/* Programs cannot install filters: all filters of the host share one budget. Nor can a tracer change the number. */
+/* Programs cannot install filters, because all filters of the host share one budget. A tracer
+ * cannot change the number either. */
 static long allow_all(void) {
     struct sock_filter code[] = {{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
     struct sock_fprog prog = {1, code};
@@ -199,7 +201,7 @@ PROBE(filter_by_prctl, "plain", "EINVAL", "EINVAL", "user") {
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) < 0 ? -errno : 0;
 }
-/* The control turns a harmless call into unshare(CLONE_NEWUSER) this way. */
+/* With this, the control turns a harmless call into unshare(CLONE_NEWUSER). */
 #ifdef __x86_64__
 PROBE(tracer_changes_number, "plain", "EPERM", "EPERM", "user") {
     pid_t pid = fork();
@@ -229,7 +231,7 @@ PROBE(tracer_changes_number, "plain", "EPERM", "EPERM", "user") {
     }
 }
 #endif
-/* A supervisor that says "continue" answers for its own filter only. */
+/* A supervisor that answers "continue" only decides for its own filter. */
 PROBE(notify_continue, "plain", "EINVAL", "EINVAL", "user") {
     struct sock_filter code[] = {{BPF_LD | BPF_W | BPF_ABS, 0, 0, 0},
                                  {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_unshare},

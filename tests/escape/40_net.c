@@ -1,5 +1,5 @@
-/* Network `none`: no family but the ordinary ones, no route, and the host's sockets out of sight.
- * covers: NET-1, NET-2 */
+/* Network `none`: only the ordinary families, no route, and none of the host's sockets. covers:
+ * NET-1, NET-2 */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -58,7 +58,7 @@ FAMILY(netlink_generic, 16, SOCK_RAW, 16, "user")
 FAMILY(netlink_crypto, 16, SOCK_RAW, 21, "user")
 FAMILY(netlink_diag, 16, SOCK_RAW, 4, "user")
 FAMILY(netlink_rdma, 16, SOCK_RAW, 20, "user")
-/* Compiled socket filters take from the same budget as everybody's seccomp filters. */
+/* Compiled socket filters use the same global budget as seccomp filters. */
 static long attach_filter(int option, int type) {
     struct sock_filter code[] = {{BPF_RET | BPF_K, 0, 0, 0xffff}};
     struct sock_fprog prog = {1, code};
@@ -88,7 +88,7 @@ PROBE(raw_icmp, "plain", "EPERM", "EPERM", "ns") { return make(AF_INET, SOCK_RAW
 PROBE(raw_ip, "plain", "EPERM", "EPERM", "ns") { return make(AF_INET, SOCK_RAW, 255); }
 PROBE(raw_icmp6, "plain", "EPERM", "EPERM", "ns") { return make(AF_INET6, SOCK_RAW, 58); }
 
-/* Protocols behind ordinary families: the kernel loads a module for whoever asks. */
+/* Protocols of ordinary families: the kernel would load a module on request. */
 #define NO_PROTOCOL "EPROTONOSUPPORT|ESOCKTNOSUPPORT|EAFNOSUPPORT|EPERM"
 #define PROTOCOL(name, type, protocol) \
     PROBE(protocol_##name, "plain", NO_PROTOCOL, NO_PROTOCOL, "user") { return make(AF_INET, type, protocol); }
@@ -99,7 +99,7 @@ PROTOCOL(smc, SOCK_STREAM, 256)
 PROTOCOL(mptcp, SOCK_STREAM, 262)
 PROTOCOL(udplite, SOCK_DGRAM, 136)
 
-/* No wire is touched: there is no route, and the control's only interface leads nowhere. */
+/* Nothing is sent: there is no route, and the control's only interface leads nowhere. */
 static long try_connect(const char *address, int port, int type) {
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
@@ -111,7 +111,7 @@ static long try_connect(const char *address, int port, int type) {
     int r = is_v6 ? connect(fd, (void *)&v6, sizeof v6) : connect(fd, (void *)&v4, sizeof v4);
     return r < 0 ? -errno : 0;
 }
-/* On its way is through, whoever answers. */
+/* A connection in progress counts as success, whoever answers. */
 static long reach(const char *address, int port, int type) {
     long r = try_connect(address, port, type | SOCK_NONBLOCK);
     return r == -EINPROGRESS ? 0 : r;
@@ -150,7 +150,8 @@ PROBE(interfaces_beyond_lo, "plain", "safe", "safe", "ns") {
     return lines > 3 ? 0 : SAFE;
 }
 
-/* `run` listens on the host; the same address inside is another machine's, and answers at once or not at all. */
+/* `run` listens on the host. The same address inside belongs to another machine, which answers
+ * immediately or not at all. */
 static long local(const char *address, int type) { return try_connect(address, atoi(given("ESCAPE_PORT")), type); }
 #define LOCAL(name, address)                                                                     \
     PROBE(host_port_##name, "plain", "ECONNREFUSED|ENETUNREACH|EADDRNOTAVAIL",                    \
@@ -186,7 +187,7 @@ PROBE(unix_sockets_listed, "plain", "safe", "safe", "host") {
     return file_has("/proc/net/unix", given("ESCAPE_WORD")) ? 0 : SAFE;
 }
 
-/* Changing the network from inside. */
+/* Changes to the network from inside. */
 static long set_flag(int level, int option, const void *value, socklen_t n) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     return fd < 0 ? -errno : setsockopt(fd, level, option, value, n) < 0 ? -errno : 0;

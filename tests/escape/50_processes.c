@@ -1,4 +1,4 @@
-/* Processes, descriptors and what is left lying around: PID 1 survives, nothing was handed in. */
+/* Processes, descriptors and leftovers: PID 1 survives, and nothing is inherited. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <mqueue.h>
@@ -17,7 +17,7 @@
 
 #include "probe.h"
 
-/* `run` holds a directory of the host open at descriptor 9 when it starts the sandbox. */
+/* `run` has a host directory open as descriptor 9 when it starts the sandbox. */
 PROBE(descriptors, "plain", "safe", "safe", "host") {
     for (int fd = 3; fd < 1024; fd++)
         if (fcntl(fd, F_GETFD) >= 0)
@@ -34,7 +34,7 @@ PROBE(descriptor_is_directory, "plain", "safe", "safe", "host") {
 }
 PROBE(cwd_outside, "plain", "safe", "safe", "ns") {
     char cwd[4096];
-    if (in_control) { /* stands in a directory that the new root does not hold */
+    if (in_control) { /* in a directory that the new root does not contain */
         const char *dir = scratch("root");
         mkdir(dir, 0755);
         if (chroot(dir) < 0)
@@ -50,7 +50,7 @@ PROBE(controlling_terminal, "plain", "ENXIO", "ENXIO", "none:the suite runs with
     return try_open("/dev/tty", O_RDWR);
 }
 
-/* Signals to PID 1; in the control to a child that waits. Getting through means that it ended. */
+/* Signals to PID 1; in the control to a waiting child. "ok" means that the process ended. */
 static pid_t victim(void) {
     if (!in_control)
         return 1;
@@ -67,7 +67,7 @@ static long fate(pid_t pid, long sent) {
     if (in_control)
         return waitpid(pid, &status, WUNTRACED) == pid ? 0 : SAFE;
     usleep(20000);
-    return SAFE; /* if PID 1 had ended or stopped reaping, nobody would be here to say so */
+    return SAFE; /* if PID 1 had ended or stopped reaping, this line would not run */
 }
 #define SIGNAL(name, expression)                                        \
     PROBE(signal_##name, "plain", "EPERM|ESRCH", "safe|EPERM", "host") { \
@@ -87,7 +87,7 @@ PROBE(signal_forged, "plain", "EPERM|ESRCH", "EPERM|safe", "none:only a sender m
     return r == 0 ? SAFE : r;
 }
 
-/* With 32 processes allowed. */
+/* With a limit of 32 processes. */
 static long fork_many(int max, int (*make)(void)) {
     for (int i = 0; i < max; i++)
         if (make() < 0)
@@ -148,9 +148,9 @@ PROBE(fork_bomb_limit, "pids", "EAGAIN", "EAGAIN", "ns") {
     setrlimit(RLIMIT_NPROC, &all);
     return fork_many(200, by_fork);
 }
-/* Without a limit in the request a sandbox as a whole is still bounded by the 8,192 processes that each of
- * its ids may have: not 8,192 for every one of the 65,536 that root inside may become. Three ids start
- * 3,000 threads each, and end at once. */
+/* Without a limit in the request, the whole sandbox is still bounded by 8192 processes, and not by
+ * 8192 for each of the 65536 ids that root inside can use. Three ids start 3000 threads each, and
+ * end immediately. */
 PROBE(processes_by_other_ids, "plain", "-", "EAGAIN", "host") {
     enum { IDS = 3, EACH = 3000 };
     int pair[2], error = 0;
@@ -174,7 +174,7 @@ PROBE(processes_by_other_ids, "plain", "-", "EAGAIN", "host") {
     return -error;
 }
 
-/* A crash leaves nothing on the host: neither a file nor work for a handler behind a pipe. */
+/* A crash leaves nothing on the host: no file, and no work for a core handler behind a pipe. */
 PROBE(core_dump, "plain", "safe", "safe", "host") {
     char dir[512];
     snprintf(dir, sizeof dir, "%s", scratch("core"));
@@ -203,7 +203,8 @@ PROBE(core_limit, "plain", "safe", "safe", "host") {
     return now.rlim_max == 1 ? SAFE : 0; /* 1 stops handlers behind a pipe; 0 does not */
 }
 
-/* At 0 the kernel starts a handler behind a pipe, so the limit stays 1 whatever code inside asks for. */
+/* With 0 the kernel starts a handler behind a pipe, so the limit stays 1 whatever a program
+ * sets. */
 static long lower_core_limit(bool by_prlimit) {
     struct rlimit zero = {0, 0}, now;
     long r = by_prlimit ? call(SYS_prlimit64, 0, RLIMIT_CORE, (long)&zero, 0) : call(SYS_setrlimit, RLIMIT_CORE, (long)&zero);
@@ -212,7 +213,7 @@ static long lower_core_limit(bool by_prlimit) {
 }
 PROBE(core_limit_lowered, "plain", "safe", "safe", "user") { return lower_core_limit(false); }
 PROBE(core_limit_lowered_by_prlimit, "plain", "safe", "safe", "user") { return lower_core_limit(true); }
-/* The pointer's low half is 0, where a filter that compares 32 bits would take it for NULL. */
+/* The low half of the pointer is 0, so a filter that compares 32 bits would take it for NULL. */
 PROBE(core_limit_lowered_from_4_gib, "plain", "safe", "safe", "user") {
     struct rlimit *zero = mmap((void *)(1L << 32), 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     if (zero == MAP_FAILED)
@@ -223,7 +224,7 @@ PROBE(core_limit_lowered_from_4_gib, "plain", "safe", "safe", "user") {
     return r < 0 ? r : now.rlim_cur == 1 ? SAFE : 0;
 }
 
-/* `run` has made these on the host under names that the probes know. */
+/* `run` has created these on the host under names that the probes know. */
 PROBE(host_shm, "plain", "ENOENT", "ENOENT", "host") {
     int id = shmget((key_t)atoi(given("ESCAPE_KEY")), 0, 0);
     return id < 0 ? -errno : 0;
@@ -267,7 +268,7 @@ HOME(spool_cron, "/var/spool/cron", "none:may be absent on the host")
 HOME(ssh, "/etc/ssh", "none:may be absent on the host")
 HOME(private_keys, "/etc/ssl/private", "none:may be empty on the host")
 PROBE(data_shadow, "plain", "EACCES|ENOENT|safe", "safe|ENOENT", "host") {
-    /* Root inside may read the generated one, which has no hash in it. */
+    /* Root inside may read the generated file, which contains no hash. */
     char line[256];
     FILE *f = fopen("/etc/shadow", "r");
     if (f == NULL)
@@ -280,7 +281,7 @@ PROBE(data_shadow, "plain", "EACCES|ENOENT|safe", "safe|ENOENT", "host") {
     return SAFE;
 }
 
-/* Another sandbox holds these while we look: see the act `hold`. In the control it is a neighbour. */
+/* Another sandbox holds these meanwhile (act `hold`). In the control it is a neighbour process. */
 #define ALIEN "ENOENT|ECONNREFUSED|EPERM|ENETUNREACH"
 #define CROSS_KEY 0x42455243
 PROBE(cross_shm, "cross", ALIEN, ALIEN, "ns") { return shmget(CROSS_KEY, 0, 0) < 0 ? -errno : 0; }

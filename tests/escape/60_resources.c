@@ -1,4 +1,5 @@
-/* What runs out inside must run out inside. Each amount is bounded, and the control spends the same. */
+/* Resources that run out inside must not run out outside. Each amount is bounded, and the control
+ * uses the same. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -90,7 +91,7 @@ PROBE(memory_unix_sockets, "memory", BOUNDED, BOUNDED, "host") {
     }
     return 0;
 }
-/* Over the loopback interface, and nobody reads. */
+/* Over the loopback interface, without a reader. */
 static int listener(int type, struct sockaddr_in *at) {
     int fd = socket(AF_INET, type, 0);
     socklen_t n = sizeof *at;
@@ -135,7 +136,7 @@ PROBE(memory_udp_buffers, "memory", BOUNDED, BOUNDED, "ns") {
             if (n < 0)
                 return -errno;
         }
-        uint32_t held[9] = {0}; /* what the receiver really keeps, not what was sent */
+        uint32_t held[9] = {0}; /* what the receiver stores, not what was sent */
         socklen_t len = sizeof held;
         getsockopt(server, SOL_SOCKET, 55 /* SO_MEMINFO */, held, &len);
         total += held[0];
@@ -143,7 +144,7 @@ PROBE(memory_udp_buffers, "memory", BOUNDED, BOUNDED, "ns") {
     return total >= MUCH ? 0 : -EAGAIN;
 }
 PROBE(memory_page_tables, "memory", BOUNDED, BOUNDED, "host") {
-    /* Reads of untouched memory cost no page but a table of 4 KiB per 2 MiB. */
+    /* Reading untouched memory allocates no page but a page table of 4 KiB per 2 MiB. */
     size_t span = MUCH / 4096 * (2 * MIB);
     volatile char *p = mmap(NULL, span, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
@@ -171,10 +172,11 @@ PROBE(memory_messages, "memory", BOUNDED, BOUNDED, "ns") {
 }
 PROBE(memory_inodes, "memory", BOUNDED, BOUNDED, "ns") {
     char dir[512], path[600];
-    snprintf(dir, sizeof dir, "%s", in_control ? "/tmp/memory-inodes" : scratch("inodes")); /* memory in both */
+    /* a tmpfs in both */
+    snprintf(dir, sizeof dir, "%s", in_control ? "/tmp/memory-inodes" : scratch("inodes"));
     if (mkdir(dir, 0755) < 0)
         return -errno;
-    for (int i = 0; i < 60000; i++) { /* an inode and its entry: a kilobyte and more */
+    for (int i = 0; i < 60000; i++) { /* an inode and its entry take more than a kilobyte */
         snprintf(path, sizeof path, "%s/%d", dir, i);
         int fd = open(path, O_CREAT | O_WRONLY, 0600);
         if (fd < 0)
@@ -184,7 +186,7 @@ PROBE(memory_inodes, "memory", BOUNDED, BOUNDED, "ns") {
     return 0;
 }
 
-/* What hangs on files in memory: an ACL may have 64 KiB where the file itself is a kilobyte. */
+/* Metadata of files in memory: an ACL may have 64 KiB, while the file itself takes a kilobyte. */
 static const char *small_file(int number) {
     static char path[64];
     snprintf(path, sizeof path, "%s/hung-%d-%d", in_control ? "/tmp" : "/dev/shm", (int)getpid(), number);
@@ -209,7 +211,7 @@ PROBE(memory_acls, "memory", BOUNDED "|E2BIG|EOPNOTSUPP", BOUNDED "|E2BIG|EOPNOT
             return -errno;
     return 0;
 }
-/* Any number of them to a file: of `security.` where the kernel lets everybody, else of `user.`. */
+/* Sets many attributes on one file: `security.` if the kernel allows it, else `user.`. */
 PROBE(memory_xattrs, "memory", BOUNDED "|EOPNOTSUPP", BOUNDED "|EOPNOTSUPP", "ns") {
     static char value[1000], name[64];
     const char *kind = setxattr(small_file(0), "security.escape", value, sizeof value, 0) == 0 ? "security" : "user";
@@ -221,7 +223,7 @@ PROBE(memory_xattrs, "memory", BOUNDED "|EOPNOTSUPP", BOUNDED "|EOPNOTSUPP", "ns
     return 0;
 }
 
-/* A tenth of a CPU: 64 threads spin for a second and a half, or until each has had its turn after that. */
+/* A tenth of a CPU: 64 threads spin for 1.5 seconds, or until each has run once after that. */
 static void *spin(void *end) {
     struct timespec now;
     do
@@ -246,12 +248,13 @@ static long spin_all(void) {
 }
 PROBE(cpu_threads, "cpu", "safe", "safe", "host") {
     long r = spin_all();
-    for (int again = 0; again < 2 && in_control && r == SAFE; again++) /* busy neighbours, who may rest */
+    /* retry, because neighbours may be busy */
+    for (int again = 0; again < 2 && in_control && r == SAFE; again++)
         r = spin_all();
     return r;
 }
 
-/* The disk: 16 MiB and at most 65,536 inodes, on a disk image and in memory. */
+/* Disk: 16 MiB and at most 65536 inodes, on a disk image and in memory. */
 #define FULL "ENOSPC|EDQUOT"
 #define DISK (40 * MIB)
 static int fresh(int flags) {
@@ -260,7 +263,7 @@ static int fresh(int flags) {
     unlink(path);
     return fd;
 }
-/* The control's files: on its disk, or many of them in a tmpfs, which is quicker. */
+/* The control's files are on its disk or, if many, in a tmpfs, which is faster. */
 static const char *many(const char *name) {
     static char path[64];
     snprintf(path, sizeof path, "/tmp/%s", name);
@@ -342,7 +345,7 @@ MANY_PROBE(disk_inodes, FULL) {
 }
 MANY_PROBE(disk_xattrs, FULL "|EOPNOTSUPP|E2BIG|EPERM") {
     char dir[512], path[600];
-    static char value[1000]; /* a block each, as files are made here */
+    static char value[1000]; /* one block each */
     memset(value, 7, sizeof value);
     snprintf(dir, sizeof dir, "%s", many("xattrs"));
     mkdir(dir, 0755);
@@ -367,7 +370,7 @@ MANY_PROBE(disk_directories, FULL "|EMLINK") {
     mkdir(dir, 0755);
     long r = 0;
     int i = 0;
-    for (; r == 0 && i < 15000; i++) { /* a block each */
+    for (; r == 0 && i < 15000; i++) { /* one block each */
         snprintf(path, sizeof path, "%s/%d", dir, i);
         r = mkdir(path, 0755) < 0 ? -errno : 0;
     }

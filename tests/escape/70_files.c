@@ -1,4 +1,4 @@
-/* Files: what is shared with the host or another sandbox can be read, and nothing more. */
+/* Files: what is shared with the host or another sandbox can only be read. */
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 
 #include "probe.h"
 
-/* /bind is a directory of the host that is read-only inside, /shared one that may be written. */
+/* /bind is a host directory that is read-only inside; /shared is writable. */
 static const char *bound(const char *name) {
     static char path[600];
     snprintf(path, sizeof path, "%s/%s", in_control ? given("ESCAPE_BIND") : "/bind", name);
@@ -49,7 +49,7 @@ BIND(bind_setxattr, "EROFS|EPERM|EOPNOTSUPP") {
     return call(SYS_setxattr, (long)bound("spare"), (long)"user.x", (long)"y", 1, 0);
 }
 BIND(bind_tmpfile, "EROFS") { return try_open(bound("."), O_TMPFILE | O_RDWR); }
-/* Read-only descriptors opened again through /proc. */
+/* Reopens read-only descriptors through /proc. */
 BIND(bind_reopen, "EROFS|EACCES") {
     char path[64];
     int fd = open(bound("spare"), O_RDONLY);
@@ -63,13 +63,14 @@ BIND(bind_mprotect, "EACCES") {
     char *p = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
     return p == MAP_FAILED ? -errno : RESULT(mprotect(p, 4096, PROT_READ | PROT_WRITE));
 }
-/* Ownership inside must not mean power over the host's file: a lease stops its writers for 45 s. */
+/* Ownership inside must not give power over the host's file: a lease would stop its writers for 45
+ * s. */
 BIND(bind_lease, "EACCES|EAGAIN|EPERM") {
     int fd = open(bound("canary"), O_RDONLY);
     return fd < 0 ? -errno : RESULT(fcntl(fd, 1024 /* F_SETLEASE */, F_RDLCK));
 }
 PROBE(usr_lease, "plain", "EACCES|EPERM", "EACCES|EPERM|ok", "host") {
-    /* As root it is a copy of its own that is leased. */
+    /* As root, the file is a private copy. */
     int fd = open("/usr/bin/env", O_RDONLY);
     return fd < 0 ? -errno : RESULT(fcntl(fd, 1024, F_RDLCK));
 }
@@ -82,7 +83,7 @@ BIND(bind_parent, "safe") {
 BIND(bind_symlink_out, "ENOENT") { return try_read(bound("to-outside")); }
 BIND(bind_symlink_relative, "ENOENT") { return try_read(bound("to-outside-relative")); }
 BIND(bind_magic_link, "ENOENT|EACCES|ELOOP") {
-    /* A link on the host that goes by way of /proc leads to the reader's own root. */
+    /* A link on the host that goes through /proc leads to the reader's own root. */
     return try_read(bound("to-outside-magic"));
 }
 BIND(bind_hardlink_out, "EXDEV|EROFS|EPERM") {
@@ -94,12 +95,13 @@ BIND(bind_hardlink_out, "EXDEV|EROFS|EPERM") {
     return r;
 }
 BIND(bind_fifo_write, "EACCES|EROFS|ENXIO|EPERM") {
-    /* Nobody reads: ENXIO means that it could have been written. */
+    /* Without a reader, ENXIO means that it could have been written. */
     long r = try_open(bound("fifo"), O_WRONLY);
     return in_control && r == -ENXIO ? 0 : r;
 }
 
-/* Files made in a writable directory stay ordinary ones for the host. `run` looks at them there. */
+/* Files created in a writable directory must stay ordinary files on the host; `run` checks them
+ * there. */
 static long marked(const char *name, mode_t bit, long r) {
     struct stat st;
     const char *path = shared(name);
@@ -108,7 +110,7 @@ static long marked(const char *name, mode_t bit, long r) {
         unlink(path);
     return r < 0 ? r : has ? 0 : SAFE;
 }
-/* An ordinary file, and then the mark by one of the calls that can set it. */
+/* Creates an ordinary file, then sets the bit with one of the calls that can. */
 static long mark(const char *name, mode_t bit, long (*by)(int fd, const char *path, long mode)) {
     char path[600];
     snprintf(path, sizeof path, "%s", shared(name));
@@ -151,12 +153,12 @@ MARK(shared_setuid_tmpfile) {
     long r = RESULT(linkat(AT_FDCWD, link_from, AT_FDCWD, shared("late"), AT_SYMLINK_FOLLOW));
     return marked("late", S_ISUID, r);
 }
-/* Its mode lies behind a pointer: the call is not there at all. */
+/* The mode is behind a pointer, so the call is not available. */
 PROBE(shared_setuid_openat2, "bind", "ENOSYS", "ENOSYS", "host") {
     uint64_t how[3] = {O_CREAT | O_WRONLY, 04755, 0};
     return marked("born-2", S_ISUID, call(SYS_openat2, AT_FDCWD, (long)shared("born-2"), (long)how, sizeof how));
 }
-/* Elsewhere such files are the sandbox's own, and packages bring them. */
+/* Elsewhere such files belong to the sandbox, and packages contain them. */
 PROBE(own_setuid, "plain", "ok", "ok", "host") {
     const char *path = scratch("own-setuid");
     long r = try_open_mode(path, O_CREAT | O_WRONLY, 04755);
@@ -189,7 +191,7 @@ PROBE(shared_immutable, "bind", "EPERM|EACCES", "EPERM|EACCES", "host") {
     return r;
 }
 PROBE(shared_foreign_file, "bind", "EACCES|EPERM|EOVERFLOW", "EACCES|EPERM|EOVERFLOW", "host") {
-    return try_open(shared("of-another"), O_RDWR); /* mode 0600, of another owner of the host */
+    return try_open(shared("of-another"), O_RDWR); /* mode 0600, of another owner on the host */
 }
 PROBE(shared_foreign_chmod, "bind", "EPERM|EOVERFLOW", "EPERM|EOVERFLOW", "host") {
     return RESULT(chmod(shared("of-another"), 0600));
@@ -208,14 +210,16 @@ PROBE(layer_immutable, "plain", "EPERM|ENOTTY|EOPNOTSUPP", "EPERM|ENOTTY|EOPNOTS
     return r;
 }
 PROBE(freeze_filesystem, "plain", "EPERM", "EPERM", "ns:EOPNOTSUPP") {
-    /* The root is an overlay, and the control's a tmpfs: neither can freeze, so nothing can go wrong. */
+    /* The root is an overlay and the control's a tmpfs. Neither can freeze, so the probe is
+     * harmless. */
     if (in_control && syscall(SYS_mount, "none", "/tmp", "tmpfs", 0, 0) < 0)
         return -errno;
     int fd = open(in_control ? "/tmp" : "/", O_RDONLY | O_DIRECTORY);
     return RESULT(ioctl(fd, FIFREEZE, 0));
 }
 
-/* /usr: read-only as user; as root a change is a copy in the layer. The host's file is hashed after. */
+/* /usr is read-only as user. As root, a change is a copy in the layer. `run` hashes the host's file
+ * afterwards. */
 PROBE(usr_write, "plain", "EROFS|EACCES", "ok", "none:it would change the host") {
     int fd = open("/usr/bin/true", O_WRONLY | O_APPEND);
     return fd < 0 ? -errno : RESULT(write(fd, "escaped", 7));
@@ -236,7 +240,7 @@ PROBE(etc_write, "plain", "EACCES|EPERM", "ok", "none:it would change the host")
     return try_open("/etc/passwd", O_WRONLY | O_APPEND);
 }
 
-/* Page cache: what lies in a pipe by reference must be copied before it is written to. */
+/* Page cache: pages referenced by a pipe must be copied before they are written. */
 static long through_pipe(const char *path, bool writable) {
     int fd = open(path, writable ? O_RDWR : O_RDONLY), pair[2];
     char before[8] = "", after[8] = "";
@@ -246,7 +250,7 @@ static long through_pipe(const char *path, bool writable) {
         return -EIO;
     static char block[4096];
     int size = fcntl(pair[1], F_GETPIPE_SZ);
-    for (int i = 0; i < size / 4096; i++) /* leaves the "may be merged" mark on every slot */
+    for (int i = 0; i < size / 4096; i++) /* leaves the "can merge" flag on every slot */
         if (write(pair[1], block, sizeof block) < 0)
             return -errno;
     for (int i = 0; i < size / 4096; i++)
@@ -257,7 +261,7 @@ static long through_pipe(const char *path, bool writable) {
         return -errno;
     if (write(pair[1], "!ESCAPE!", 8) < 0)
         return -errno;
-    if (writable) { /* the control lets it through the front door */
+    if (writable) { /* the control writes directly */
         loff_t to = 0;
         if (splice(pair[0], NULL, fd, &to, 8, 0) < 0)
             return -errno;
@@ -286,7 +290,7 @@ BIND(copy_range_into_bind, "EBADF|EACCES|EROFS") {
     return RESULT(copy_file_range(from, NULL, to, NULL, 16, 0));
 }
 
-/* Files of mode 0600 in a /usr made for this, of root and of the host's uid 1000. Root inside stands for
- * the owner of what lies beneath its layer: it reads what root may read there. */
+/* Files of mode 0600 in a prepared /usr, owned by root and by the host's uid 1000. Root inside acts
+ * for the owner of what is below its layer, so it can read what root may read there. */
 PROBE(usr_file_of_root, "private", "EACCES|EPERM", "ok", "host") { return try_read("/usr/of-root"); }
 PROBE(usr_file_of_1000, "private", "EACCES|EPERM", "EACCES|EPERM", "host") { return try_read("/usr/of-1000"); }

@@ -1,5 +1,6 @@
-/* Written over: /over is a directory of the host beneath a layer of the sandbox's own. Everything in it can be
- * tried, and whatever comes of it is the sandbox's; `run` compares the host's directory before and after. */
+/* LAYERED mount: /over is a host directory below a layer of the sandbox. Every operation may be
+ * tried, and its effect stays in the sandbox; `run` compares the host's directory before and
+ * after. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static const char *over(const char *name) {
     snprintf(path, sizeof path, "%s/%s", in_control ? given("ESCAPE_OVER") : "/over", name);
     return path;
 }
-/* In the control a file that is there for this: its change shows that the attempt is one. */
+/* The control changes a prepared file, to show that the attempt works. */
 static const char *target(const char *name) {
     return in_control ? scratch(name) : over(name);
 }
@@ -26,7 +27,7 @@ static const char *target(const char *name) {
 #define OVER(name, good) PROBE(name, "over", good, good, "host")
 
 OVER(over_device, "EACCES") { return try_open(over("device"), O_RDWR); }
-/* Somebody outside reads from it. */
+/* A process outside reads from it. */
 OVER(over_fifo, "ENXIO|EACCES") { return try_open(over("fifo"), O_WRONLY | O_NONBLOCK); }
 OVER(over_socket, "ECONNREFUSED|EACCES") {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -54,7 +55,7 @@ OVER(over_hardlink_out, "EXDEV|EPERM") {
     unlink(to);
     return r;
 }
-/* What an overlay itself goes by. */
+/* Attributes that overlayfs itself uses. */
 OVER(over_redirect, "EPERM|EACCES|EOPNOTSUPP") {
     const char *path = target("ordinary");
     close(open(path, O_CREAT | O_RDWR, 0644));
@@ -64,7 +65,7 @@ OVER(over_whiteout, "EPERM") {
     long r = RESULT(mknod(target("hole"), S_IFCHR | 0666, 0));
     return in_control && unlink(target("hole")) < 0 ? -errno : r;
 }
-/* Set-id and capabilities of a file that lies there: as `exec` finds them. */
+/* Whether exec honours the setuid bits and capabilities of an existing file. */
 static long gains_by(const char *name) {
     pid_t child = fork();
     int status;
@@ -78,8 +79,8 @@ static long gains_by(const char *name) {
 }
 PROBE(over_setuid, "over", "safe", "safe", "host") { return gains_by("setuid"); }
 
-/* Every way to write, on files of the caller's own. They work inside, and `run` sees that they reach nobody; the
- * control has a directory that can be written to. */
+/* Every way to write, on the caller's own files. They work inside, and `run` checks that the host's
+ * files do not change. The control uses a writable directory. */
 static const char *own(const char *name) {
     static char bytes[10000] = "spare";
     int fd = in_control ? open(scratch(name), O_CREAT | O_RDWR, 0644) : -1;
@@ -100,7 +101,7 @@ OVER(over_mapped, "ok") {
     memcpy(p, "escaped", 7);
     return RESULT(msync(p, 4096, MS_SYNC));
 }
-/* Mapped before the copy is made: that mapping is of the host's pages, and stays one that cannot be written. */
+/* Mapped before the copy-up: the mapping refers to the host's pages and stays read-only. */
 OVER(over_mapped_before, "EACCES") {
     const char *path = own("canary");
     int before = open(path, in_control ? O_RDWR : O_RDONLY), after = open(path, O_RDWR);
@@ -110,9 +111,9 @@ OVER(over_mapped_before, "EACCES") {
     return RESULT(mprotect(p, 4096, PROT_READ | PROT_WRITE));
 }
 OVER(over_truncate, "ok") { return try_open(own("spare"), O_WRONLY | O_TRUNC); }
-/* Its other name lies outside. */
+/* Its other name is outside. */
 OVER(over_linked, "ok") { return try_open(own("twice"), O_WRONLY | O_TRUNC); }
-/* And back: in a sticky directory some hosts let nobody follow another's link. */
+/* And back, because in a sticky directory some hosts let nobody follow another's link. */
 OVER(over_modes, "ok") {
     if (chmod(own("modes"), 0) < 0)
         return -errno;

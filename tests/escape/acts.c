@@ -26,7 +26,7 @@
 
 #include "storms.h"
 
-/* Tells that everything is in place, then waits for the end of standard input. */
+/* Reports that everything is prepared, then waits for the end of standard input. */
 static int ready(const char *text) {
     char byte;
     printf("ready %s\n", text);
@@ -36,7 +36,7 @@ static int ready(const char *text) {
     return 0;
 }
 
-/* 1 if the exec that led here gave more than the caller had. */
+/* Returns 1 if the exec gave more privileges than the caller had. */
 static int privileged(char **args) {
     (void)args;
     uint32_t head[2] = {0x20080522, 0}, data[6] = {0};
@@ -66,7 +66,7 @@ static int serve(char **args) {
     return ready("");
 }
 
-/* Connects to 127.0.0.1 at the given port: the errno as exit code. */
+/* Connects to 127.0.0.1 at the given port. Returns the errno as exit code. */
 static int reach(char **args) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(args[0])),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -113,7 +113,7 @@ static int take_aio(char **args) {
     return ready(text);
 }
 
-/* Looks for opens of files in a directory by others: prints what it saw when standard input ends. */
+/* Watches a directory for opens by others. Prints the result when standard input ends. */
 static int watch(char **args) {
     int fd = inotify_init1(IN_NONBLOCK);
     if (fd < 0 || inotify_add_watch(fd, args[0], IN_OPEN | IN_ACCESS) < 0)
@@ -132,7 +132,7 @@ static int lock(char **args) {
     return ready("");
 }
 
-/* Kills everything it may. Exit code 0 says that it lives and PID 1 still reaps. */
+/* Kills every process it can. Exit code 0 means that it survived and PID 1 still reaps. */
 static int kill_all(char **args) {
     (void)args;
     pid_t child = fork();
@@ -144,7 +144,7 @@ static int kill_all(char **args) {
     return waitpid(child, &status, 0) == child && WIFSIGNALED(status) ? 0 : 1;
 }
 
-/* Processes that hear nothing but SIGKILL, some of them stopped, one asleep in the kernel. */
+/* Processes that only SIGKILL ends; some are stopped, and one sleeps in the kernel. */
 static int stubborn(char **args) {
     (void)args;
     for (int s = 1; s < 32; s++)
@@ -172,7 +172,7 @@ static int stubborn(char **args) {
     return 0;
 }
 
-/* A directory as deep as asked, and hard links. */
+/* Creates a directory tree of the given depth, and hard links. */
 static int deep(char **args) {
     int depth = atoi(args[0]), at = 0;
     if (chdir("/workspace") < 0)
@@ -191,7 +191,7 @@ static int deep(char **args) {
     return ready(name);
 }
 
-/* Stands in a directory, waits, then climbs: prints whether `mark` can be seen from above. */
+/* Enters a directory, waits, then goes up. Prints whether `mark` is visible from above. */
 static int climb(char **args) {
     if (chdir(args[0]) < 0)
         return errno;
@@ -210,7 +210,7 @@ static int climb(char **args) {
     return 0;
 }
 
-/* What a tenant may leave behind, and what the next one finds of it. */
+/* `leave` creates what a tenant may leave behind; `find` looks for it as the next tenant. */
 static int leave(char **args) {
     (void)args;
     close(open("/tmp/left", O_CREAT | O_WRONLY, 0666));

@@ -1,5 +1,5 @@
-/* acts — longer parts that a sandbox plays while the host or a neighbour looks on. */
+/* acts — longer scenarios inside a sandbox, while the host or a neighbour observes. */
 #pragma once
 
-/* The exit code; see the table in acts.c. */
+/* Returns the exit code. acts.c has the table. */
 int act_run(const char *name, char **args);

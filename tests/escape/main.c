@@ -2,8 +2,8 @@
  *
  *     probes list                     name, group, user, root, control, separated by tabs
  *     probes run GROUP [NAME...]      "name<tab>outcome" per probe
- *     probes control PLACE [NAME...]  the same where a wall is absent
- *     probes act NAME                 one of acts.c: longer stories in which the host plays a part */
+ *     probes control KIND [NAME...]   the same, where the protection is absent
+ *     probes act NAME                 one of acts.c: longer scenarios that involve the host */
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
@@ -114,7 +114,7 @@ static void signal_name(char *out, size_t cap, int number) {
             snprintf(out, cap, "%s", names[i].name);
 }
 
-/* Our children: those that were there before a probe stay, whatever it left behind does not. */
+/* Lists our children. Those that a probe leaves behind are killed; earlier ones stay. */
 static int list_children(int *pids, int max) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
@@ -146,7 +146,7 @@ static void end_strays(const int *before, int n_before) {
     }
 }
 
-/* Each probe is a child in a process group of its own. */
+/* Runs a probe as a child in its own process group. */
 static void run_one(const struct probe *p) {
     volatile long *result = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     *result = SAFE - 1;
@@ -156,9 +156,10 @@ static void run_one(const struct probe *p) {
     if (pid == 0) {
         setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        try_write("/proc/self/oom_score_adj", "1000"); /* out of memory takes the probe, not us */
+        /* so that the OOM killer takes the probe, not us */
+        try_write("/proc/self/oom_score_adj", "1000");
         if (in_control && strncmp(p->control, "ns", 2) == 0 && unshare(CLONE_NEWNS) < 0)
-            _exit(1); /* what one control does to its mounts must not reach the next */
+            _exit(1); /* so that one control cannot affect the mounts of the next */
         *result = p->run();
         _exit(0);
     }

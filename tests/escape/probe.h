@@ -1,18 +1,19 @@
-/* probe — one attempt to leave a sandbox per function, its expectation beside it.
+/* probe — one escape attempt per function, with its expected outcome.
  *
  *     PROBE(name, group, user, root, control) { ... return r; }
  *
- * The function returns what the attempt gave: 0 or more when it got through ("ok"), -errno when it was
- * refused, SAFE when nothing refused it and yet nothing came of it. It runs in a child of its own, so it
- * may lose its rights, its memory or its life: a signal's name is an outcome like any other.
+ * The function returns the result of the attempt: 0 or more when it succeeded ("ok"), -errno when it was
+ * refused, SAFE when it had no effect. It runs in its own child, so it may lose its rights, its memory
+ * or its life: the name of a signal is an outcome too.
  *
- * `user` and `root` list the outcomes that are right in these profiles, joined by `|`; "-" means that
- * the probe makes no sense there. `control` names a place where this wall is absent, and the outcome
- * that shows the attempt works there (":ok" when left out):
- *     host   root, outside                     user   uid 1000 without capabilities, outside
- *     ns     root with all capabilities in mount, pid, net, ipc, uts and cgroup namespaces of its own
- *     none   no such place can be had here; what follows the colon is the reason
- * An outcome that says "the kernel has no such thing" there makes the probe a skip, not a pass.
+ * `user` and `root` list the expected outcomes in these profiles, joined by `|`; "-" means that the
+ * probe does not apply. `control` names an environment without this protection, and the outcome that
+ * shows that the attempt works there (default ":ok"):
+ *     host   root, outside
+ *     user   uid 1000 without capabilities, outside
+ *     ns     root with all capabilities in new mount, pid, net, ipc, uts and cgroup namespaces
+ *     none   no such environment is possible; the reason follows the colon
+ * If the outcome there is "not supported by the kernel", the probe is skipped, not passed.
  * `group` chooses the sandbox's options (see `run`). */
 #pragma once
 
@@ -37,7 +38,7 @@ struct probe {
         __attribute__((section("probes"), used)) = &entry_##name;                               \
     static long probe_##name(void)
 
-/* One system call whose arguments are constants: most of the catalogue. */
+/* A single system call with constant arguments: most probes. */
 #define CALL(name, user_and_root, control, ...) \
     PROBE(name, "plain", user_and_root, user_and_root, control) { return call(__VA_ARGS__); }
 
@@ -47,16 +48,17 @@ static inline long call_(const long a[8]) {
     return r < 0 ? -errno : r;
 }
 
-/* Where the control runs, so that a probe can take its wall away itself. */
+/* Set while the control runs, so that a probe can remove its protection itself. */
 extern bool in_control;
-/* The profile in which it runs, by the uid at the start. */
+/* The profile, derived from the uid at start. */
 extern bool is_root;
 
-/* Small helpers; all return -errno. */
-long try_open(const char *path, int flags);            /* closes what it opened */
+/* Small helpers. All return -errno. */
+long try_open(const char *path, int flags);            /* closes the file again */
 long try_read(const char *path);                       /* "ok" only if there is a byte to read */
 long try_write(const char *path, const char *text);
 long open_fd(const char *path, int flags);
 const char *scratch(const char *name);                 /* a path in a writable directory */
-const char *given(const char *name);                   /* what `run` tells through the environment */
+/* a value that `run` passes in the environment */
+const char *given(const char *name);
 bool file_has(const char *path, const char *text);

@@ -19,7 +19,7 @@
 #define PIECE (64 << 10)
 #define FILE_PIECES 64
 
-/* What all processes of a storm share. */
+/* Shared by all processes of a storm. */
 static uint32_t *shared;
 
 static void spin(int number) {
@@ -27,7 +27,7 @@ static void spin(int number) {
         ;
 }
 
-/* Each makes every processor that runs one of its threads stop for a moment. */
+/* Each call interrupts every processor that runs one of its threads. */
 static void membarrier(int number) {
     (void)number;
     syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
@@ -39,7 +39,7 @@ static void membarrier(int number) {
     }
 }
 
-/* Waiters that are moved from one word to the other, and woken there. */
+/* Waiters are requeued from one word to another and woken there. */
 static void futexes(int number) {
     const struct timespec soon = {.tv_nsec = 1000000};
     for (;;) {
@@ -63,7 +63,7 @@ static void forks(int number) {
     }
 }
 
-/* As many timers as it gets, each as fast as it goes. */
+/* As many timers as possible, each with the shortest interval. */
 static void timers(int number) {
     (void)number;
     signal(SIGUSR1, SIG_IGN);
@@ -82,7 +82,7 @@ static int open_own(int number, int flags) {
     return fd < 0 && flags != 0 ? open(path, O_RDWR | O_CREAT, 0600) : fd;
 }
 
-/* The same few megabytes over and over: it is the disk that is to be busy, not full. */
+/* Rewrites the same few megabytes, because the disk must be busy, not full. */
 static void write_on(int fd, int (*after)(int fd)) {
     void *piece = mmap(NULL, PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (off_t at = 0;; at = (at + PIECE) % (FILE_PIECES * PIECE)) {
@@ -146,7 +146,7 @@ int storm_run(char **args) {
         }
         printf("ready %d\n", made);
         fflush(stdout);
-        while (wait(NULL) > 0 || errno == EINTR) /* one that ended is no storm */
+        while (wait(NULL) > 0 || errno == EINTR) /* an ended process is a failure */
             return 1;
     }
     return 2;

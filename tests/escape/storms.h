@@ -1,5 +1,5 @@
-/* storms — one kind of work, without a pause, from as many processes as there may be. */
+/* storms — one kind of work without pause, in as many processes as possible. */
 #pragma once
 
-/* Does not return while it can work; see the table in storms.c. args: kind, processes. */
+/* Does not return while it can work. storms.c has the table. args: kind, processes. */
 int storm_run(char **args);

@@ -1,5 +1,5 @@
-/* fuzz — what every fuzzer shares. Each fuzz_X.c defines the one function libFuzzer calls; fuzz-replay
- * holds them all under the name fuzz_X. What must hold is CHECKed and ends the process when it does not. */
+/* fuzz — shared by all fuzzers. Each fuzz_X.c defines the function that libFuzzer calls;
+ * fuzz-replay links all of them under the name fuzz_X. A failed CHECK ends the process. */
 #pragma once
 
 #include <stdint.h>
@@ -17,7 +17,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The input as a source of decisions and of bytes to feed. */
+/* The input as a source of decisions and of bytes. */
 struct feed {
     const uint8_t *at;
     size_t n;
@@ -30,7 +30,7 @@ static inline uint8_t feed_byte(struct feed *f) {
     return *f->at++;
 }
 
-/* Up to n bytes, fewer at the end. */
+/* Returns up to n bytes, fewer at the end. */
 static inline struct feed feed_take(struct feed *f, size_t n) {
     struct feed part = {f->at, n < f->n ? n : f->n};
     f->at += part.n;

@@ -1,4 +1,4 @@
-/* config — any file: it is taken whole within every range, or refused with its line. */
+/* config — any file is accepted with all values in range, or refused with its line. */
 #include "fuzz.h"
 
 #include <sys/mman.h>
@@ -48,7 +48,7 @@ static void check_knobs(struct feed f) {
         struct config before = c;
         if (config_set(&c, name, value, &e) < 0) {
             CHECK(e.code == ERR_INVALID_ARGUMENT && e.text[0] != '\0');
-            CHECK(memcmp(&before, &c, sizeof c) == 0); /* what is refused changes nothing */
+            CHECK(memcmp(&before, &c, sizeof c) == 0); /* a refused line changes nothing */
         }
         check_config(&c);
     }

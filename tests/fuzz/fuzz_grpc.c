@@ -1,4 +1,5 @@
-/* grpc — the reader gives the same messages however its input is cut; texts come back as they went. */
+/* grpc — the reader returns the same messages however its input is split; encoded texts
+ * round-trip. */
 #include "fuzz.h"
 
 #include "wire/grpc.h"
@@ -8,7 +9,7 @@
 struct outcome {
     enum grpc_read end;
     size_t n_messages;
-    uint64_t sum; /* of lengths, flags and bytes, in order */
+    uint64_t sum; /* hash of lengths, flags and bytes, in order */
     size_t pending;
 };
 

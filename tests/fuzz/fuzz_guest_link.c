@@ -1,6 +1,6 @@
-/* guest_link: a guest that says anything, in pieces, with descriptors, while requests come and go. Each
- * request is answered at most once, on_lost comes once and last, and no descriptor is left. A byte N of
- * the input feeds the next N bytes; 0, 254 and 255 ask, cancel and pass a descriptor. */
+/* guest_link — a guest sends anything, in pieces and with descriptors, while requests come and go.
+ * Each request gets at most one result, on_lost fires once and last, and no descriptor leaks. A
+ * byte N of the input sends the next N bytes; 0, 254 and 255 ask, cancel and pass a descriptor. */
 #include "fuzz.h"
 
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* gzip — never more than was allowed, never anything left over from the one before, and what was packed
- * comes out again. The first two bytes are the maximum. */
+/* gzip — the output never exceeds the maximum or contains bytes of the previous message, and
+ * compressed bytes round-trip. The first two bytes are the maximum. */
 #include "fuzz.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* h2 — any bytes to a server that answers, holds back, resets and says goodbye in the middle of it.
- * The first byte says how, the second in pieces of what size the rest arrives. */
+/* h2 — any bytes for a server that replies, holds back, resets and drains meanwhile. The first byte
+ * chooses the behaviour, the second the size of the pieces. */
 #include "fuzz.h"
 
 #include "base/list.h"
@@ -18,7 +18,7 @@ enum how {
 #define MAX_DATA ((size_t)96 << 10)
 #define PULL_BYTES (H2_HEAD_BYTES + MAX_DATA)
 
-/* A peer that takes large frames, and much of them. */
+/* A peer that accepts large frames and has a large window. */
 static const uint8_t preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
                                  "\0\0\14\4\0\0\0\0\0"
                                  "\0\4\0\20\0\0"
@@ -29,8 +29,8 @@ static const uint8_t preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 struct exchange {
     struct h2_stream stream;
     struct list in_all;
-    size_t owed;   /* of the body, to be sent back */
-    uint8_t *body; /* a pull takes no more than this much of it */
+    size_t owed;   /* of the body, to be echoed */
+    uint8_t *body; /* a pull takes at most this much */
     bool requested;
     bool body_ended;
 };
@@ -41,7 +41,7 @@ struct run {
     struct list all;
 };
 
-static struct run *run; /* on_open alone has a user pointer; the rest finds its way here */
+static struct run *run; /* only on_open gets a user pointer */
 
 static struct exchange *of(struct h2_stream *s) {
     return container_of(s, struct exchange, stream);
@@ -69,7 +69,7 @@ static struct h2_stream *on_open(void *user) {
 static void on_header(struct h2_stream *s, struct str name, struct str value) {
     CHECK(!of(s)->requested && s->n_headers <= 128 && s->header_bytes <= 1000);
     CHECK(name.p[name.n] == '\0' &&
-          value.p[value.n] == '\0'); /* read to the end: it is all there */
+          value.p[value.n] == '\0'); /* the NULs show that everything was copied */
 }
 
 static void answer(struct exchange *x) {
@@ -134,8 +134,7 @@ static void on_close(struct h2_stream *s) {
 }
 
 static bool pull(struct h2 *h) {
-    uint8_t *out =
-        malloc(PULL_BYTES); /* the smallest allowed, so that writing past its end shows */
+    uint8_t *out = malloc(PULL_BYTES); /* the minimum size, so that an overrun is noticed */
     bool more = true;
     ssize_t n = 0;
     CHECK(out);
@@ -145,8 +144,7 @@ static bool pull(struct h2 *h) {
         CHECK(n <= (ssize_t)PULL_BYTES);
         if (n < 0)
             break;
-        gather_copy(&gather,
-                    out); /* what they stand for is still there, and has room in the block */
+        gather_copy(&gather, out); /* the parts are still valid and fit into the block */
         h2_sent(h);
     }
     free(out);
@@ -159,7 +157,7 @@ static void talk(struct h2 *h, struct feed *f, size_t piece) {
         lives = h2_feed(h, preface, sizeof preface - 1) == 0;
     for (unsigned turn = 0; lives && f->n > 0; turn++) {
         struct feed part = feed_take(f, piece);
-        uint8_t *copy = malloc(part.n); /* so that reading past its end shows */
+        uint8_t *copy = malloc(part.n); /* so that reading past the end is noticed */
         CHECK(copy);
         memcpy(copy, part.at, part.n);
         lives = h2_feed(h, copy, part.n) == 0;

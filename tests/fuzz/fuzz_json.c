@@ -1,4 +1,4 @@
-/* json: what parses is written again, parses again, and is then the same text. */
+/* json — a parsed text can be written and parsed again, and is then the same text. */
 #include "fuzz.h"
 
 #include "base/json.h"
@@ -32,7 +32,7 @@ static void write_node(struct json_out *o, const struct json *node) {
     bool is_object = node->type == JSON_OBJECT;
     json_open(o, is_object ? '{' : '[');
     JSON_FOR_EACH(it, node) {
-        if (is_object) { /* keys are C strings to the writer; one with a NUL is left out */
+        if (is_object) { /* keys are C strings for the writer, so those with NUL are skipped */
             char key[256];
             if (it->key.n >= sizeof key || memchr(it->key.p, '\0', it->key.n))
                 continue;

@@ -1,4 +1,4 @@
-/* outlog: two streams under a cap, driven by the input; what is kept stays what was written. */
+/* outlog — two streams under a cap, driven by the input; kept bytes equal the written ones. */
 #include "fuzz.h"
 
 #include <errno.h>

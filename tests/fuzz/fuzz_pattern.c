@@ -1,12 +1,13 @@
-/* pattern — a slow and simple matcher says the same where it can, and a path that matches is one that every
- * directory above it leads to. The first byte is the pattern's length; the path follows. */
+/* pattern — a slow and simple matcher gives the same results where it can decide. For a path that
+ * matches, every parent directory leads into it. The first byte is the pattern's length; the path
+ * follows. */
 #include "fuzz.h"
 
 #include "base/pattern.h"
 
 #define PATH_MOST 200
 
-/* What the simple one may try before it gives up. */
+/* Bounds the attempts of the simple matcher. */
 struct tries {
     const char *pattern, *path;
     int left;
@@ -18,7 +19,7 @@ static bool is_hidden(const struct tries *t, const char *s) {
     return (s == t->path || s[-1] == '/') && *s == '.';
 }
 
-/* Any directories, and then the rest. */
+/* Matches any number of directories, then the rest. */
 static bool simple_dirs(struct tries *t, const char *rest, const char *s) {
     for (;;) {
         if (simple(t, rest, s))
@@ -47,7 +48,7 @@ static bool simple_stars(struct tries *t, const char *p, const char *s) {
     }
 }
 
-/* 1 and 0: it has the character or not; -1: it does not close. */
+/* Returns 1 or 0 whether the class contains the character; -1 if it is not closed. */
 static int simple_class(const char **p, char c) {
     const char *at = *p + 1;
     bool negated = *at == '!', found = false;
@@ -84,7 +85,7 @@ static bool simple(struct tries *t, const char *p, const char *s) {
     return *s == *p && simple(t, p + 1, s + 1);
 }
 
-/* Relative and clean, as the guest's own walk gives them. */
+/* Makes a relative, clean path, like those of the guest's walk. */
 static size_t make_path(struct feed f, char *path) {
     size_t n = 0;
     for (uint8_t c; n < PATH_MOST && f.n > 0 && (c = feed_byte(&f)) != '\0';)

@@ -1,5 +1,6 @@
-/* pb — any bytes as any message of the contract. What the walk accepts protobuf-c decodes, and what was
- * decoded can be encoded and decoded again. The first byte picks the type, the second the memory. */
+/* pb — any bytes as any message of the API. protobuf-c decodes what the check accepts, and a
+ * decoded message can be encoded and decoded again. The first byte chooses the type, the second the
+ * memory. */
 #include "fuzz.h"
 
 #include "api/call.h"
@@ -14,7 +15,7 @@ static void check_error(const struct err *e) {
     CHECK(e->text[0] != '\0');
 }
 
-/* With little memory there may be too little of it, and nothing else changes. */
+/* With little memory, decoding may only fail for lack of memory. */
 static void decode_small(const ProtobufCMessageDescriptor *type, struct feed f, size_t cap,
                          bool good) {
     struct arena arena;
@@ -56,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int r = pb_decode(type, f.at, f.n, &arena, &m, &e);
     if (r < 0) {
         check_error(&e);
-        CHECK(e.code == ERR_INVALID_ARGUMENT || f.n > 1 << 20); /* there was memory enough */
+        CHECK(e.code == ERR_INVALID_ARGUMENT || f.n > 1 << 20); /* there was enough memory */
     } else {
         CHECK(protobuf_c_message_check(m));
         encode_again(m, &arena);

@@ -1,11 +1,12 @@
-/* rpc: a stream in pieces gives the same messages as the stream at once. The first byte is the piece. */
+/* rpc — a stream in pieces gives the same messages as the whole stream. The first byte is the piece
+ * size. */
 #include "fuzz.h"
 
 #include "base/rpc.h"
 
 #define MAX_BYTES 4096
 
-/* Hashes every message; the result is that of the whole stream. */
+/* Returns a hash over all messages. */
 static uint64_t run(const uint8_t *data, size_t n, size_t piece) {
     struct rpc_in in;
     struct arena a;

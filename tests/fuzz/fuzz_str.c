@@ -1,11 +1,11 @@
-/* str — text encodings against the plainest reference one can write. */
+/* str — compares text encodings with simple reference implementations. */
 #include "fuzz.h"
 
 #include <errno.h>
 
 #include "base/str.h"
 
-/* One code point the slow way, by its value. 0 = not UTF-8. */
+/* Decodes one code point by its value. Returns 0 if it is not UTF-8. */
 static size_t code_point(const uint8_t *p, size_t n) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t len = p[0] < 0x80       ? 1
@@ -85,7 +85,7 @@ static void check_parts(struct feed f) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    uint8_t *copy = malloc(size + 1); /* so that reading past its end shows */
+    uint8_t *copy = malloc(size + 1); /* so that reading past the end is noticed */
     CHECK(copy);
     if (size > 0)
         memcpy(copy, data, size);

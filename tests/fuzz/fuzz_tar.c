@@ -1,5 +1,5 @@
-/* tar — whatever the pieces, the same members come out; a member's contents are as many as it said; and what was
- * read is read again from what the writer makes of it. The first byte is the size of the pieces. */
+/* tar — any split of the input gives the same members; contents have the announced size; and
+ * members survive being written and read again. The first byte is the piece size. */
 #include "fuzz.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 struct seen {
     uint64_t hash;
     size_t members;
-    int end; /* the last answer */
+    int end; /* the last result */
 };
 
 static void add(struct seen *s, const void *bytes, size_t n) {
@@ -18,7 +18,7 @@ static void add(struct seen *s, const void *bytes, size_t n) {
         s->hash = (s->hash ^ p[i]) * UINT64_C(1099511628211);
 }
 
-/* The writer's headers for a member, read again. */
+/* Writes the headers of a member and reads them again. */
 static void there_and_back(const struct tar_member *m) {
     struct buf bytes;
     struct tar_in t;

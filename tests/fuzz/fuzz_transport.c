@@ -1,6 +1,6 @@
-/* transport — the whole way of a client's bytes, from the socket through HTTP/2 and gRPC to the handlers
- * and back, on the daemon's own methods with small limits. The first byte says how the client behaves,
- * the second in pieces of what size its bytes come. */
+/* transport — the whole path of a client's bytes: socket, HTTP/2, gRPC, handlers and back, with the
+ * daemon's own methods and small limits. The first byte chooses the client's behaviour, the second
+ * the size of the pieces. */
 #include "fuzz.h"
 
 #include <sys/socket.h>
@@ -17,7 +17,7 @@ enum how { WITH_PREFACE = 1, NEVER_READS = 2, HALF_CLOSES = 4 };
 
 static const uint8_t preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
 
-/* Made once, as the daemon's is: what one connection leaves behind the next one meets. */
+/* Created once, like in the daemon, so that one connection can affect the next. */
 static struct world {
     char dir[32];
     char path[64];
@@ -73,7 +73,7 @@ static void turn(void) {
         uv_run(&world->loop, UV_RUN_NOWAIT);
 }
 
-/* False when the daemon has hung up. */
+/* Returns false when the daemon has closed the connection. */
 static bool say(int fd, const uint8_t *bytes, size_t n) {
     return n == 0 || send(fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
 }
@@ -101,6 +101,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (unsigned i = 0; i < 1000 && world->server.n_conns > 0; i++)
         turn();
     CHECK(world->server.n_conns == 0 && list_is_empty(&world->server.conns));
-    CHECK(world->server.deadlines.first == NULL); /* no call waits any more */
+    CHECK(world->server.deadlines.first == NULL); /* no call is pending */
     return 0;
 }

@@ -1,6 +1,6 @@
-/* fuzz-replay CORPUS...   every file of CORPUS/TARGET/ through its fuzzer, as TAP
+/* fuzz-replay CORPUS... runs every file of CORPUS/TARGET/ through its fuzzer and prints TAP.
  *
- * A fault ends the process, so the plan is not met; the file it was reading is the last line. */
+ * A fault ends the process, so the plan is not complete; the last line names the file. */
 #include "fuzz.h"
 
 #include <dirent.h>
@@ -23,7 +23,7 @@ static const struct target {
 
 #define N_TARGETS (sizeof targets / sizeof targets[0])
 
-/* The bytes in memory of exactly their size, so that reading past the end shows. */
+/* Copies the file into memory of exactly its size, so that reading past the end is noticed. */
 static void replay_file(const struct target *t, int fd) {
     off_t size = lseek(fd, 0, SEEK_END);
     CHECK(size >= 0);
