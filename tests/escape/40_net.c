@@ -1,5 +1,5 @@
-/* Network `none`: only the ordinary families, no route, and none of the host's sockets. covers:
- * NET-1, NET-2 */
+/* Network `none`: only the ordinary families, no route, and none of the host's sockets.
+ * covers: NET-1, NET-2 */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/filter.h>
