@@ -82,7 +82,7 @@ def test_a_tool_that_is_nowhere_is_refused_by_name(daemon, one, home):
 
     refusal("uv", "~/.local/bin")
     put(home, ".local/bin/uv", program("x"), mode=0o644)
-    refusal("uv", "may not open")
+    refusal("uv", "permission denied")
     (home / ".local/bin/uv").unlink()
     (home / ".local/bin/uv").mkdir()
     refusal("uv")

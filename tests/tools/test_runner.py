@@ -14,6 +14,8 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import suites  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -189,7 +191,6 @@ runpy.run_path({str(ROOT / "scripts/test")!r}, run_name="__main__")
 
 def test_every_test_file_is_in_a_suite():
     """A file that only some suite's list could name would be forgotten."""
-    import suites
     commands = [f"{s.command.replace('{tests}', s.tests)} " for s in suites.SUITES]
     for path in [*ROOT.glob("tests/*/test_*.py"), *ROOT.glob("clients/python/tests/test_*.py")]:
         file = str(path.relative_to(ROOT))
@@ -197,8 +198,7 @@ def test_every_test_file_is_in_a_suite():
                    for c in commands), file
 
 
-def test_suites_have_names_of_their_own_and_skips_name_suites(runner):
-    import suites
+def test_suites_have_names_of_their_own_and_skips_name_suites():
     names = [s.name for s in suites.SUITES]
     assert len(names) == len(set(names))
     skips = [line for line in (ROOT / "tests/accepted-skips.txt").read_text().splitlines() if not line.startswith("#")]
@@ -289,7 +289,6 @@ def test_always():
         runs.write("x")
 """)
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n")
-    import suites
     suite = suites.pytest("x", "test_it.py", 60, python=shlex.quote(sys.executable) + " ")
     status, lines = run_all(runner, monkeypatch, capsys, suite)
     assert status == 1 and lines[-1] == "4 passed, 1 failed, 0 skipped"
