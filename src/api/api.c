@@ -2,15 +2,15 @@
 
 #include <errno.h>
 
-static size_t hash(struct str s) {
+static size_t api_hash(struct str s) {
     size_t h = 14695981039346656037u; /* FNV-1a; the keys are our own */
     for (size_t i = 0; i < s.n; i++)
         h = (h ^ (unsigned char)s.p[i]) * 1099511628211u;
     return h;
 }
 
-static const struct method **slot_of(const struct api *api, struct str path) {
-    size_t i = hash(path) & (api->n_slots - 1);
+static const struct method **api_slot(const struct api *api, struct str path) {
+    size_t i = api_hash(path) & (api->n_slots - 1);
     while (api->slots[i] && !str_is(api->slots[i]->path, path))
         i = (i + 1) & (api->n_slots - 1);
     return &api->slots[i];
@@ -29,7 +29,7 @@ int api_init(struct api *api, const struct api_methods *tables, size_t n_tables,
         return -ENOMEM;
     for (size_t t = 0; t < n_tables; t++)
         for (size_t i = 0; i < tables[t].n; i++)
-            *slot_of(api, tables[t].rows[i].path) = &tables[t].rows[i];
+            *api_slot(api, tables[t].rows[i].path) = &tables[t].rows[i];
     return 0;
 }
 
@@ -39,11 +39,11 @@ void api_done(struct api *api) {
 }
 
 const struct method *api_find(const struct api *api, struct str path) {
-    return *slot_of(api, path);
+    return *api_slot(api, path);
 }
 
-/* A web page that made its name point at this machine must not reach us through the browser. */
-static bool is_own_host(struct str authority) {
+/* Prevents DNS rebinding: a web page whose name points to this machine must not call us through a browser. */
+static bool api_is_own_host(struct str authority) {
     static const struct str own[] = {{"localhost", 9}, {"127.0.0.1", 9}, {"[::1]", 5}};
     for (size_t i = 0; i < COUNT_OF(own); i++) {
         struct str host = {authority.p, MIN(authority.n, own[i].n)};
@@ -54,16 +54,16 @@ static bool is_own_host(struct str authority) {
     return false;
 }
 
-static bool origin_is_own(struct str origin) {
+static bool api_is_own_origin(struct str origin) {
     static const struct str schemes[] = {{"http://", 7}, {"https://", 8}};
     for (size_t i = 0; i < COUNT_OF(schemes); i++)
         if (str_starts(origin, schemes[i]) &&
-            is_own_host((struct str){origin.p + schemes[i].n, origin.n - schemes[i].n}))
+            api_is_own_host((struct str){origin.p + schemes[i].n, origin.n - schemes[i].n}))
             return true;
     return false;
 }
 
-static int check_unix(const struct api *api, const struct call_peer *peer, struct err *e) {
+static int api_check_unix(const struct api *api, const struct call_peer *peer, struct err *e) {
     if (peer->uid == 0 || peer->uid == geteuid())
         return 0;
     for (size_t i = 0; i < api->auth.n_uids; i++)
@@ -73,7 +73,7 @@ static int check_unix(const struct api *api, const struct call_peer *peer, struc
                    (unsigned)peer->uid);
 }
 
-static int check_token(const struct api *api, const struct call *c, struct err *e) {
+static int api_check_token(const struct api *api, const struct call *c, struct err *e) {
     struct str bearer = STR("bearer ");
     struct str given = call_header(c, STR("authorization"));
     if (!given.p)
@@ -83,25 +83,26 @@ static int check_token(const struct api *api, const struct call *c, struct err *
     if (given.n < bearer.n || !str_is_nocase((struct str){given.p, bearer.n}, bearer) ||
         api->auth.token[0] == '\0' || token.n != API_TOKEN_CHARS ||
         !bytes_equal_secret(token.p, api->auth.token, API_TOKEN_CHARS))
-        return err_set(e, ERR_UNAUTHENTICATED, "the bearer token is not the daemon's");
+        return err_set(e, ERR_UNAUTHENTICATED, "the bearer token is wrong");
     return 0;
 }
 
-static int refuse_host(struct str host, struct err *e) {
-    return err_set(e, ERR_PERMISSION_DENIED, "host \"%.*s\" is not this daemon's",
+static int api_refuse_host(struct str host, struct err *e) {
+    return err_set(e, ERR_PERMISSION_DENIED,
+                   "host: must be localhost, 127.0.0.1 or [::1], got \"%.*s\"",
                    (int)MIN(host.n, (size_t)80), host.n > 0 ? host.p : "");
 }
 
-static int check_host(const struct call *c, struct err *e) {
+static int api_check_host(const struct call *c, struct err *e) {
     struct str origin = call_header(c, STR("origin"));
     struct str host = call_header(c, STR("host"));
-    /* HTTP/2 says it in :authority, HTTP/1.1 in Host; a client that sends both must mean us twice. */
-    if ((c->authority.n > 0 || !host.p) && !is_own_host(c->authority))
-        return refuse_host(c->authority, e);
-    if (host.p && !is_own_host(host))
-        return refuse_host(host, e);
-    if (origin.p && !origin_is_own(origin))
-        return err_set(e, ERR_PERMISSION_DENIED, "origin \"%.*s\" may not call this daemon",
+    /* HTTP/2 has :authority, HTTP/1.1 has Host. Check both if both are there. */
+    if ((c->authority.n > 0 || !host.p) && !api_is_own_host(c->authority))
+        return api_refuse_host(c->authority, e);
+    if (host.p && !api_is_own_host(host))
+        return api_refuse_host(host, e);
+    if (origin.p && !api_is_own_origin(origin))
+        return err_set(e, ERR_PERMISSION_DENIED, "origin: must be this host, got \"%.*s\"",
                        (int)MIN(origin.n, (size_t)80), origin.p);
     return 0;
 }
@@ -110,9 +111,9 @@ int api_authorize(const struct api *api, const struct call *c, struct err *e) {
     if (api->auth.open)
         return 0;
     if (c->peer->is_unix)
-        return check_unix(api, c->peer, e);
-    int r = check_host(c, e);
+        return api_check_unix(api, c->peer, e);
+    int r = api_check_host(c, e);
     if (r < 0)
         return r;
-    return c->method && c->method->scope == SCOPE_ANYONE ? 0 : check_token(api, c, e);
+    return c->method && c->method->scope == SCOPE_ANYONE ? 0 : api_check_token(api, c, e);
 }

@@ -16,7 +16,7 @@ struct api_auth {
     const uid_t *uids; /* Unix peers that may call, besides root and our own uid */
     size_t n_uids;
     char token[API_TOKEN_CHARS + 1]; /* of TCP peers; empty: TCP peers may not call at all */
-    bool open;                       /* no check at all: the conformance server only */
+    bool open;                       /* skip all checks; only the conformance server does this */
 };
 
 struct api {

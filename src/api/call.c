@@ -9,7 +9,7 @@
 
 /* --- the end of a call, and its line in the log --- */
 
-static void log_call(const struct call *c, enum grpc_code code, const struct err *e) {
+static void call_log(const struct call *c, enum grpc_code code, const struct err *e) {
     struct log_line l;
     if (!c->api->access_log || !log_begin(&l, LOG_INFO, "call"))
         return;
@@ -30,7 +30,7 @@ void call_finish_status(struct call *c, const struct call_status *status) {
     if (c->finished)
         return;
     c->finished = true;
-    log_call(c, status->code, status->err);
+    call_log(c, status->code, status->err);
     struct call_status shown = *status;
     if (!c->api->error_details)
         shown.err = NULL;
@@ -50,8 +50,8 @@ void call_reply(struct call *c, const ProtobufCMessage *m) {
         call_finish(c, NULL);
 }
 
-/* The handler hears that it is over, unless it never heard of the call. */
-static void tell_handler(struct call *c) {
+/* Tells the handler that the call is over, if the handler was called before. */
+static void call_notify_handler(struct call *c) {
     if (c->opened && c->method->handler->on_cancel)
         c->method->handler->on_cancel(c);
 }
@@ -59,7 +59,7 @@ static void tell_handler(struct call *c) {
 void call_fail(struct call *c, const struct err *e) {
     if (c->finished)
         return;
-    tell_handler(c);
+    call_notify_handler(c);
     call_finish(c, e);
 }
 
@@ -67,7 +67,7 @@ void call_refused(struct call *c, const char *why) {
     struct err e;
     err_set(&e, ERR_MALFORMED, "%s", why);
     c->finished = true;
-    log_call(c, err_face(e.code)->grpc, &e);
+    call_log(c, err_face(e.code)->grpc, &e);
 }
 
 void call_cancel(struct call *c, enum err_code why) {
@@ -83,9 +83,9 @@ void call_cancel(struct call *c, enum err_code why) {
         return;
     }
     err_set(&e, why, "%s", err_face(why)->meaning);
-    tell_handler(c);
+    call_notify_handler(c);
     c->finished = true;
-    log_call(c, err_face(why)->grpc, &e);
+    call_log(c, err_face(why)->grpc, &e);
 }
 
 /* --- from the handler --- */
@@ -151,7 +151,7 @@ struct str call_header(const struct call *c, struct str name) {
     struct str found = {0};
     for (const struct call_header *h = c->headers; h; h = h->next)
         if (str_is(h->name, name))
-            found = h->value; /* the list runs backwards: the last match is the first value */
+            found = h->value; /* newest first, so the last match is the first value */
     return found;
 }
 
@@ -162,7 +162,7 @@ struct str call_header_bin(struct call *c, struct str name) {
     return n < 0 ? (struct str){0} : (struct str){(const char *)bytes, (size_t)n};
 }
 
-static int add(struct call *c, struct call_header **list, struct str name, struct str value) {
+static int call_add(struct call *c, struct call_header **list, struct str name, struct str value) {
     struct call_header *h = arena_alloc(&c->arena, sizeof *h);
     char *name_copy = arena_copy(&c->arena, name.p, name.n);
     char *value_copy = arena_copy(&c->arena, value.p, value.n);
@@ -176,18 +176,19 @@ static int add(struct call *c, struct call_header **list, struct str name, struc
 }
 
 int call_add_header(struct call *c, struct str name, struct str value) {
-    return add(c, &c->reply_headers, name, value);
+    return call_add(c, &c->reply_headers, name, value);
 }
 
 int call_add_trailer(struct call *c, struct str name, struct str value) {
-    return add(c, &c->reply_trailers, name, value);
+    return call_add(c, &c->reply_trailers, name, value);
 }
 
 /* --- from the transport --- */
 
-static int find_method(struct call *c, struct err *e) {
+static int call_find_method(struct call *c, struct err *e) {
     c->method = api_find(c->api, c->path);
-    int r = api_authorize(c->api, c, e); /* a stranger does not learn which methods there are */
+    int r = api_authorize(c->api, c,
+                          e); /* first: an unauthorized caller does not learn which methods exist */
     if (r < 0)
         return r;
     if (c->api->draining && !(c->method && c->method->scope == SCOPE_ANYONE))
@@ -195,13 +196,13 @@ static int find_method(struct call *c, struct err *e) {
     if (c->method && c->method->handler)
         return 0;
     return err_set(e, ERR_UNIMPLEMENTED,
-                   c->method ? "%.*s is not built yet" : "there is no method %.*s",
+                   c->method ? "%.*s is not implemented yet" : "no method has the name %.*s",
                    (int)MIN(c->path.n, (size_t)160), c->path.p);
 }
 
 void call_begin(struct call *c) {
     struct err e;
-    if (find_method(c, &e) < 0) {
+    if (call_find_method(c, &e) < 0) {
         call_fail(c, &e);
         return;
     }

@@ -1,7 +1,7 @@
-/* call — one request from a client, whichever wire brought it.
+/* call — one request from a client, independent of the transport that carries it.
  *
- * Owner:   the transport's connection.     Ends: the handler calls call_finish, or hears on_cancel;
- *          one of the two, exactly once, last.
+ * Owner:   the transport's connection.     End: the handler calls call_finish, or on_cancel is called;
+ *          exactly one of the two, once, last.
  * A handler sees a call and never a socket; a transport sees a call and never a sandbox. The part
  * for handlers comes first, the part for transports behind it.
  * Bounds:  what a client has not read yet is held up to call_wire's mark; call_send then answers
@@ -22,20 +22,20 @@ struct call;
 
 enum method_kind { METHOD_UNARY, METHOD_CLIENT_STREAM, METHOD_SERVER_STREAM, METHOD_BIDI };
 
-/* What a caller must have shown before the method runs. */
+/* What authentication a method requires. */
 enum method_scope { SCOPE_ANYONE, SCOPE_USER };
 
 struct handler {
-    /* Client stream and bidi: the headers are in. Optional. */
+    /* Client stream and bidi: the headers were received. Optional. */
     void (*on_open)(struct call *c);
     /* Unary and server stream: the one request, which lives as long as the call. Client stream and
      * bidi: each request in turn, borrowed. */
     void (*on_message)(struct call *c, const ProtobufCMessage *m);
-    /* Client stream and bidi: there are no more. */
+    /* Client stream and bidi: the client sends no more requests. */
     void (*on_half_close)(struct call *c);
-    /* The client has read; send again. Optional. */
+    /* The client has read, so call_send accepts messages again. Optional. */
     void (*on_writable)(struct call *c);
-    /* The daemon is stopping; a stream without an end of its own finishes now. Optional. */
+    /* The daemon is stopping: finish a stream that does not end by itself. Optional. */
     void (*on_drain)(struct call *c);
     /* The call is over: client gone, deadline passed. Free c->state. Optional. */
     void (*on_cancel)(struct call *c);
@@ -47,7 +47,7 @@ struct method {
     const ProtobufCMessageDescriptor *response;
     enum method_kind kind;
     enum method_scope scope;
-    const struct handler *handler; /* NULL: not built yet, answers UNIMPLEMENTED by name */
+    const struct handler *handler; /* NULL: not built yet, replies UNIMPLEMENTED */
 };
 
 struct call_header {
@@ -66,7 +66,7 @@ struct call_detail {
 struct call_status {
     enum grpc_code code;
     struct str message;
-    const struct err *err; /* a failure of ours: shown as ErrorInfo and BadRequest */
+    const struct err *err; /* sent as ErrorInfo and BadRequest; NULL: none */
     const struct call_detail *details;
     size_t n_details;
 };
@@ -85,22 +85,22 @@ enum call_push { CALL_OK, CALL_FULL, CALL_GONE };
 
 /* Sends the response's headers now rather than with the first message. */
 void call_send_headers(struct call *c);
-/* OK or FULL: it is on its way; after FULL wait for on_writable. GONE: the call is over. */
+/* OK or FULL: the message is queued; after FULL wait for on_writable. GONE: the call is over. */
 enum call_push call_send(struct call *c, const ProtobufCMessage *m);
-/* Room for a message of up to n bytes that the handler packs itself before it does anything else with the call: what is
- * large is written once, to where it is sent from. NULL: call_send is the only way. */
+/* A buffer for a message of up to n bytes that the handler packs itself, which saves a copy of large messages. Call
+ * call_send_reserved before anything else of the call. NULL: use call_send. */
 MUST_USE uint8_t *call_reserve(struct call *c, size_t n);
-/* As call_send, of the first n bytes in that room. */
+/* As call_send, for the first n bytes of that buffer. */
 enum call_push call_send_reserved(struct call *c, size_t n);
-/* NULL is success. Nothing of the call may be touched afterwards, its request and arena included. */
+/* NULL is success. Do not use the call, its request or its arena afterwards. */
 void call_finish(struct call *c, const struct err *e);
 void call_finish_status(struct call *c, const struct call_status *status);
-/* The one answer of a unary or client-stream method, and success. */
+/* Sends the one response of a unary or client-stream method and finishes with success. */
 void call_reply(struct call *c, const ProtobufCMessage *m);
-/* No more on_message until call_release; the client is slowed down through its window. */
+/* Stops on_message until call_release. Flow control slows the client down. */
 void call_hold(struct call *c);
 void call_release(struct call *c);
-/* What the call is about, for the metadata of a deadline that passes: "exec_id" and an id that lives as
+/* Names the object of the call ("exec_id" and its id) for the metadata of DEADLINE_EXCEEDED. The id must live as
  * long as the call. */
 void call_set_subject(struct call *c, const char *key, const char *id);
 
@@ -124,7 +124,7 @@ struct call_wire {
     void (*send_headers)(struct call *c);
     enum call_push (*send)(struct call *c, const ProtobufCMessage *m);
     void (*finish)(struct call *c, const struct call_status *status);
-    void (*release)(struct call *c);               /* the handler takes messages again */
+    void (*release)(struct call *c);               /* after call_release */
     uint8_t *(*reserve)(struct call *c, size_t n); /* optional */
     enum call_push (*send_reserved)(struct call *c, size_t n);
 };
@@ -148,7 +148,7 @@ struct call {
     const char *subject;             /* by call_set_subject; NULL if nothing */
     const char *subject_id;
     void *state; /* the handler's */
-    bool opened; /* the handler knows of it */
+    bool opened; /* the handler was called */
     bool held;
     bool finished; /* by call_finish or call_cancel */
 };
@@ -158,16 +158,16 @@ void call_begin(struct call *c);
 void call_message(struct call *c, const ProtobufCMessage *m);
 void call_half_close(struct call *c);
 void call_drain(struct call *c);
-void call_writable(struct call *c); /* there is room to send again */
-/* The request is none of this protocol's, and was answered in the wire's own way. */
+void call_writable(struct call *c); /* the client has read; call_send accepts messages again */
+/* The request does not follow this protocol, and the transport has replied to it. */
 void call_refused(struct call *c, const char *why);
-/* A failure found by the transport: malformed or too large a message. */
+/* The transport found an error: a malformed or too large message. */
 void call_fail(struct call *c, const struct err *e);
-/* A second request where one is due, noticed before it is decoded. */
+/* A unary call got no request or a second one. */
 void call_wrong_count(struct call *c, const char *how);
-/* The client is gone, or the deadline passed (ERR_DEADLINE_EXCEEDED, which is also answered). */
+/* The client is gone, or the deadline passed (ERR_DEADLINE_EXCEEDED, which is also sent as the status). */
 void call_cancel(struct call *c, enum err_code why);
-/* Does a message of this method arrive only once and live as long as the call? */
+/* True if there is one request, which lives as long as the call. */
 static inline bool call_has_one_request(const struct call *c) {
     return c->method->kind == METHOD_UNARY || c->method->kind == METHOD_SERVER_STREAM;
 }

@@ -24,9 +24,9 @@ int err_unsupported(struct err *e, const char *field, const char *fmt, ...) {
     return err_at(e, "%s", field);
 }
 
-/* A field that is too large by itself: the limit stands in the metadata. */
-static int too_large(struct err *e, const char *field, enum limit_id limit, int64_t value) {
-    err_limit(e, ERR_INVALID_ARGUMENT, limit, value, "%s: more than %lld %s", field,
+/* The field is larger than the limit, which the metadata names. */
+static int check_too_large(struct err *e, const char *field, enum limit_id limit, int64_t value) {
+    err_limit(e, ERR_INVALID_ARGUMENT, limit, value, "%s: must be at most %lld %s", field,
               (long long)value, limit_unit_name(limit_table[limit].unit));
     return err_at(e, "%s", field);
 }
@@ -35,13 +35,13 @@ int check_id(const char *field, const char *id, struct err *e) {
     size_t n = strlen(id);
     size_t max = (size_t)limit_table[LIMIT_ID_LENGTH].value;
     if (n == 0)
-        return err_field(e, field, "%s: an id is needed", field);
+        return err_field(e, field, "%s: must not be empty", field);
     if (n > max)
-        return too_large(e, field, LIMIT_ID_LENGTH, (int64_t)max);
+        return check_too_large(e, field, LIMIT_ID_LENGTH, (int64_t)max);
     if (strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789-") != n)
-        return err_field(e, field, "%s: an id has a-z, 0-9 and - alone", field);
+        return err_field(e, field, "%s: must have only a-z, 0-9 and -", field);
     if (id[0] == '-' || id[n - 1] == '-')
-        return err_field(e, field, "%s: an id neither begins nor ends with -", field);
+        return err_field(e, field, "%s: must neither begin nor end with -", field);
     return 0;
 }
 
@@ -52,7 +52,8 @@ int check_new_id(const char *field, const char *id, struct err *e) {
     int r = check_id(field, id, e);
     for (size_t i = 0; i < COUNT_OF(generated) && r == 0; i++)
         if (str_starts(str_of(id), generated[i]))
-            r = err_field(e, field, "%s: ids that begin with %s are the daemon's to give", field,
+            r = err_field(e, field,
+                          "%s: must not begin with %s, which is reserved for generated ids", field,
                           generated[i].p);
     return r;
 }
@@ -60,18 +61,18 @@ int check_new_id(const char *field, const char *id, struct err *e) {
 int check_wait(int64_t wait_ms, struct err *e) {
     int64_t max = limit_table[LIMIT_WAIT_MAX].value;
     if (wait_ms < 0)
-        return err_field(e, "wait_ms", "wait_ms: a time cannot be below 0");
-    return wait_ms > max ? too_large(e, "wait_ms", LIMIT_WAIT_MAX, max) : 0;
+        return err_field(e, "wait_ms", "wait_ms: must be at least 0");
+    return wait_ms > max ? check_too_large(e, "wait_ms", LIMIT_WAIT_MAX, max) : 0;
 }
 
 /* --- lists of names and values --- */
 
-static int by_key(const void *a, const void *b) {
+static int check_by_key(const void *a, const void *b) {
     const Berm__V1__KeyValue *const *x = a, *const *y = b;
     return strcmp((*x)->key, (*y)->key);
 }
 
-/* The lists are short, and a hostile one must not cost its square. */
+/* Sort, because comparing all pairs of a hostile list would take quadratic time. */
 static int check_once(const char *field, size_t n, Berm__V1__KeyValue *const *list, struct err *e) {
     if (n < 2)
         return 0;
@@ -79,14 +80,14 @@ static int check_once(const char *field, size_t n, Berm__V1__KeyValue *const *li
     if (!sorted)
         return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     memcpy(sorted, list, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, by_key);
+    qsort(sorted, n, sizeof *sorted, check_by_key);
     for (size_t i = 1; i < n; i++)
         if (strcmp(sorted[i - 1]->key, sorted[i]->key) == 0)
-            return err_field(e, field, "%s: \"%.80s\" is given twice", field, sorted[i]->key);
+            return err_field(e, field, "%s: \"%.80s\" must be given once", field, sorted[i]->key);
     return 0;
 }
 
-static int64_t bytes_of(size_t n, Berm__V1__KeyValue *const *list) {
+static int64_t check_bytes_of(size_t n, Berm__V1__KeyValue *const *list) {
     size_t sum = 0;
     for (size_t i = 0; i < n; i++)
         sum += strlen(list[i]->key) + strlen(list[i]->value);
@@ -98,17 +99,18 @@ static int check_label(const char *field, size_t i, const Berm__V1__KeyValue *l,
     size_t n = strlen(l->key);
     if (n == 0 || n > LABEL_KEY_CHARS ||
         strspn(l->key, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/") != n) {
-        err_field(e, field, "%s[%zu].key: 1 to %d characters of A-Z a-z 0-9 . _ - /", field, i,
-                  LABEL_KEY_CHARS);
+        err_field(e, field, "%s[%zu].key: must be 1 to %d characters of A-Z a-z 0-9 . _ - /", field,
+                  i, LABEL_KEY_CHARS);
         return err_at(e, "%s[%zu].key", field, i);
     }
     if (to_keep && str_starts(str_of(l->key), STR(OWN_LABELS))) {
-        err_field(e, field, "%s[%zu].key: keys that begin with " OWN_LABELS " are the daemon's",
+        err_field(e, field, "%s[%zu].key: must not begin with " OWN_LABELS ", which is reserved",
                   field, i);
         return err_at(e, "%s[%zu].key", field, i);
     }
     if (strlen(l->value) > LABEL_VALUE_BYTES) {
-        err_field(e, field, "%s[%zu].value: more than %d bytes", field, i, LABEL_VALUE_BYTES);
+        err_field(e, field, "%s[%zu].value: must have at most %d bytes", field, i,
+                  LABEL_VALUE_BYTES);
         return err_at(e, "%s[%zu].value", field, i);
     }
     return 0;
@@ -118,14 +120,14 @@ static int check_label_list(const char *field, size_t n, Berm__V1__KeyValue *con
                             int64_t max_count, bool to_keep, struct err *e) {
     int64_t max_bytes = limit_table[LIMIT_LABELS_SIZE].value;
     if (n > (size_t)max_count)
-        return too_large(e, field, LIMIT_LABELS_COUNT, max_count);
+        return check_too_large(e, field, LIMIT_LABELS_COUNT, max_count);
     for (size_t i = 0; i < n; i++) {
         int r = check_label(field, i, labels[i], to_keep, e);
         if (r < 0)
             return r;
     }
-    if (bytes_of(n, labels) > max_bytes)
-        return too_large(e, field, LIMIT_LABELS_SIZE, max_bytes);
+    if (check_bytes_of(n, labels) > max_bytes)
+        return check_too_large(e, field, LIMIT_LABELS_SIZE, max_bytes);
     return check_once(field, n, labels, e);
 }
 
@@ -152,7 +154,7 @@ bool labels_match(size_t n, Berm__V1__KeyValue *const *labels, size_t n_selector
     return true;
 }
 
-static bool is_env_name(const char *s) {
+static bool check_is_env_name(const char *s) {
     size_t n = strlen(s);
     return n > 0 && !(s[0] >= '0' && s[0] <= '9') &&
            strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == n;
@@ -163,15 +165,16 @@ int check_env(const char *field, size_t n, Berm__V1__KeyValue *const *env, enum 
     int64_t max_count = limit_table[LIMIT_EXEC_ENV_COUNT].value;
     int64_t max_bytes = limit_table[size_limit].value;
     if (n > (size_t)max_count)
-        return too_large(e, field, LIMIT_EXEC_ENV_COUNT, max_count);
+        return check_too_large(e, field, LIMIT_EXEC_ENV_COUNT, max_count);
     for (size_t i = 0; i < n; i++)
-        if (!is_env_name(env[i]->key)) {
-            err_field(e, field, "%s[%zu].key: a name has A-Z a-z 0-9 _ and begins with no digit",
-                      field, i);
+        if (!check_is_env_name(env[i]->key)) {
+            err_field(e, field,
+                      "%s[%zu].key: must have only A-Z a-z 0-9 _ and not begin with a digit", field,
+                      i);
             return err_at(e, "%s[%zu].key", field, i);
         }
-    if (bytes_of(n, env) > max_bytes)
-        return too_large(e, field, size_limit, max_bytes);
+    if (check_bytes_of(n, env) > max_bytes)
+        return check_too_large(e, field, size_limit, max_bytes);
     return check_once(field, n, env, e);
 }
 
@@ -179,19 +182,19 @@ int check_clean_path(const char *field, const char *path, struct err *e) {
     struct str rest = str_of(path);
     struct str part;
     if (rest.n > (size_t)limit_table[LIMIT_PATH_LENGTH].value)
-        return too_large(e, field, LIMIT_PATH_LENGTH, limit_table[LIMIT_PATH_LENGTH].value);
+        return check_too_large(e, field, LIMIT_PATH_LENGTH, limit_table[LIMIT_PATH_LENGTH].value);
     if (rest.n == 0 || rest.p[0] != '/')
-        return err_field(e, field, "%s: give an absolute path", field);
+        return err_field(e, field, "%s: must be an absolute path", field);
     if (rest.n == 1)
         return 0;
     rest = (struct str){rest.p + 1, rest.n - 1};
     if (rest.p[rest.n - 1] == '/')
-        return err_field(e, field, "%s: no slash at its end", field);
+        return err_field(e, field, "%s: must not end with /", field);
     while (str_split(&rest, '/', &part)) {
         if (part.n == 0 || str_is(part, STR(".")) || str_is(part, STR("..")))
-            return err_field(e, field, "%s: no \"//\", \".\" or \"..\" in it", field);
+            return err_field(e, field, "%s: must not contain \"//\", \".\" or \"..\"", field);
         if (part.n > (size_t)limit_table[LIMIT_PATH_NAME].value)
-            return too_large(e, field, LIMIT_PATH_NAME, limit_table[LIMIT_PATH_NAME].value);
+            return check_too_large(e, field, LIMIT_PATH_NAME, limit_table[LIMIT_PATH_NAME].value);
     }
     return 0;
 }

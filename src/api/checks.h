@@ -1,4 +1,4 @@
-/* checks — rules that several requests share, and the errors that name a field.
+/* checks — checks that several requests share, and errors that name a field.
  *
  * Each check answers 0, or -INVALID_ARGUMENT with the path of the field at fault. */
 #pragma once

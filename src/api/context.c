@@ -17,7 +17,7 @@ bool context_serves(struct call *c) {
     struct err e;
     if (context_registry(c))
         return true;
-    err_set(&e, ERR_UNSUPPORTED, "this program keeps no sandboxes");
+    err_set(&e, ERR_UNSUPPORTED, "this server has no sandboxes");
     call_finish(c, &e);
     return false;
 }

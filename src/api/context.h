@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api/api.h"
-#include "api/request.h"
+#include "api/mutation.h"
 #include "api/system/system.h"
 #include "core/registry/registry.h"
 
@@ -11,7 +11,7 @@
 struct context {
     struct system_facts facts;
     struct registry *registry; /* NULL in programs that serve no sandboxes */
-    struct requests requests;
+    struct mutations mutations;
     uint8_t scratch[2][CONTEXT_SCRATCH]; /* for as long as a handler takes to pack a message */
     const uid_t *admins;                 /* besides root */
     size_t n_admins;

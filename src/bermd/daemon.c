@@ -319,7 +319,7 @@ static void daemon_learn_facts(struct daemon *d) {
     };
     d->context.admins = daemon_config(d)->admins.uids;
     d->context.n_admins = daemon_config(d)->admins.n;
-    requests_init(&d->context.requests);
+    mutations_init(&d->context.mutations);
 }
 
 /* Runs the daemon in the loop. A failure before the loop leaves nothing behind. */

@@ -52,7 +52,7 @@ static void world_begin(void) {
         .version = "0", .instance_id = "i", .run_id = "r", .limits = &world->limits};
     CHECK(uv_loop_init(&world->loop) == 0);
     CHECK(api_init(&world->api, api_daemon_methods(), 1, &auth) == 0);
-    requests_init(&world->context.requests);
+    mutations_init(&world->context.mutations);
     world->api.user = &world->context;
     CHECK(server_init(&world->server, &world->loop, &world->api, &world->limits) == 0);
     CHECK(listener_unix(&world->listener, &world->server, world->path, 0600, &e) == 0);

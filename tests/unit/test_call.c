@@ -188,7 +188,7 @@ TEST(call_error_names_an_unknown_method) { /* covers: RPC-1 */
     api_done(&api);
     begin("/t.S/Later");
     CHECK_INT(seen.err, ERR_UNIMPLEMENTED);
-    CHECK(strstr(seen.text, "/t.S/Later is not built yet") != NULL);
+    CHECK(strstr(seen.text, "/t.S/Later is not implemented yet") != NULL);
     api_done(&api);
 }
 

@@ -106,7 +106,7 @@ static void daemon_begin(size_t n_drivers) {
                       .n_drivers = n_drivers};
     CHECK_INT(registry_open(&env, &w.context.registry, &e), 0);
     w.context.facts = (struct system_facts){.instance_id = "i", .limits = &w.limits};
-    requests_init(&w.context.requests);
+    mutations_init(&w.context.mutations);
     CHECK_INT(api_init(&w.api, api_daemon_methods(), 1, &auth), 0);
     w.api.user = &w.context;
     w.api.access_log = false;

@@ -11,8 +11,8 @@
 
 enum event { ATTACHED, OUTPUT, GAP, EXITED, HEARTBEAT, END, ACCEPTED };
 
-/* Every arm of both unions is a pointer to a message, so that one of them stands for all. */
-static enum call_push say(struct attachment *a, enum event event, void *what) {
+/* Every member of both unions is a pointer to a message, so one assignment serves all. */
+static enum call_push attachment_send(struct attachment *a, enum event event, void *what) {
     static const Berm__V1__AttachExecResponse__EventCase plain[] = {
         [ATTACHED] = BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_ATTACHED,
         [OUTPUT] = BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_OUTPUT,
@@ -48,7 +48,7 @@ static enum call_push say(struct attachment *a, enum event event, void *what) {
     }
     if (sent == CALL_FULL)
         a->is_full = true;
-    return sent; /* GONE: `a` is no more */
+    return sent; /* after GONE `a` is freed */
 }
 
 /* --- the end --- */
@@ -75,16 +75,16 @@ void attachment_finish(struct attachment *a, const struct err *e) {
     call_finish(c, e);
 }
 
-static void fail(struct attachment *a, struct err *e) {
+static void attachment_fail(struct attachment *a, struct err *e) {
     if (a->watch.exec && !e->subject)
         err_about(e, "exec_id", exec_record(a->watch.exec)->exec_id);
     attachment_finish(a, e);
 }
 
-static void finish_with(struct attachment *a, Berm__V1__StreamEndReason reason) {
+static void attachment_finish_with(struct attachment *a, Berm__V1__StreamEndReason reason) {
     Berm__V1__StreamEnd end = BERM__V1__STREAM_END__INIT;
     end.reason = reason;
-    if (say(a, END, &end) != CALL_GONE)
+    if (attachment_send(a, END, &end) != CALL_GONE)
         attachment_finish(a, NULL);
 }
 
@@ -92,34 +92,34 @@ static void finish_with(struct attachment *a, Berm__V1__StreamEndReason reason) 
 
 enum step { STEP_SENT, STEP_NOTHING, STEP_OVER }; /* OVER: the call has ended */
 
-static enum step after_send(enum call_push sent) {
+static enum step attachment_after_send(enum call_push sent) {
     return sent == CALL_GONE ? STEP_OVER : STEP_SENT;
 }
 
-static Berm__V1__OutputStream stream_name(enum exec_stream s) {
+static Berm__V1__OutputStream attachment_stream_name(enum exec_stream s) {
     return s == EXEC_STDOUT ? BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDOUT
                             : BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDERR;
 }
 
-static enum step send_gap(struct attachment *a, enum exec_stream s, uint64_t next) {
+static enum step attachment_send_gap(struct attachment *a, enum exec_stream s, uint64_t next) {
     Berm__V1__OutputGap gap = BERM__V1__OUTPUT_GAP__INIT;
     struct err e;
     if (a->fail_on_gap) {
-        err_set(&e, ERR_OUTPUT_TRIMMED, "the bytes from %llu to %llu are no longer kept",
+        err_set(&e, ERR_OUTPUT_TRIMMED, "bytes %llu to %llu are no longer kept",
                 (unsigned long long)a->next[s], (unsigned long long)next);
         err_number(&e, "next_offset", (int64_t)next);
-        fail(a, &e);
+        attachment_fail(a, &e);
         return STEP_OVER;
     }
-    gap.stream = stream_name(s);
+    gap.stream = attachment_stream_name(s);
     gap.offset = a->next[s];
     gap.next_offset = next;
     a->next[s] = next;
-    return after_send(say(a, GAP, &gap));
+    return attachment_after_send(attachment_send(a, GAP, &gap));
 }
 
-/* One chunk of one stream, none of which lies on both sides of the moment the reader came. */
-static enum step send_stream(struct attachment *a, struct exec *x, enum exec_stream s) {
+/* Sends one chunk of one stream. A chunk is either replayed or new, never both. */
+static enum step attachment_send_stream(struct attachment *a, struct exec *x, enum exec_stream s) {
     uint8_t bytes[CHUNK_BYTES];
     uint64_t next = a->next[s];
     size_t want = sizeof bytes;
@@ -131,36 +131,35 @@ static enum step send_stream(struct attachment *a, struct exec *x, enum exec_str
         want = (size_t)MIN(a->past[s] - next, (uint64_t)sizeof bytes);
     ssize_t n = exec_read(x, s, a->next[s], bytes, want, &next, &e);
     if (n < 0) {
-        fail(a, &e);
+        attachment_fail(a, &e);
         return STEP_OVER;
     }
     if (n == 0)
-        return next > a->next[s] ? send_gap(a, s, next) : STEP_NOTHING;
+        return next > a->next[s] ? attachment_send_gap(a, s, next) : STEP_NOTHING;
     Berm__V1__OutputChunk chunk = BERM__V1__OUTPUT_CHUNK__INIT;
-    chunk.stream = stream_name(s);
+    chunk.stream = attachment_stream_name(s);
     chunk.offset = a->next[s];
     chunk.data = (ProtobufCBinaryData){(size_t)n, bytes};
     chunk.replayed = is_past;
     a->next[s] += (uint64_t)n;
-    return after_send(say(a, OUTPUT, &chunk));
+    return attachment_after_send(attachment_send(a, OUTPUT, &chunk));
 }
 
-/* The streams take turns. */
-static enum step send_next(struct attachment *a, struct exec *x) {
+/* Alternates between the streams. */
+static enum step attachment_send_next(struct attachment *a, struct exec *x) {
     enum step step = STEP_NOTHING;
     for (unsigned i = 0; i < EXEC_STREAMS && step == STEP_NOTHING; i++) {
         enum exec_stream s = (a->turn + i) % EXEC_STREAMS;
-        step = send_stream(a, x, s);
+        step = attachment_send_stream(a, x, s);
         if (step == STEP_SENT)
             a->turn = (s + 1) % EXEC_STREAMS;
     }
     return step;
 }
 
-/* How far a reader has got: what it was sent, when nothing else tells. A stream it does not read is
- * nothing to wait for. */
-static void marks(const struct attachment *a, struct exec *x, bool was_sent,
-                  uint64_t ret[EXEC_STREAMS]) {
+/* How far a reader has read: up to what it was sent. A stream that it does not read must not block the exec. */
+static void attachment_marks(const struct attachment *a, struct exec *x, bool was_sent,
+                             uint64_t ret[EXEC_STREAMS]) {
     for (unsigned s = 0; s < EXEC_STREAMS; s++) {
         uint64_t first, end = 0;
         if (!a->wanted[s] && s < exec_n_streams(x))
@@ -169,20 +168,20 @@ static void marks(const struct attachment *a, struct exec *x, bool was_sent,
     }
 }
 
-/* A reader with a name acknowledges by itself what it reads. */
-static bool acknowledge(struct attachment *a, struct exec *x) {
+/* Sending counts as reading for an unnamed reader. A named one sends acknowledgements. */
+static bool attachment_acknowledge(struct attachment *a, struct exec *x) {
     uint64_t upto[EXEC_STREAMS];
     struct err e;
     if (!a->has_joined)
         return true;
-    marks(a, x, a->reader[0] == '\0', upto);
+    attachment_marks(a, x, a->reader[0] == '\0', upto);
     if (exec_ack(x, a->reader, &a->watch, upto, false, &e) == 0)
         return true;
-    fail(a, &e);
+    attachment_fail(a, &e);
     return false;
 }
 
-static bool has_all(const struct attachment *a, struct exec *x) {
+static bool attachment_has_all(const struct attachment *a, struct exec *x) {
     const Berm__V1__Exec *record = exec_record(x);
     for (unsigned s = 0; s < record->n_output && s < EXEC_STREAMS; s++)
         if (a->wanted[s] && a->next[s] < record->output[s]->end_offset)
@@ -190,109 +189,111 @@ static bool has_all(const struct attachment *a, struct exec *x) {
     return true;
 }
 
-/* Everything is read. What was there when the program ended must still have been. */
-static void finish_exited(struct attachment *a, struct exec *x) {
+/* All output is sent. Fails if the log is shorter than when the exec ended. */
+static void attachment_finish_exited(struct attachment *a, struct exec *x) {
     struct err e;
-    if (!has_all(a, x)) {
-        err_set(&e, ERR_OUTPUT_TAMPERED, "the kept output is shorter than it was");
-        fail(a, &e);
-    } else if (say(a, EXITED, (void *)exec_record(x)) != CALL_GONE) {
+    if (!attachment_has_all(a, x)) {
+        err_set(&e, ERR_OUTPUT_TAMPERED, "the kept output is shorter than when the exec ended");
+        attachment_fail(a, &e);
+    } else if (attachment_send(a, EXITED, (void *)exec_record(x)) != CALL_GONE) {
         attachment_finish(a, NULL);
     }
 }
 
-/* Sends what there is and the client has room for. False: the call is over. */
-static bool pump(struct attachment *a) {
+/* Sends output until the client is full or no more is there. False: the call is over. */
+static bool attachment_pump(struct attachment *a) {
     struct exec *x = a->watch.exec;
     enum step step = STEP_SENT;
     if (!x) {
-        finish_with(a, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SANDBOX_GONE);
+        attachment_finish_with(a, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SANDBOX_GONE);
         return false;
     }
     if (a->drains) {
-        finish_with(a, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_DRAINING);
+        attachment_finish_with(a, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_DRAINING);
         return false;
     }
-    bool is_over = exec_is_over(x); /* asked first: all it wrote is there by then */
+    bool is_over = exec_is_over(x); /* before reading: a finished exec has written all its output */
     while (step == STEP_SENT && !a->is_full)
-        step = send_next(a, x);
-    if (step == STEP_OVER || !acknowledge(a, x))
+        step = attachment_send_next(a, x);
+    if (step == STEP_OVER || !attachment_acknowledge(a, x))
         return false;
     if (a->is_full || step == STEP_SENT)
         return true;
-    if (is_over && (!a->until_now || has_all(a, x))) {
-        finish_exited(a, x);
+    if (is_over && (!a->until_now || attachment_has_all(a, x))) {
+        attachment_finish_exited(a, x);
         return false;
     }
     if (a->until_now) {
-        finish_with(a, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_COMPLETE);
+        attachment_finish_with(a, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_COMPLETE);
         return false;
     }
     return true;
 }
 
-static void pump_and_tell(struct attachment *a) {
-    if (pump(a) && a->on_change)
+static void attachment_pump_and_notify(struct attachment *a) {
+    if (attachment_pump(a) && a->on_change)
         a->on_change(a);
 }
 
 /* --- what wakes it --- */
 
-static void on_change(struct waiter *w) {
+static void attachment_on_change(struct waiter *w) {
     struct attachment *a = container_of(w, struct attachment, watch.waiter);
     if (a->is_attached)
-        pump_and_tell(a);
+        attachment_pump_and_notify(a);
     else if (!a->watch.exec)
         attachment_begin(a);
 }
 
 bool attachment_on_writable(struct attachment *a) {
     a->is_full = false;
-    return !a->is_attached || pump(a);
+    return !a->is_attached || attachment_pump(a);
 }
 
 void attachment_drain(struct attachment *a) {
     a->drains = true;
     if (a->is_attached)
-        pump(a);
+        attachment_pump(a);
 }
 
 bool attachment_accepted(struct attachment *a, uint64_t next_offset, uint64_t window_bytes) {
     Berm__V1__StdinAccepted accepted = BERM__V1__STDIN_ACCEPTED__INIT;
     accepted.next_offset = next_offset;
     accepted.window_bytes = window_bytes;
-    return say(a, ACCEPTED, &accepted) != CALL_GONE;
+    return attachment_send(a, ACCEPTED, &accepted) != CALL_GONE;
 }
 
-static bool on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *m) {
+static bool attachment_on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *m) {
     struct attachment *a = container_of(h, struct attachment, heartbeat);
-    return a->is_full || say(a, HEARTBEAT, m) != CALL_GONE;
+    return a->is_full || attachment_send(a, HEARTBEAT, m) != CALL_GONE;
 }
 
 /* --- the beginning --- */
 
-static int check_streams(struct attachment *a, const Berm__V1__AttachExecRequest *request,
-                         const char *prefix, struct err *e) {
+static int attachment_check_streams(struct attachment *a,
+                                    const Berm__V1__AttachExecRequest *request, const char *prefix,
+                                    struct err *e) {
     char field[48];
     for (unsigned s = 0; s < EXEC_STREAMS; s++)
         a->wanted[s] = request->n_streams == 0;
     for (size_t i = 0; i < request->n_streams; i++) {
         Berm__V1__OutputStream name = request->streams[i];
         snprintf(field, sizeof field, "%sstreams[%zu]", prefix, i);
-        if (name != stream_name(EXEC_STDOUT) && name != stream_name(EXEC_STDERR))
-            return err_field(e, field, "%s: no stream has the number %d", field, (int)name);
-        a->wanted[name == stream_name(EXEC_STDERR) ? EXEC_STDERR : EXEC_STDOUT] = true;
+        if (name != attachment_stream_name(EXEC_STDOUT) &&
+            name != attachment_stream_name(EXEC_STDERR))
+            return err_field(e, field, "%s: must be STDOUT or STDERR, got %d", field, (int)name);
+        a->wanted[name == attachment_stream_name(EXEC_STDERR) ? EXEC_STDERR : EXEC_STDOUT] = true;
     }
     snprintf(field, sizeof field, "%stail_bytes", prefix);
     if (request->tail_bytes > 0 && (request->stdout_offset > 0 || request->stderr_offset > 0))
-        return err_field(e, field, "%s: give offsets or this, not both", field);
+        return err_field(e, field, "%s: must be 0 when offsets are given", field);
     snprintf(field, sizeof field, "%sreader_id", prefix);
     return request->reader_id[0] == '\0' ? 0 : exec_check_reader(request->reader_id, field, e);
 }
 
-/* Where each stream begins for this reader. */
-static int find_start(struct attachment *a, struct exec *x,
-                      const Berm__V1__AttachExecRequest *request, struct err *e) {
+/* Finds the offset at which each stream starts for this reader. */
+static int attachment_find_start(struct attachment *a, struct exec *x,
+                                 const Berm__V1__AttachExecRequest *request, struct err *e) {
     const uint64_t asked[EXEC_STREAMS] = {request->stdout_offset, request->stderr_offset};
     for (unsigned s = 0; s < EXEC_STREAMS; s++) {
         uint64_t first = 0, end = 0;
@@ -310,27 +311,27 @@ static int find_start(struct attachment *a, struct exec *x,
     return 0;
 }
 
-static void on_durable(struct ledger_wait *w, const struct err *e) {
+static void attachment_on_durable(struct ledger_wait *w, const struct err *e) {
     struct attachment *a = container_of(w, struct attachment, wait);
-    (void)e; /* a record that could not be written is what it was before */
+    (void)e; /* after a failed write the record is the last durable one */
     attachment_begin(a);
 }
 
 int attachment_open(struct attachment *a, struct exec *x,
                     const Berm__V1__AttachExecRequest *request, const char *prefix, struct err *e) {
     uint64_t from[EXEC_STREAMS];
-    if (check_streams(a, request, prefix, e) < 0)
+    if (attachment_check_streams(a, request, prefix, e) < 0)
         return -(int)e->code;
-    if (find_start(a, x, request, e) < 0)
+    if (attachment_find_start(a, x, request, e) < 0)
         return err_about(e, "exec_id", exec_record(x)->exec_id);
     a->until_now = request->until_now;
     a->fail_on_gap = request->fail_on_gap;
     a->reader = request->reader_id;
-    ledger_wait_init(&a->wait, on_durable);
-    heartbeat_init(&a->heartbeat, a->call, on_quiet);
-    exec_watch(x, &a->watch, on_change);
+    ledger_wait_init(&a->wait, attachment_on_durable);
+    heartbeat_init(&a->heartbeat, a->call, attachment_on_quiet);
+    exec_watch(x, &a->watch, attachment_on_change);
     if (exec_record(x)->spec->output_policy == BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_BLOCK) {
-        marks(a, x, true, from);
+        attachment_marks(a, x, true, from);
         if (exec_reader_join(x, a->reader, &a->watch, from, e) < 0) {
             attachment_close(a);
             return err_about(e, "exec_id", exec_record(x)->exec_id);
@@ -344,22 +345,22 @@ void attachment_begin(struct attachment *a) {
     struct exec *x = a->watch.exec;
     struct err e;
     if (!x) {
-        err_set(&e, ERR_SANDBOX_DELETED, "the program went with its sandbox");
+        err_set(&e, ERR_SANDBOX_DELETED, "the exec was deleted with its sandbox");
         attachment_finish(a, &e);
         return;
     }
     if (!exec_is_over(x) && ledger_wait(context_ledger(a->call), exec_recorded(x), &a->wait))
         return;
-    if (say(a, ATTACHED, (void *)exec_record(x)) == CALL_GONE)
+    if (attachment_send(a, ATTACHED, (void *)exec_record(x)) == CALL_GONE)
         return;
     a->is_attached = true;
     heartbeat_start(&a->heartbeat);
-    pump_and_tell(a);
+    attachment_pump_and_notify(a);
 }
 
 /* --- AttachExec --- */
 
-static void on_attach(struct call *c, const ProtobufCMessage *m) {
+static void attach_on_message(struct call *c, const ProtobufCMessage *m) {
     const Berm__V1__AttachExecRequest *request = (const void *)m;
     struct exec *x;
     struct err e;
@@ -375,21 +376,21 @@ static void on_attach(struct call *c, const ProtobufCMessage *m) {
     attachment_begin(a);
 }
 
-static void on_attach_writable(struct call *c) {
+static void attach_on_writable(struct call *c) {
     (void)attachment_on_writable(c->state);
 }
 
-static void on_attach_drain(struct call *c) {
+static void attach_on_drain(struct call *c) {
     attachment_drain(c->state);
 }
 
-static void on_attach_cancel(struct call *c) {
+static void attach_on_cancel(struct call *c) {
     attachment_close(c->state);
 }
 
 const struct handler api_exec_attach = {
-    .on_message = on_attach,
-    .on_writable = on_attach_writable,
-    .on_drain = on_attach_drain,
-    .on_cancel = on_attach_cancel,
+    .on_message = attach_on_message,
+    .on_writable = attach_on_writable,
+    .on_drain = attach_on_drain,
+    .on_cancel = attach_on_cancel,
 };

@@ -1,10 +1,9 @@
-/* exec_attach — a reader of a program's output: the past from the log, then what comes, then the exit.
+/* exec_attach — a reader of an exec's output: what the log holds, then what is added, then the exit.
  *
  * Owner:   the call's state that embeds it (AttachExec, Interact).
  * Ends:    by itself with the call, after on_end; or by attachment_close when the call is cancelled.
- * It holds offsets and no bytes: what a client has not read yet is left in the log. While a client does
- * not read, or nothing comes, a reader costs its struct alone.
- * on_change and on_end may end the call; neither comes from inside attachment_open. */
+ * Bounds:  it holds offsets, not bytes. Output that the client has not read stays in the log.
+ * on_change and on_end may end the call. attachment_open calls neither. */
 #pragma once
 
 #include "api/heartbeat.h"
@@ -12,36 +11,36 @@
 
 struct attachment {
     struct call *call;
-    /* Optional; filled by the owner. The reader has been attached, or something about the program has
-     * changed and what there was to send is sent. */
+    /* Optional; set by the owner. The reader is attached, or the exec has changed and all available output
+     * is sent. */
     void (*on_change)(struct attachment *a);
-    /* Instead of attachment_close, which it calls: the call is about to be finished. */
+    /* Optional; set by the owner. The call is about to finish: call attachment_close. */
     void (*on_end)(struct attachment *a);
-    bool is_interactive; /* answers are InteractResponse */
+    bool is_interactive; /* sends InteractResponse instead of AttachExecResponse */
 
     struct exec_watch watch;
     struct ledger_wait wait;
     struct heartbeat heartbeat;
-    const char *reader; /* empty: without a name */
+    const char *reader; /* empty: an unnamed reader */
     uint64_t next[EXEC_STREAMS];
-    uint64_t past[EXEC_STREAMS]; /* the end when the reader came */
+    uint64_t past[EXEC_STREAMS]; /* the end when the reader attached */
     bool wanted[EXEC_STREAMS];
     bool until_now;
     bool fail_on_gap;
-    bool has_joined; /* as a reader of the BLOCK policy */
+    bool has_joined; /* counts as a reader for the BLOCK policy */
     bool is_attached;
     bool is_full;
     bool drains;
-    unsigned turn; /* the stream that goes first */
+    unsigned turn; /* the stream that is read next */
     uint64_t sequence;
 };
 
-/* `request` tells where to begin; its strings must live as long as the call. `prefix` stands before the
- * names of fields in errors. 0: the first message follows, now or once what it tells is durable. */
+/* `request` says where to start; its strings must live as long as the call. Errors put `prefix` before field
+ * names. After 0, call attachment_begin. */
 MUST_USE int attachment_open(struct attachment *a, struct exec *x,
                              const Berm__V1__AttachExecRequest *request, const char *prefix,
                              struct err *e);
-/* Sends the first message; call it last, it may end the call. */
+/* Sends the first message once the exec's record is durable. Call it last: it may end the call. */
 void attachment_begin(struct attachment *a);
 void attachment_close(struct attachment *a); /* idempotent */
 /* Ends reader and call. */

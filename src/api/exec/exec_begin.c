@@ -8,18 +8,14 @@
 #define ERR_NUMBER_MAX 999 /* of errors.def */
 #define EXEC_ID_BYTES 64
 
-/* The request and its intent on the way to the disk. It outlives a call that is cancelled meanwhile: until
- * the intent is durable only this knows that a repeat must not act. */
-struct acceptance {
-    struct exec_begin *begin; /* NULL: the call is over */
-    struct request request;
-    struct ledger_wait wait;
-    bool on_way;
+/* Outlives a call that is cancelled before the intent is durable. */
+struct exec_begin_mutation {
+    struct mutation mu;
+    struct exec_begin *begin; /* valid while there is a call */
 };
 
-static void acceptance_free(struct acceptance *a) {
-    request_settle(&a->request);
-    free(a);
+static struct exec_begin *exec_begin_of(struct mutation *mu) {
+    return container_of(mu, struct exec_begin_mutation, mu)->begin;
 }
 
 void exec_begin_end(struct exec_begin *b) {
@@ -28,14 +24,12 @@ void exec_begin_end(struct exec_begin *b) {
     b->opened = false;
     exec_unwatch(&b->watch);
     ledger_wait_cancel(&b->wait);
-    struct acceptance *a = TAKE(b->acceptance);
-    if (a && a->on_way)
-        a->begin = NULL;
-    else if (a)
-        acceptance_free(a);
+    struct mutation *mu = TAKE(b->mutation);
+    if (mu)
+        mutation_abandon(mu);
 }
 
-static void fail(struct exec_begin *b, struct err *e) {
+static void exec_begin_fail(struct exec_begin *b, struct err *e) {
     if (b->exec_id && !e->subject)
         err_about(e, "exec_id", b->exec_id);
     exec_begin_end(b);
@@ -57,13 +51,13 @@ int exec_begin_refusal(struct exec *x, struct err *e) {
     return err_about(e, "exec_id", record->exec_id);
 }
 
-/* Tells once what is to be told is durable; an exit may be told earlier. */
-static void look(struct exec_begin *b) {
+/* Report the start once the record is durable. An exit may be reported before its commit. */
+static void exec_begin_look(struct exec_begin *b) {
     struct exec *x = b->watch.exec;
     struct err e;
     if (!x) {
-        err_set(&e, ERR_SANDBOX_DELETED, "%s went with its sandbox", b->exec_id);
-        fail(b, &e);
+        err_set(&e, ERR_SANDBOX_DELETED, "%s was deleted with its sandbox", b->exec_id);
+        exec_begin_fail(b, &e);
         return;
     }
     if (b->settling || !exec_is_answered(x))
@@ -75,52 +69,58 @@ static void look(struct exec_begin *b) {
     b->on_begun(b, NULL);
 }
 
-static void on_change(struct waiter *w) {
-    look(container_of(w, struct exec_begin, watch.waiter));
+static void exec_begin_on_change(struct waiter *w) {
+    exec_begin_look(container_of(w, struct exec_begin, watch.waiter));
 }
 
-/* A record that could not be written is what it was before, and good enough to tell. */
-static void on_settled(struct ledger_wait *w, const struct err *e) {
+/* After a failed write the record is the last durable one, which the call may show. */
+static void exec_begin_on_settled(struct ledger_wait *w, const struct err *e) {
     struct exec_begin *b = container_of(w, struct exec_begin, wait);
     (void)e;
     b->settling = false;
-    look(b);
+    exec_begin_look(b);
 }
 
-/* The program is accepted, by this call or by an earlier one. */
-static void follow(struct exec_begin *b) {
+/* The exec was accepted by this call or by the one that it repeats. */
+static void exec_begin_follow(struct exec_begin *b) {
     struct caller who;
     struct exec *x;
     struct err e;
     context_caller(b->call, &who);
     call_set_subject(b->call, "exec_id", b->exec_id);
     if (registry_find_exec(context_registry(b->call), &who, b->exec_id, &x, &e) < 0) {
-        fail(b, &e);
+        exec_begin_fail(b, &e);
         return;
     }
-    exec_watch(x, &b->watch, on_change);
-    look(b);
+    exec_watch(x, &b->watch, exec_begin_on_change);
+    exec_begin_look(b);
 }
 
-static void on_accepted(struct ledger_wait *w, const struct err *e) {
-    struct acceptance *a = container_of(w, struct acceptance, wait);
-    struct exec_begin *b = a->begin;
-    acceptance_free(a);
-    if (!b)
-        return;
-    b->acceptance = NULL;
-    if (!e) {
-        follow(b);
-        return;
-    }
-    struct err told = *e;
-    b->exec_id = NULL; /* there is no such program */
-    fail(b, &told);
+static void exec_begin_durable(struct mutation *mu) {
+    struct exec_begin *b = exec_begin_of(mu);
+    b->mutation = NULL;
+    mutation_end(mu);
+    exec_begin_follow(b);
 }
 
-/* What a program in this sandbox may be asked to be. */
-static int check(struct exec_begin *b, const struct sandbox *sb, Berm__V1__ExecSpec *ret_spec,
-                 struct err *e) {
+static int exec_begin_repeat(struct mutation *mu, struct err *e) {
+    (void)e;
+    exec_begin_of(mu)->exec_id = mu->object_id.p;
+    exec_begin_durable(mu);
+    return 0;
+}
+
+/* There is no such exec. */
+static void exec_begin_failed(struct mutation *mu, const struct err *e) {
+    struct exec_begin *b = exec_begin_of(mu);
+    struct err reported = *e;
+    b->exec_id = NULL;
+    exec_begin_fail(b, &reported);
+}
+
+/* Checks the spec against the limits of the sandbox and fills in defaults. */
+static int exec_begin_check(struct exec_begin *b, const struct sandbox *sb,
+                            Berm__V1__ExecSpec *ret_spec, struct err *e) {
     char path[32];
     const Berm__V1__SandboxSpec *around = sandbox_record(sb)->spec;
     struct exec_check c = {
@@ -135,9 +135,9 @@ static int check(struct exec_begin *b, const struct sandbox *sb, Berm__V1__ExecS
     return exec_check_spec(&c, b->spec, ret_spec, e);
 }
 
-static int take_on(struct exec_begin *b, struct err *e) {
-    struct acceptance *a = b->acceptance;
-    struct change change = {.who = &a->request.caller, .key = &a->request.key, .wait = &a->wait};
+static int exec_begin_first(struct mutation *mu, struct err *e) {
+    struct exec_begin *b = exec_begin_of(mu);
+    struct change change = mutation_change(mu);
     struct sandbox *sb;
     struct exec *x;
     char field[32];
@@ -150,54 +150,29 @@ static int take_on(struct exec_begin *b, struct err *e) {
         return -(int)e->code;
     snprintf(field, sizeof field, "%ssandbox_id", b->prefix);
     if (subject_find_sandbox(b->call, b->sandbox_id, field, &sb, e) < 0 ||
-        check(b, sb, &spec, e) < 0 ||
+        exec_begin_check(b, sb, &spec, e) < 0 ||
         exec_start(sandbox_execs(sb), b->incarnation, b->asked_id, &spec, b->stdin_data, &change,
                    &x, e) < 0)
         return -(int)e->code;
-    a->on_way = true;
+    mutation_keep(mu);
     snprintf(id, EXEC_ID_BYTES, "%s", exec_record(x)->exec_id);
     b->exec_id = id;
     call_set_subject(b->call, "exec_id", id);
     return 0;
 }
 
-static void on_again(struct request *r);
-
-static int ask(struct exec_begin *b, enum request_turn *ret_turn, struct err *e) {
-    struct request *r = &b->acceptance->request;
-    if (request_begin(r, b->call, b->request_message, on_again, ret_turn, e) < 0)
-        return -(int)e->code;
-    if (*ret_turn == REQUEST_NEW)
-        return take_on(b, e);
-    if (*ret_turn == REQUEST_REPEAT)
-        b->exec_id = r->object_id.p;
-    return 0;
-}
-
-static void take_turn(struct exec_begin *b) {
-    enum request_turn turn;
-    struct err e;
-    if (ask(b, &turn, &e) < 0)
-        fail(b, &e);
-    else if (turn == REQUEST_REPEAT)
-        follow(b);
-}
-
-static void on_again(struct request *r) {
-    take_turn(container_of(r, struct acceptance, request)->begin);
-}
-
 void exec_begin(struct exec_begin *b) {
-    struct err e;
+    static const struct mutation_kind kind = {.subject_key = "exec_id",
+                                              .first = exec_begin_first,
+                                              .repeat = exec_begin_repeat,
+                                              .on_durable = exec_begin_durable,
+                                              .on_failed = exec_begin_failed};
     b->opened = true;
-    ledger_wait_init(&b->wait, on_settled);
-    b->acceptance = calloc(1, sizeof *b->acceptance);
-    if (!b->acceptance) {
-        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
-        fail(b, &e);
+    ledger_wait_init(&b->wait, exec_begin_on_settled);
+    b->mutation =
+        mutation_new(b->call, b->request_message, &kind, sizeof(struct exec_begin_mutation));
+    if (!b->mutation)
         return;
-    }
-    b->acceptance->begin = b;
-    ledger_wait_init(&b->acceptance->wait, on_accepted);
-    take_turn(b);
+    container_of(b->mutation, struct exec_begin_mutation, mu)->begin = b;
+    mutation_begin(b->mutation);
 }

@@ -1,19 +1,17 @@
-/* exec_begin — the start of a program on behalf of a call: its request id, the checks, the intent, and
- * the guest's answer.
+/* exec_begin — starts an exec for a call: request id, checks, intent, and the guest's answer.
  *
  * Owner:   the call's state that embeds it.     Ends: on_begun, once; exec_begin_end at any time.
- * on_begun comes from the loop or from inside exec_begin. Without an error the program is accepted and
- * durable, and the guest has answered, or cannot now (its sandbox is paused or stopping); watch.exec is
- * the program and stays in memory until exec_begin_end. With one nothing is held any more. */
+ * exec_begin or the loop calls on_begun. Without an error the exec is durable, and the guest has answered or
+ * cannot answer now (its sandbox is paused or stopping); watch.exec stays in memory until exec_begin_end. With
+ * an error exec_begin_end was called. */
 #pragma once
 
+#include "api/mutation.h"
 #include "api/subject.h"
-
-struct acceptance;
 
 struct exec_begin {
     struct call *call;
-    /* What was asked, living as long as the call; filled by the caller. */
+    /* The request, set by the caller; must live as long as the call. */
     const ProtobufCMessage *request_message;
     const char *sandbox_id;
     const char *prefix; /* of fields in errors: "" or "start." */
@@ -24,8 +22,8 @@ struct exec_begin {
     bool is_run;
     void (*on_begun)(struct exec_begin *b, const struct err *e);
 
-    const char *exec_id; /* once accepted */
-    struct acceptance *acceptance;
+    const char *exec_id;       /* once accepted */
+    struct mutation *mutation; /* NULL once the intent is durable */
     struct ledger_wait wait;
     struct exec_watch watch;
     bool opened;
@@ -35,5 +33,5 @@ struct exec_begin {
 void exec_begin(struct exec_begin *b);
 void exec_begin_end(struct exec_begin *b); /* idempotent; also for one that never began */
 
-/* When the program never ran: the reason its exit gives, as an error of the call (EXEC-4). */
+/* The error of an exec that never ran, from its exit (EXEC-4); 0 for every other exec. */
 MUST_USE int exec_begin_refusal(struct exec *x, struct err *e);

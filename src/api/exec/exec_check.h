@@ -1,4 +1,4 @@
-/* exec_check — a program to run, as a caller asks for it and as it is then recorded. */
+/* exec_check — checks the requests of ExecService and fills in the defaults of an ExecSpec. */
 #pragma once
 
 #include "base/arena.h"
@@ -10,14 +10,14 @@
 #define EXEC_LABELS_MAX 16
 #define READER_ID_MAX 64
 
-/* What the checks lean on. */
+/* What exec_check_spec needs to know. */
 struct exec_check {
     const struct limits *limits;
     const Berm__V1__Limits *sandbox; /* the sandbox's own, with defaults; NULL: none */
     struct arena *arena;
     const char *path;  /* of the spec in the request: "spec" or "start.spec" */
-    bool is_run;       /* RunExec: no terminal, and input is what the request brings */
-    bool has_run_data; /* … and there is some */
+    bool is_run;       /* RunExec: no terminal, and the request contains the input */
+    bool has_run_data; /* … and the input is not empty */
 };
 
 /* Fills *ret_spec with `asked` and every default; parts are borrowed from `asked`, new ones are in the
@@ -33,5 +33,5 @@ MUST_USE int exec_check_offsets(struct exec *x, const uint64_t offsets[EXEC_STRE
                                 struct err *e);
 /* STDIN_OFFSET when more input was accepted than the caller's end of input says. */
 MUST_USE int exec_check_input_end(struct exec *x, uint64_t offset, struct err *e);
-/* A field too large by itself: INVALID_ARGUMENT with the limit's name and `value`. */
+/* INVALID_ARGUMENT with the limit's name and `value`: the field is larger than the limit. */
 int exec_check_over(struct err *e, const char *field, enum limit_id limit, int64_t value);

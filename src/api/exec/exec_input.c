@@ -1,12 +1,13 @@
-/* exec_input — WriteStdin: bytes for a program, as many as it has room for. */
+/* exec_input — WriteStdin: writes as many bytes as the exec's input accepts. */
 #include "api/subject.h"
 #include "api/exec/exec_check.h"
 #include "api/methods.h"
 #include "base/clock.h"
 
 #define STEP_BYTES 49152
-#define PROBE_BYTES 4096 /* while there is no room: little, for it may be refused again and again */
-#define REPLY_US 50000   /* for the answer to get there before the caller's deadline */
+#define PROBE_BYTES \
+    4096               /* sent to a full input: small, because the guest may refuse it repeatedly */
+#define REPLY_US 50000 /* so that the reply arrives before the caller's deadline */
 
 struct input {
     struct call *call;
@@ -14,10 +15,10 @@ struct input {
     struct exec_watch watch;
     struct exec_ask ask;
     struct deadline deadline;
-    uint64_t at; /* the next byte to give */
-    size_t step; /* bytes asked for */
+    uint64_t at; /* offset of the next byte to write */
+    size_t step; /* bytes in the current request */
     bool asking;
-    bool is_full; /* the last step was refused for want of room */
+    bool is_full; /* the guest accepted nothing of the last request */
 };
 
 static void input_end(struct input *in) {
@@ -33,7 +34,7 @@ static void input_fail(struct input *in, const struct err *e) {
     call_finish(c, &told);
 }
 
-static void input_answer(struct input *in) {
+static void input_reply(struct input *in) {
     struct call *c = in->call;
     Berm__V1__WriteStdinResponse response = BERM__V1__WRITE_STDIN_RESPONSE__INIT;
     response.next_offset = in->ask.next_offset;
@@ -42,7 +43,7 @@ static void input_answer(struct input *in) {
     call_reply(c, &response.base);
 }
 
-static void give(struct input *in) {
+static void input_give(struct input *in) {
     const ProtobufCBinaryData *data = &in->request->data;
     size_t done = (size_t)(in->at - in->request->offset);
     struct err e;
@@ -54,8 +55,8 @@ static void give(struct input *in) {
         in->asking = true;
 }
 
-/* On as long as it takes all it is given; then the answer, unless nothing was taken yet. */
-static void on_given(struct exec_ask *a, const struct err *e) {
+/* Writes on while the guest accepts everything; then replies, unless it accepted nothing at all. */
+static void input_on_given(struct exec_ask *a, const struct err *e) {
     struct input *in = container_of(a, struct input, ask);
     uint64_t end = in->request->offset + in->request->data.len;
     in->asking = false;
@@ -68,32 +69,32 @@ static void on_given(struct exec_ask *a, const struct err *e) {
     in->is_full = !took_all;
     in->at = MIN(MAX(in->at, a->next_offset), end);
     if (in->at < end && took_all && a->window_bytes > 0)
-        give(in);
+        input_give(in);
     else if (took_some)
-        input_answer(in);
+        input_reply(in);
 }
 
-static void on_change(struct waiter *w) {
+static void input_on_change(struct waiter *w) {
     struct input *in = container_of(w, struct input, watch.waiter);
     struct err e;
     if (!in->watch.exec) {
-        err_set(&e, ERR_SANDBOX_DELETED, "%s went with its sandbox", in->request->exec_id);
+        err_set(&e, ERR_SANDBOX_DELETED, "%s was deleted with its sandbox", in->request->exec_id);
         input_fail(in, &e);
     } else if (!in->asking) {
-        give(in);
+        input_give(in);
     }
 }
 
-static void on_late(struct deadline *d) {
+static void input_on_late(struct deadline *d) {
     struct input *in = container_of(d, struct input, deadline);
     struct err e;
     err_limit(&e, ERR_STDIN_FULL, LIMIT_STDIN_WINDOW, context_limit(in->call, LIMIT_STDIN_WINDOW),
-              "%s reads nothing of its input", in->request->exec_id);
+              "%s does not read its input", in->request->exec_id);
     input_fail(in, &e);
 }
 
-/* When it is time to say that there is no room: before the caller stops listening. */
-static uint64_t due_us(const struct call *c) {
+/* When to report a full input: before the caller's deadline. */
+static uint64_t input_due_us(const struct call *c) {
     uint64_t now = clock_us();
     uint64_t due = now + (uint64_t)context_limit(c, LIMIT_STDIN_WAIT) * 1000;
     if (c->deadline_us == 0 || c->deadline_us <= now)
@@ -102,22 +103,23 @@ static uint64_t due_us(const struct call *c) {
     return MIN(due, c->deadline_us - MIN(left / 10, (uint64_t)REPLY_US));
 }
 
-static int check(const struct call *c, const Berm__V1__WriteStdinRequest *request, struct err *e) {
+static int input_check(const struct call *c, const Berm__V1__WriteStdinRequest *request,
+                       struct err *e) {
     int64_t most = context_limit(c, LIMIT_STDIN_WRITE);
     if (request->data.len == 0)
-        return err_field(e, "data", "data: at least one byte is needed");
+        return err_field(e, "data", "data: must have at least one byte");
     if (request->data.len > (size_t)most)
         return exec_check_over(e, "data", LIMIT_STDIN_WRITE, most);
     if (request->offset > (uint64_t)INT64_MAX - request->data.len)
-        return err_field(e, "offset", "offset: no input is that long");
+        return err_field(e, "offset", "offset: must be at most 2^63 - 1");
     return 0;
 }
 
-static void on_write(struct call *c, const ProtobufCMessage *m) {
+static void input_on_message(struct call *c, const ProtobufCMessage *m) {
     const Berm__V1__WriteStdinRequest *request = (const void *)m;
     struct exec *x;
     struct err e;
-    if (check(c, request, &e) < 0 ||
+    if (input_check(c, request, &e) < 0 ||
         subject_find_exec(c, request->exec_id, "exec_id", &x, &e) < 0) {
         call_finish(c, &e);
         return;
@@ -128,16 +130,17 @@ static void on_write(struct call *c, const ProtobufCMessage *m) {
     in->call = c;
     in->request = request;
     in->at = request->offset;
-    in->ask.on_done = on_given;
-    deadline_init(&in->deadline, on_late);
-    deadline_set(context_deadlines(c), &in->deadline, due_us(c));
-    exec_watch(x, &in->watch, on_change);
-    give(in);
+    in->ask.on_done = input_on_given;
+    deadline_init(&in->deadline, input_on_late);
+    deadline_set(context_deadlines(c), &in->deadline, input_due_us(c));
+    exec_watch(x, &in->watch, input_on_change);
+    input_give(in);
 }
 
-static void on_cancel(struct call *c) {
+static void input_on_cancel(struct call *c) {
     if (c->state)
         input_end(c->state);
 }
 
-const struct handler api_exec_write_stdin = {.on_message = on_write, .on_cancel = on_cancel};
+const struct handler api_exec_write_stdin = {.on_message = input_on_message,
+                                             .on_cancel = input_on_cancel};

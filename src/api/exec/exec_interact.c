@@ -1,7 +1,7 @@
-/* exec_interact — Interact: start a program or find one, then its output down and its input up.
+/* exec_interact — Interact: starts an exec or attaches to one, then sends its output and takes its input.
  *
- * One thing at a time is asked of the guest, and until it has answered no further message is taken, so
- * that what a client sends without waiting fills its own window and nothing of ours. */
+ * One request at a time goes to the guest. Until the guest answers, the call is held, so that messages of an
+ * impatient client stay in its own window. */
 #include "api/exec/exec_attach.h"
 #include "api/exec/exec_begin.h"
 #include "api/exec/exec_check.h"
@@ -16,18 +16,18 @@ struct interact {
     struct attachment attachment;
     struct exec_ask ask;
     char exec_id[64];
-    uint8_t *input; /* what the program has not taken of the last chunk; from malloc */
+    uint8_t *input; /* the rest of the last chunk, which the exec has not accepted; from malloc */
     size_t n_input;
-    size_t at_input;       /* of it, taken */
+    size_t at_input;       /* bytes of it that were accepted */
     uint64_t input_offset; /* of its first byte */
     uint64_t told_next;
     uint64_t told_window;
-    bool has_first; /* start or attach has come */
+    bool has_first; /* start or attach was received */
     bool is_asking;
-    bool is_probe;     /* … only whether there is room again */
-    bool is_told;      /* the client knows of a window */
-    bool is_input_off; /* nobody will read any more input */
-    bool is_writable;  /* the client reads our answers to its input */
+    bool is_probe;     /* … to find out whether the input accepts bytes again */
+    bool is_told;      /* a window was reported to the client */
+    bool is_input_off; /* the exec reads no more input */
+    bool is_writable;  /* the client has read the last report */
 };
 
 static void interact_end(struct interact *it) {
@@ -37,11 +37,11 @@ static void interact_end(struct interact *it) {
     free(TAKE(it->input));
 }
 
-static void on_end(struct attachment *a) {
+static void interact_on_end(struct attachment *a) {
     interact_end(container_of(a, struct interact, attachment));
 }
 
-static void fail(struct interact *it, const struct err *e) {
+static void interact_fail(struct interact *it, const struct err *e) {
     struct call *c = it->call;
     struct err told = *e;
     if (it->exec_id[0] != '\0' && e->code != ERR_INVALID_ARGUMENT)
@@ -50,17 +50,17 @@ static void fail(struct interact *it, const struct err *e) {
     call_finish(c, &told);
 }
 
-/* --- what is asked of the guest --- */
+/* --- requests to the guest --- */
 
-static void go_on(struct interact *it, bool is_woken);
+static void interact_go_on(struct interact *it, bool is_woken);
 
-static void drop_input(struct interact *it) {
+static void interact_drop_input(struct interact *it) {
     free(TAKE(it->input));
     it->n_input = it->at_input = 0;
 }
 
 /* False: the call is over. */
-static bool tell(struct interact *it, uint64_t next_offset, uint64_t window_bytes) {
+static bool interact_tell(struct interact *it, uint64_t next_offset, uint64_t window_bytes) {
     if (it->is_told && it->told_next == next_offset && it->told_window == window_bytes)
         return true;
     it->is_told = true;
@@ -72,28 +72,28 @@ static bool tell(struct interact *it, uint64_t next_offset, uint64_t window_byte
     return true;
 }
 
-/* A program that has ended, or reads no more, does not end the stream: its output and its exit are still
- * to come. Input after its own end is the client's mistake. */
-static void refused(struct interact *it, const struct err *e) {
+/* An exec that has ended or reads no more input does not end the stream, because its output and exit follow.
+ * Input after the client's own end of input is an error. */
+static void interact_refused(struct interact *it, const struct err *e) {
     struct exec *x = it->attachment.watch.exec;
     bool is_ended = e->code == ERR_EXEC_ENDED;
     bool is_deaf = e->code == ERR_STDIN_CLOSED && x && !exec_record(x)->input->closed;
     if (!it->is_probe && !is_ended && !is_deaf) {
-        fail(it, e);
+        interact_fail(it, e);
         return;
     }
     it->is_probe = false;
     it->is_input_off |= is_ended || is_deaf;
-    drop_input(it);
-    if (!is_deaf || tell(it, exec_record(x)->input->next_offset, 0))
-        go_on(it, false);
+    interact_drop_input(it);
+    if (!is_deaf || interact_tell(it, exec_record(x)->input->next_offset, 0))
+        interact_go_on(it, false);
 }
 
-static void on_asked(struct exec_ask *a, const struct err *e) {
+static void interact_on_asked(struct exec_ask *a, const struct err *e) {
     struct interact *it = container_of(a, struct interact, ask);
     it->is_asking = false;
     if (e) {
-        refused(it, e);
+        interact_refused(it, e);
         return;
     }
     bool is_input = it->n_input > 0 || it->is_probe;
@@ -105,61 +105,63 @@ static void on_asked(struct exec_ask *a, const struct err *e) {
         took_any = a->next_offset > at;
         it->at_input = (size_t)(MIN(MAX(a->next_offset, at), end) - it->input_offset);
         if (it->at_input == it->n_input)
-            drop_input(it);
+            interact_drop_input(it);
     }
-    if (!is_input || tell(it, a->next_offset, a->window_bytes))
-        go_on(it, took_any && a->window_bytes > 0);
+    if (!is_input || interact_tell(it, a->next_offset, a->window_bytes))
+        interact_go_on(it, took_any && a->window_bytes > 0);
 }
 
-static void asked(struct interact *it, int r, const struct err *e) {
+static void interact_asked(struct interact *it, int r, const struct err *e) {
     if (r < 0) {
-        refused(it, e);
+        interact_refused(it, e);
         return;
     }
     it->is_asking = true;
     call_hold(it->call);
 }
 
-static void give(struct interact *it) {
+static void interact_give(struct interact *it) {
     struct err e;
     struct exec *x = it->attachment.watch.exec;
     struct str bytes = {(const char *)it->input + it->at_input,
                         MIN(it->n_input - it->at_input, (size_t)STEP_BYTES)};
-    asked(it, exec_write(x, it->input_offset + it->at_input, bytes, &it->ask, &e), &e);
+    interact_asked(it, exec_write(x, it->input_offset + it->at_input, bytes, &it->ask, &e), &e);
 }
 
-/* A client that was told of no room wants to hear when there is some. */
-static void probe(struct interact *it) {
+/* After a window of 0 was reported, find out when the input accepts bytes again. */
+static void interact_probe(struct interact *it) {
     struct err e;
     it->is_probe = true;
-    asked(it, exec_write(it->attachment.watch.exec, it->told_next, STR(""), &it->ask, &e), &e);
+    interact_asked(it, exec_write(it->attachment.watch.exec, it->told_next, STR(""), &it->ask, &e),
+                   &e);
 }
 
-/* Call it last: the next message may come from inside, and end the call. */
-static void go_on(struct interact *it, bool is_woken) {
+/* Call it last: it may deliver the next message, which may end the call. */
+static void interact_go_on(struct interact *it, bool is_woken) {
     if (it->is_asking)
         return;
     if (it->n_input > 0) {
         if (is_woken)
-            give(it);
+            interact_give(it);
     } else if (is_woken && it->is_told && it->told_window == 0 && !it->is_input_off) {
-        probe(it);
+        interact_probe(it);
     } else if (it->is_writable) {
         call_release(it->call);
     }
 }
 
-static void on_change(struct attachment *a) {
-    go_on(container_of(a, struct interact, attachment), true);
+static void interact_on_change(struct attachment *a) {
+    interact_go_on(container_of(a, struct interact, attachment), true);
 }
 
 /* --- messages --- */
 
-static int take_input(struct interact *it, const Berm__V1__StdinChunk *chunk, struct err *e) {
+static int interact_take_input(struct interact *it, const Berm__V1__StdinChunk *chunk,
+                               struct err *e) {
     if (chunk->data.len == 0 || chunk->data.len > INPUT_MAX_BYTES)
-        return err_field(e, "input.data", "input.data: 1 to %d bytes", INPUT_MAX_BYTES);
+        return err_field(e, "input.data", "input.data: must have 1 to %d bytes", INPUT_MAX_BYTES);
     if (chunk->offset > (uint64_t)INT64_MAX - chunk->data.len)
-        return err_field(e, "input.offset", "input.offset: no input is that long");
+        return err_field(e, "input.offset", "input.offset: must be at most 2^63 - 1");
     if (it->is_input_off)
         return 0;
     it->input = malloc(chunk->data.len);
@@ -169,91 +171,93 @@ static int take_input(struct interact *it, const Berm__V1__StdinChunk *chunk, st
     it->n_input = chunk->data.len;
     it->at_input = 0;
     it->input_offset = chunk->offset;
-    give(it);
+    interact_give(it);
     return 0;
 }
 
-static int take_signal(struct interact *it, int32_t number, struct err *e) {
+static int interact_take_signal(struct interact *it, int32_t number, struct err *e) {
     struct caller who;
     if (exec_check_signal(number, "signal_number", e) < 0)
         return -(int)e->code;
     context_caller(it->call, &who);
     struct change change = {.who = &who};
-    asked(it, exec_signal(it->attachment.watch.exec, number, false, &change, &it->ask, e), e);
+    interact_asked(it, exec_signal(it->attachment.watch.exec, number, false, &change, &it->ask, e),
+                   e);
     return 0;
 }
 
-static int take_ack(struct interact *it, const Berm__V1__OutputAck *ack, struct err *e) {
+static int interact_take_ack(struct interact *it, const Berm__V1__OutputAck *ack, struct err *e) {
     const struct attachment *a = &it->attachment;
     const uint64_t upto[EXEC_STREAMS] = {ack->stdout_offset, ack->stderr_offset};
     if (!a->has_joined || a->reader[0] == '\0')
-        return 0; /* what was sent counts already */
+        return 0; /* sending counts as acknowledging */
     return exec_ack(a->watch.exec, a->reader, NULL, upto, false, e);
 }
 
-static int take_input_end(struct interact *it, uint64_t offset, struct err *e) {
+static int interact_take_input_end(struct interact *it, uint64_t offset, struct err *e) {
     struct exec *x = it->attachment.watch.exec;
     int r = exec_check_input_end(x, offset, e);
-    asked(it, r < 0 ? r : exec_close_input(x, offset, &it->ask, e), e);
+    interact_asked(it, r < 0 ? r : exec_close_input(x, offset, &it->ask, e), e);
     return 0;
 }
 
-/* 0: it is dealt with, and the call may be over. */
-static int take_part(struct interact *it, const Berm__V1__InteractRequest *m, struct err *e) {
+/* After 0 the call may be over. */
+static int interact_take_part(struct interact *it, const Berm__V1__InteractRequest *m,
+                              struct err *e) {
     struct exec *x = it->attachment.watch.exec;
     switch (m->part_case) {
     case BERM__V1__INTERACT_REQUEST__PART_INPUT:
-        return take_input(it, m->input, e);
+        return interact_take_input(it, m->input, e);
     case BERM__V1__INTERACT_REQUEST__PART_INPUT_END:
-        return take_input_end(it, m->input_end->offset, e);
+        return interact_take_input_end(it, m->input_end->offset, e);
     case BERM__V1__INTERACT_REQUEST__PART_RESIZE:
         if (exec_check_size(m->resize, "resize", e) < 0)
             return -(int)e->code;
-        asked(it, exec_resize(x, m->resize->cols, m->resize->rows, &it->ask, e), e);
+        interact_asked(it, exec_resize(x, m->resize->cols, m->resize->rows, &it->ask, e), e);
         return 0;
     case BERM__V1__INTERACT_REQUEST__PART_SIGNAL_NUMBER:
-        return take_signal(it, m->signal_number, e);
+        return interact_take_signal(it, m->signal_number, e);
     case BERM__V1__INTERACT_REQUEST__PART_ACK:
-        return take_ack(it, m->ack, e);
+        return interact_take_ack(it, m->ack, e);
     case BERM__V1__INTERACT_REQUEST__PART_START:
-        return err_field(e, "start", "start: it can only be the first message");
+        return err_field(e, "start", "start: must be the first message");
     case BERM__V1__INTERACT_REQUEST__PART_ATTACH:
-        return err_field(e, "attach", "attach: it can only be the first message");
+        return err_field(e, "attach", "attach: must be the first message");
     case BERM__V1__INTERACT_REQUEST__PART__NOT_SET:
     case _BERM__V1__INTERACT_REQUEST__PART__CASE_IS_INT_SIZE:
         break;
     }
-    return err_field(e, "part", "part: it says nothing this daemon knows");
+    return err_field(e, "part", "part: must be set to a known part");
 }
 
 /* --- the first message --- */
 
-/* No further message until the reader is attached. */
-static void attach(struct interact *it, struct exec *x,
-                   const Berm__V1__AttachExecRequest *request) {
+/* Holds further messages until the reader is attached. */
+static void interact_attach(struct interact *it, struct exec *x,
+                            const Berm__V1__AttachExecRequest *request) {
     struct err e;
     strncpy(it->exec_id, exec_record(x)->exec_id, sizeof it->exec_id - 1);
     if (attachment_open(&it->attachment, x, request, "attach.", &e) < 0) {
-        fail(it, &e);
+        interact_fail(it, &e);
         return;
     }
     exec_begin_end(&it->begin);
     attachment_begin(&it->attachment);
 }
 
-static void on_begun(struct exec_begin *b, const struct err *e) {
+static void interact_on_begun(struct exec_begin *b, const struct err *e) {
     static const Berm__V1__AttachExecRequest all = BERM__V1__ATTACH_EXEC_REQUEST__INIT;
     struct interact *it = container_of(b, struct interact, begin);
     struct err refusal;
     if (!e && exec_begin_refusal(b->watch.exec, &refusal) < 0)
         e = &refusal;
     if (e)
-        fail(it, e);
+        interact_fail(it, e);
     else
-        attach(it, b->watch.exec, &all);
+        interact_attach(it, b->watch.exec, &all);
 }
 
-static void first_start(struct interact *it, const Berm__V1__StartExecRequest *request) {
+static void interact_first_start(struct interact *it, const Berm__V1__StartExecRequest *request) {
     it->begin = (struct exec_begin){.call = it->call,
                                     .request_message = &request->base,
                                     .sandbox_id = request->sandbox_id,
@@ -261,21 +265,22 @@ static void first_start(struct interact *it, const Berm__V1__StartExecRequest *r
                                     .asked_id = request->exec_id,
                                     .incarnation = request->incarnation,
                                     .spec = request->spec,
-                                    .on_begun = on_begun};
+                                    .on_begun = interact_on_begun};
     exec_begin(&it->begin);
 }
 
-static void first_attach(struct interact *it, const Berm__V1__AttachExecRequest *request) {
+static void interact_first_attach(struct interact *it, const Berm__V1__AttachExecRequest *request) {
     struct exec *x;
     struct err e;
     if (subject_find_exec(it->call, request->exec_id, "attach.exec_id", &x, &e) < 0)
-        fail(it, &e);
+        interact_fail(it, &e);
     else
-        attach(it, x, request);
+        interact_attach(it, x, request);
 }
 
-/* The message is borrowed, and what it asks for outlives it: a copy in the call's arena. */
-static const Berm__V1__InteractRequest *keep(struct call *c, const Berm__V1__InteractRequest *m) {
+/* The message is borrowed, so keep a copy in the call's arena. */
+static const Berm__V1__InteractRequest *interact_keep(struct call *c,
+                                                      const Berm__V1__InteractRequest *m) {
     ProtobufCAllocator allocator = call_allocator(c);
     size_t n = berm__v1__interact_request__get_packed_size(m);
     uint8_t *packed = arena_alloc(&c->arena, n);
@@ -285,84 +290,84 @@ static const Berm__V1__InteractRequest *keep(struct call *c, const Berm__V1__Int
     return berm__v1__interact_request__unpack(&allocator, n, packed);
 }
 
-static void first(struct interact *it, const Berm__V1__InteractRequest *m) {
+static void interact_first(struct interact *it, const Berm__V1__InteractRequest *m) {
     struct err e;
     bool is_start = m->part_case == BERM__V1__INTERACT_REQUEST__PART_START;
     if (!is_start && m->part_case != BERM__V1__INTERACT_REQUEST__PART_ATTACH) {
-        err_field(&e, "part", "part: the first message is a start or an attach");
-        fail(it, &e);
+        err_field(&e, "part", "part: must be start or attach in the first message");
+        interact_fail(it, &e);
         return;
     }
-    const Berm__V1__InteractRequest *kept = keep(it->call, m);
+    const Berm__V1__InteractRequest *kept = interact_keep(it->call, m);
     if (!kept) {
         err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
-        fail(it, &e);
+        interact_fail(it, &e);
         return;
     }
     it->has_first = true;
     call_hold(it->call);
     if (is_start)
-        first_start(it, kept->start);
+        interact_first_start(it, kept->start);
     else
-        first_attach(it, kept->attach);
+        interact_first_attach(it, kept->attach);
 }
 
 /* --- the handler --- */
 
-static void on_open(struct call *c) {
+static void interact_on_open(struct call *c) {
     struct interact *it = call_new_state(c, sizeof *it);
     if (!it)
         return;
     it->call = c;
     it->is_writable = true;
-    it->ask.on_done = on_asked;
+    it->ask.on_done = interact_on_asked;
     it->attachment.call = c;
     it->attachment.is_interactive = true;
-    it->attachment.on_change = on_change;
-    it->attachment.on_end = on_end;
+    it->attachment.on_change = interact_on_change;
+    it->attachment.on_end = interact_on_end;
 }
 
-static void on_message(struct call *c, const ProtobufCMessage *message) {
+static void interact_on_message(struct call *c, const ProtobufCMessage *message) {
     const Berm__V1__InteractRequest *m = (const void *)message;
     struct interact *it = c->state;
     struct err e;
     if (!it->has_first)
-        first(it, m);
-    else if (take_part(it, m, &e) < 0)
-        fail(it, &e);
+        interact_first(it, m);
+    else if (interact_take_part(it, m, &e) < 0)
+        interact_fail(it, &e);
 }
 
-/* There is no more input from here; the program and the stream of its output go on. */
-static void on_half_close(struct call *c) {
+/* The client sends no more input; the exec and its output continue. */
+static void interact_on_half_close(struct call *c) {
     struct interact *it = c->state;
     struct err e;
     if (it->has_first)
         return;
-    err_field(&e, "part", "part: the first message is a start or an attach");
-    fail(it, &e);
+    err_field(&e, "part", "part: must be start or attach in the first message");
+    interact_fail(it, &e);
 }
 
-static void on_writable(struct call *c) {
+static void interact_on_writable(struct call *c) {
     struct interact *it = c->state;
     it->is_writable = true;
     if (attachment_on_writable(&it->attachment) && it->attachment.is_attached)
-        go_on(it, false);
+        interact_go_on(it, false);
 }
 
-static void on_drain(struct call *c) {
+static void interact_on_drain(struct call *c) {
     struct interact *it = c->state;
     attachment_drain(&it->attachment);
 }
 
-static void on_cancel(struct call *c) {
+static void interact_on_cancel(struct call *c) {
     interact_end(c->state);
 }
 
 const struct handler api_exec_interact = {
-    .on_open = on_open,
-    .on_message = on_message,
-    .on_half_close = on_half_close,
-    .on_writable = on_writable,
-    .on_drain = on_drain,
-    .on_cancel = on_cancel,
+    .on_open = interact_on_open,
+    .on_message = interact_on_message,
+    .on_half_close = interact_on_half_close,
+    .on_writable = interact_on_writable,
+    .on_drain = interact_on_drain,
+    .on_cancel = interact_on_cancel,
 };

@@ -1,4 +1,4 @@
-/* execs — programs: start one, run one to its end, look at one. */
+/* exec_run — StartExec, RunExec and GetExec. */
 #include "api/exec/exec_begin.h"
 #include "api/exec/exec_check.h"
 #include "api/methods.h"
@@ -6,7 +6,7 @@
 
 /* --- StartExec --- */
 
-static void on_started(struct exec_begin *b, const struct err *e) {
+static void start_on_begun(struct exec_begin *b, const struct err *e) {
     struct call *c = b->call;
     struct err refusal;
     if (!e && exec_begin_refusal(b->watch.exec, &refusal) < 0)
@@ -27,7 +27,7 @@ static void on_started(struct exec_begin *b, const struct err *e) {
     call_finish(c, NULL);
 }
 
-static void on_start(struct call *c, const ProtobufCMessage *m) {
+static void start_on_message(struct call *c, const ProtobufCMessage *m) {
     const Berm__V1__StartExecRequest *request = (const void *)m;
     struct exec_begin *b = call_new_state(c, sizeof *b);
     if (!b)
@@ -39,15 +39,16 @@ static void on_start(struct call *c, const ProtobufCMessage *m) {
                              .asked_id = request->exec_id,
                              .incarnation = request->incarnation,
                              .spec = request->spec,
-                             .on_begun = on_started};
+                             .on_begun = start_on_begun};
     exec_begin(b);
 }
 
-static void on_start_cancel(struct call *c) {
+static void start_on_cancel(struct call *c) {
     exec_begin_end(c->state);
 }
 
-const struct handler api_exec_start = {.on_message = on_start, .on_cancel = on_start_cancel};
+const struct handler api_exec_start = {.on_message = start_on_message,
+                                       .on_cancel = start_on_cancel};
 
 /* --- RunExec --- */
 
@@ -70,8 +71,9 @@ static void run_fail(struct run *r, const struct err *e) {
 }
 
 /* The first bytes kept of a stream. */
-static int take_output(struct run *r, struct exec *x, enum exec_stream s, ProtobufCBinaryData *ret,
-                       protobuf_c_boolean *ret_truncated, struct err *e) {
+static int run_take_output(struct run *r, struct exec *x, enum exec_stream s,
+                           ProtobufCBinaryData *ret, protobuf_c_boolean *ret_truncated,
+                           struct err *e) {
     uint64_t first, end, next = 0;
     if (s >= exec_n_streams(x))
         return 0;
@@ -80,12 +82,13 @@ static int take_output(struct run *r, struct exec *x, enum exec_stream s, Protob
     *ret_truncated = first > 0 || end - first > want;
     ret->data = want > 0 ? arena_alloc(&r->begin.call->arena, want) : NULL;
     if (want > 0 && !ret->data)
-        return err_set(e, ERR_LIMIT_REACHED, "no memory for the output; AttachExec reads it");
+        return err_set(e, ERR_LIMIT_REACHED,
+                       "stdout and stderr: out of memory; read them with AttachExec");
     while (got < want) {
         ssize_t n = exec_read(x, s, first + got, ret->data + got, want - got, &next, e);
         if (n < 0)
             return (int)n;
-        if (n == 0) { /* what is left was dropped meanwhile */
+        if (n == 0) { /* the cap dropped the rest in the meantime */
             *ret_truncated = true;
             break;
         }
@@ -95,13 +98,15 @@ static int take_output(struct run *r, struct exec *x, enum exec_stream s, Protob
     return 0;
 }
 
-static void run_answer(struct run *r, struct exec *x) {
+static void run_reply(struct run *r, struct exec *x) {
     struct call *c = r->begin.call;
     struct err e;
     Berm__V1__RunExecResponse response = BERM__V1__RUN_EXEC_RESPONSE__INIT;
     if (exec_begin_refusal(x, &e) < 0 ||
-        take_output(r, x, EXEC_STDOUT, &response.stdout_data, &response.stdout_truncated, &e) < 0 ||
-        take_output(r, x, EXEC_STDERR, &response.stderr_data, &response.stderr_truncated, &e) < 0) {
+        run_take_output(r, x, EXEC_STDOUT, &response.stdout_data, &response.stdout_truncated, &e) <
+            0 ||
+        run_take_output(r, x, EXEC_STDERR, &response.stderr_data, &response.stderr_truncated, &e) <
+            0) {
         struct err told = subject_exec_error(&e, r->begin.exec_id, NULL);
         run_fail(r, &told);
         return;
@@ -115,33 +120,34 @@ static void run_answer(struct run *r, struct exec *x) {
     call_finish(c, NULL);
 }
 
-static void on_run_change(struct waiter *w) {
+static void run_on_change(struct waiter *w) {
     struct run *r = container_of(w, struct run, watch.waiter);
     struct err e;
     if (r->watch.exec && exec_is_over(r->watch.exec)) {
-        run_answer(r, r->watch.exec);
+        run_reply(r, r->watch.exec);
     } else if (!r->watch.exec) {
-        err_set(&e, ERR_SANDBOX_DELETED, "%s went with its sandbox", r->begin.exec_id);
+        err_set(&e, ERR_SANDBOX_DELETED, "%s was deleted with its sandbox", r->begin.exec_id);
         err_about(&e, "exec_id", r->begin.exec_id);
         run_fail(r, &e);
     }
 }
 
-static void on_run_begun(struct exec_begin *b, const struct err *e) {
+static void run_on_begun(struct exec_begin *b, const struct err *e) {
     struct run *r = container_of(b, struct run, begin);
     if (e) {
         run_fail(r, e);
         return;
     }
-    exec_watch(b->watch.exec, &r->watch, on_run_change);
+    exec_watch(b->watch.exec, &r->watch, run_on_change);
     exec_begin_end(b);
-    on_run_change(&r->watch.waiter);
+    run_on_change(&r->watch.waiter);
 }
 
-static int check_run(const struct call *c, const Berm__V1__RunExecRequest *request, struct err *e) {
+static int run_check(const struct call *c, const Berm__V1__RunExecRequest *request, struct err *e) {
     int64_t most = context_limit(c, LIMIT_RUN_OUTPUT);
     if (request->max_output_bytes < 0)
-        return err_field(e, "max_output_bytes", "is below 0");
+        return err_field(e, "max_output_bytes", "max_output_bytes: must be at least 0, got %lld",
+                         (long long)request->max_output_bytes);
     if (request->max_output_bytes > most)
         return exec_check_over(e, "max_output_bytes", LIMIT_RUN_OUTPUT, most);
     if (request->stdin_data.len > (size_t)most)
@@ -149,13 +155,13 @@ static int check_run(const struct call *c, const Berm__V1__RunExecRequest *reque
     return 0;
 }
 
-static void on_run(struct call *c, const ProtobufCMessage *m) {
+static void run_on_message(struct call *c, const ProtobufCMessage *m) {
     const Berm__V1__RunExecRequest *request = (const void *)m;
     struct err e;
     struct run *r = call_new_state(c, sizeof *r);
     if (!r)
         return;
-    if (check_run(c, request, &e) < 0) {
+    if (run_check(c, request, &e) < 0) {
         call_finish(c, &e);
         return;
     }
@@ -171,23 +177,23 @@ static void on_run(struct call *c, const ProtobufCMessage *m) {
         .spec = request->spec,
         .stdin_data = {(const char *)request->stdin_data.data, request->stdin_data.len},
         .is_run = true,
-        .on_begun = on_run_begun};
+        .on_begun = run_on_begun};
     exec_begin(&r->begin);
 }
 
-/* The program goes on: only the call is over. */
-static void on_run_cancel(struct call *c) {
+/* Only the call ends; the exec keeps running. */
+static void run_on_cancel(struct call *c) {
     run_end(c->state);
 }
 
-const struct handler api_exec_run = {.on_message = on_run, .on_cancel = on_run_cancel};
+const struct handler api_exec_run = {.on_message = run_on_message, .on_cancel = run_on_cancel};
 
 /* --- GetExec --- */
 
 struct get {
     struct call *call;
     const char *exec_id;
-    struct exec_watch watch; /* keeps the program in memory */
+    struct exec_watch watch; /* keeps the exec in memory */
     struct ledger_wait wait;
 };
 
@@ -196,12 +202,12 @@ static void get_end(struct get *g) {
     exec_unwatch(&g->watch);
 }
 
-static void get_answer(struct get *g) {
+static void get_reply(struct get *g) {
     struct call *c = g->call;
     struct exec *x = g->watch.exec;
     if (!x) {
         struct err e;
-        err_set(&e, ERR_EXEC_NOT_FOUND, "%s went with its sandbox", g->exec_id);
+        err_set(&e, ERR_EXEC_NOT_FOUND, "%s was deleted with its sandbox", g->exec_id);
         err_about(&e, "exec_id", g->exec_id);
         get_end(g);
         call_finish(c, &e);
@@ -217,17 +223,17 @@ static void get_answer(struct get *g) {
     call_finish(c, NULL);
 }
 
-/* A record that could not be written is what it was before, and good enough to tell. */
-static void on_get_durable(struct ledger_wait *w, const struct err *e) {
+/* After a failed write the record is the last durable one, which the call may show. */
+static void get_on_durable(struct ledger_wait *w, const struct err *e) {
     (void)e;
-    get_answer(container_of(w, struct get, wait));
+    get_reply(container_of(w, struct get, wait));
 }
 
-static void on_get_change(struct waiter *w) {
-    (void)w; /* it is looked at once its record is durable */
+static void get_on_change(struct waiter *w) {
+    (void)w; /* the call waits for the record to be durable */
 }
 
-static void on_get(struct call *c, const ProtobufCMessage *m) {
+static void get_on_message(struct call *c, const ProtobufCMessage *m) {
     const Berm__V1__GetExecRequest *request = (const void *)m;
     struct exec *x;
     struct err e;
@@ -236,18 +242,18 @@ static void on_get(struct call *c, const ProtobufCMessage *m) {
         return;
     g->call = c;
     g->exec_id = request->exec_id;
-    ledger_wait_init(&g->wait, on_get_durable);
+    ledger_wait_init(&g->wait, get_on_durable);
     if (subject_find_exec(c, request->exec_id, "exec_id", &x, &e) < 0) {
         call_finish(c, &e);
         return;
     }
-    exec_watch(x, &g->watch, on_get_change);
+    exec_watch(x, &g->watch, get_on_change);
     if (exec_is_over(x) || !ledger_wait(context_ledger(c), exec_recorded(x), &g->wait))
-        get_answer(g);
+        get_reply(g);
 }
 
-static void on_get_cancel(struct call *c) {
+static void get_on_cancel(struct call *c) {
     get_end(c->state);
 }
 
-const struct handler api_exec_get = {.on_message = on_get, .on_cancel = on_get_cancel};
+const struct handler api_exec_get = {.on_message = get_on_message, .on_cancel = get_on_cancel};

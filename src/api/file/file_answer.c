@@ -6,7 +6,7 @@ SAME_NUMBER(GUEST_FILE_REGULAR, BERM__V1__FILE_TYPE__FILE_TYPE_REGULAR);
 SAME_NUMBER(GUEST_FILE_DEVICE, BERM__V1__FILE_TYPE__FILE_TYPE_DEVICE);
 
 int answer_no_memory(struct err *e) {
-    return err_set(e, ERR_OUT_OF_MEMORY, "no memory for an answer of the guest");
+    return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
 }
 
 int answer_text(struct str text, struct arena *a, char **ret, struct err *e) {

@@ -1,6 +1,6 @@
-/* file_download_tree — DownloadTree: a tar stream from the pipe of a guest's child, which packs it.
+/* file_download_tree — DownloadTree: reads a tar stream from the pipe of a child of the guest, which packs the tree.
  *
- * It is read as the client has room: a slow client slows the child and costs one buffer. */
+ * The daemon reads when the client accepts messages, so a slow client slows the child and costs one buffer. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,12 +21,12 @@ struct packing {
     struct call *call;
     struct file_target target;
     struct file_call *file;
-    struct file_pipe *pipe; /* NULL: not begun, or read to its end */
+    struct file_pipe *pipe; /* NULL: not open yet, or at its end */
     struct gzip_stream *gzip;
     bool is_open;
-    bool is_full; /* the client has to read first */
+    bool is_full; /* wait for on_writable */
     bool has_all; /* the pipe has ended */
-    bool is_over; /* the guest said how it ended */
+    bool is_over; /* the guest reported the outcome */
     struct guest_tree_done outcome;
     uint64_t total; /* bytes sent */
     uint64_t number;
@@ -35,7 +35,7 @@ struct packing {
 
 /* --- the ends --- */
 
-static void packing_end(struct packing *p) {
+static void download_release(struct packing *p) {
     struct caller who;
     struct err ignored;
     if (p->file && p->is_open) {
@@ -53,18 +53,18 @@ static void packing_end(struct packing *p) {
     gzip_stream_free(TAKE(p->gzip));
 }
 
-static void fail(struct packing *p, const struct err *e) {
+static void download_fail(struct packing *p, const struct err *e) {
     struct call *c = p->call;
     struct err told = *e;
     if (!told.subject)
         err_about(&told, "sandbox_id", p->target.sandbox_id);
-    packing_end(p);
+    download_release(p);
     call_finish(c, &told);
 }
 
 /* --- messages --- */
 
-static enum call_push say(struct packing *p, Berm__V1__DownloadTreeResponse *m) {
+static enum call_push download_send(struct packing *p, Berm__V1__DownloadTreeResponse *m) {
     m->sequence = ++p->number;
     heartbeat_sent(&p->heartbeat);
     enum call_push sent = call_send(p->call, &m->base);
@@ -74,17 +74,17 @@ static enum call_push say(struct packing *p, Berm__V1__DownloadTreeResponse *m) 
 }
 
 /* False: the call is over. */
-static bool say_data(struct packing *p, uint8_t *bytes, size_t n) {
+static bool download_send_data(struct packing *p, uint8_t *bytes, size_t n) {
     Berm__V1__DownloadTreeResponse m = BERM__V1__DOWNLOAD_TREE_RESPONSE__INIT;
     if (n == 0)
         return true;
     m.part_case = BERM__V1__DOWNLOAD_TREE_RESPONSE__PART_DATA;
     m.data = (ProtobufCBinaryData){n, bytes};
     p->total += n;
-    return say(p, &m) != CALL_GONE;
+    return download_send(p, &m) != CALL_GONE;
 }
 
-static void say_end(struct packing *p) {
+static void download_send_end(struct packing *p) {
     struct call *c = p->call;
     Berm__V1__DownloadTreeResponse m = BERM__V1__DOWNLOAD_TREE_RESPONSE__INIT;
     Berm__V1__DownloadTreeEnd end = BERM__V1__DOWNLOAD_TREE_END__INIT;
@@ -95,16 +95,16 @@ static void say_end(struct packing *p) {
     end.skipped_unreadable = p->outcome.skipped_unreadable;
     m.part_case = BERM__V1__DOWNLOAD_TREE_RESPONSE__PART_END;
     m.end = &end;
-    if (say(p, &m) == CALL_GONE)
+    if (download_send(p, &m) == CALL_GONE)
         return;
-    packing_end(p);
+    download_release(p);
     call_finish(c, NULL);
 }
 
 /* --- bytes --- */
 
-/* All that becomes of some bytes, or with `is_last` of the end. False: the call is over. */
-static bool say_squeezed(struct packing *p, size_t n, bool is_last) {
+/* Compresses n bytes and sends the result; `is_last` ends the stream. False: the call is over. */
+static bool download_send_compressed(struct packing *p, size_t n, bool is_last) {
     uint8_t *packed = context_of(p->call)->scratch[0], *squeezed = context_of(p->call)->scratch[1];
     struct gzip_piece piece = {packed, n, squeezed, CONTEXT_SCRATCH};
     struct err e;
@@ -112,11 +112,11 @@ static bool say_squeezed(struct packing *p, size_t n, bool is_last) {
         int r = gzip_stream_step(p->gzip, &piece, is_last);
         if (r < 0) {
             answer_no_memory(&e);
-            fail(p, &e);
+            download_fail(p, &e);
             return false;
         }
         bool is_done = piece.n_in == 0 && piece.n_out > 0 && (r == 1 || !is_last);
-        if (!say_data(p, squeezed, CONTEXT_SCRATCH - piece.n_out))
+        if (!download_send_data(p, squeezed, CONTEXT_SCRATCH - piece.n_out))
             return false;
         if (is_done)
             return true;
@@ -126,7 +126,7 @@ static bool say_squeezed(struct packing *p, size_t n, bool is_last) {
 }
 
 /* False: the call is over, or the pipe is empty. */
-static bool step(struct packing *p) {
+static bool download_step(struct packing *p) {
     struct err e;
     ssize_t n = file_pipe_read(p->pipe, context_of(p->call)->scratch[0], CONTEXT_SCRATCH);
     if (n == -EAGAIN) {
@@ -135,56 +135,56 @@ static bool step(struct packing *p) {
     }
     if (n < 0) {
         err_sys(&e, ERR_INTERNAL, (int)-n, "read the tree");
-        fail(p, &e);
+        download_fail(p, &e);
         return false;
     }
     p->has_all = n == 0;
     if (p->has_all)
         file_pipe_close(TAKE(p->pipe));
-    return p->gzip ? say_squeezed(p, (size_t)n, n == 0)
-                   : say_data(p, context_of(p->call)->scratch[0], (size_t)n);
+    return p->gzip ? download_send_compressed(p, (size_t)n, n == 0)
+                   : download_send_data(p, context_of(p->call)->scratch[0], (size_t)n);
 }
 
-/* A failure is told when the guest tells it: what comes before it may be half a file. */
-static void pump(struct packing *p) {
+/* The stream ends when the guest has reported the outcome, because the pipe also ends after a failure. */
+static void download_pump(struct packing *p) {
     while (!p->is_full && !p->has_all)
-        if (!step(p))
+        if (!download_step(p))
             return;
     if (p->is_full || !p->is_over)
         return;
-    say_end(p);
+    download_send_end(p);
 }
 
-static void on_ready(void *user) {
-    pump(user);
+static void download_on_ready(void *user) {
+    download_pump(user);
 }
 
 /* --- the guest --- */
 
-static void on_answer(void *user, const struct guest_answer *a) {
+static void download_on_answer(void *user, const struct guest_answer *a) {
     struct packing *p = user;
     struct err e;
     if (a->e) {
         e = file_target_error("", p->target.sandbox_id, a->e);
-        fail(p, &e);
+        download_fail(p, &e);
         return;
     }
     if (p->is_open) {
         if (p->pipe && file_pipe_answer(p->pipe, a, &e) < 0)
-            fail(p, &e);
+            download_fail(p, &e);
         return;
     }
-    p->pipe = file_pipe_open(p->file, a, O_RDONLY, on_ready, p);
+    p->pipe = file_pipe_open(p->file, a, O_RDONLY, download_on_ready, p);
     if (!p->pipe) {
         answer_no_memory(&e);
-        fail(p, &e);
+        download_fail(p, &e);
         return;
     }
     p->is_open = true;
-    pump(p);
+    download_pump(p);
 }
 
-static void on_notice(void *user, const struct guest_notice *n) {
+static void download_on_notice(void *user, const struct guest_notice *n) {
     struct packing *p = user;
     struct err e;
     if (p->is_over || !p->is_open)
@@ -193,37 +193,37 @@ static void on_notice(void *user, const struct guest_notice *n) {
     p->is_over = true;
     if (p->outcome.failure.code != ERR_NONE) {
         e = file_target_error("", p->target.sandbox_id, &p->outcome.failure);
-        fail(p, &e);
+        download_fail(p, &e);
     } else if (p->has_all) {
-        pump(p);
+        download_pump(p);
     }
 }
 
-static void on_gone(void *user, const struct err *e, bool is_final) {
+static void download_on_gone(void *user, const struct err *e, bool is_final) {
     (void)is_final;
-    fail(user, e);
+    download_fail(user, e);
 }
 
-static const struct file_events events = {on_answer, on_gone, on_notice};
+static const struct file_events events = {download_on_answer, download_on_gone, download_on_notice};
 
 /* --- the call --- */
 
-static bool on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *beat) {
+static bool download_on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *beat) {
     struct packing *p = container_of(h, struct packing, heartbeat);
     Berm__V1__DownloadTreeResponse m = BERM__V1__DOWNLOAD_TREE_RESPONSE__INIT;
     m.part_case = BERM__V1__DOWNLOAD_TREE_RESPONSE__PART_HEARTBEAT;
     m.heartbeat = beat;
-    return p->is_full || say(p, &m) != CALL_GONE;
+    return p->is_full || download_send(p, &m) != CALL_GONE;
 }
 
-static int check(const Berm__V1__DownloadTreeRequest *request, struct err *e) {
+static int download_check(const Berm__V1__DownloadTreeRequest *request, struct err *e) {
     char field[32];
     if (request->n_excludes > EXCLUDES_MAX)
-        return err_field(e, "excludes", "excludes: more than %d", EXCLUDES_MAX);
+        return err_field(e, "excludes", "excludes: must have at most %d patterns", EXCLUDES_MAX);
     for (size_t i = 0; i < request->n_excludes; i++) {
         snprintf(field, sizeof field, "excludes[%zu]", i);
         if (request->excludes[i][0] == '\0')
-            return err_field(e, field, "%s: a pattern is needed", field);
+            return err_field(e, field, "%s: must not be empty", field);
         if (file_check_most(field, strlen(request->excludes[i]), LIMIT_PATTERN_LENGTH,
                             limit_table[LIMIT_PATTERN_LENGTH].value, e) < 0)
             return -(int)e->code;
@@ -231,24 +231,24 @@ static int check(const Berm__V1__DownloadTreeRequest *request, struct err *e) {
     return tree_check_compression("compression", request->compression, e);
 }
 
-static void ask(struct packing *p, const Berm__V1__DownloadTreeRequest *request) {
+static void download_ask(struct packing *p, const Berm__V1__DownloadTreeRequest *request) {
     struct guest_file_request r = file_target_request(&p->target, GUEST_PACK);
     r.pack.n_excludes = request->n_excludes;
     r.pack.excludes = request->excludes;
     file_call_ask(p->file, &r);
 }
 
-static void on_download(struct call *c, const ProtobufCMessage *m) {
+static void download_on_message(struct call *c, const ProtobufCMessage *m) {
     const Berm__V1__DownloadTreeRequest *request = (const void *)m;
     struct err e;
     struct packing *p = context_serves(c) ? call_new_state(c, sizeof *p) : NULL;
     if (!p)
         return;
     p->call = c;
-    heartbeat_init(&p->heartbeat, c, on_quiet);
+    heartbeat_init(&p->heartbeat, c, download_on_quiet);
     int r = file_target_read(&p->target, m, "", false, &e);
     if (r == 0)
-        r = check(request, &e);
+        r = download_check(request, &e);
     if (r == 0 && request->compression == BERM__V1__TREE_COMPRESSION__TREE_COMPRESSION_GZIP &&
         gzip_stream_new(GZIP_DEFLATE, &p->gzip) < 0)
         r = answer_no_memory(&e);
@@ -261,20 +261,21 @@ static void on_download(struct call *c, const ProtobufCMessage *m) {
     }
     call_set_subject(c, "sandbox_id", p->target.sandbox_id);
     heartbeat_start(&p->heartbeat);
-    ask(p, request);
+    download_ask(p, request);
 }
 
-static void on_writable(struct call *c) {
+static void download_on_writable(struct call *c) {
     struct packing *p = c->state;
     p->is_full = false;
     if (p->is_open)
-        pump(p);
+        download_pump(p);
 }
 
-static void on_cancel(struct call *c) {
+static void download_on_cancel(struct call *c) {
     if (c->state)
-        packing_end(c->state);
+        download_release(c->state);
 }
 
-const struct handler api_file_download_tree = {
-    .on_message = on_download, .on_writable = on_writable, .on_cancel = on_cancel};
+const struct handler api_file_download_tree = {.on_message = download_on_message,
+                                               .on_writable = download_on_writable,
+                                               .on_cancel = download_on_cancel};

@@ -24,11 +24,11 @@ static void list_check_of(const struct file_op *op, const uint8_t *path, size_t 
     struct caller who;
     uint8_t digest[DIGEST_BYTES];
     char salt[sizeof(struct list_cursor) + 256];
-    context_caller(op->call, &who);
-    int at = snprintf(salt, sizeof salt - n, "%s %s ", context_of(op->call)->facts.instance_id,
+    context_caller(op->mu.call, &who);
+    int at = snprintf(salt, sizeof salt - n, "%s %s ", context_of(op->mu.call)->facts.instance_id,
                       who.identity);
     memcpy(salt + at, path, n);
-    digest_message((struct str){salt, (size_t)at + n}, op->call->method->path, op->m, without,
+    digest_message((struct str){salt, (size_t)at + n}, op->mu.call->method->path, op->mu.m, without,
                    COUNT_OF(without), digest);
     memcpy(ret, digest, CHECK_BYTES);
 }
@@ -47,8 +47,8 @@ static ssize_t list_cursor_read(const char *text, struct list_cursor *ret) {
     return got - CHECK_BYTES;
 }
 
-static int check_list(struct file_op *op, struct err *e) {
-    const Berm__V1__ListFilesRequest *request = (const void *)op->m;
+static int file_list_check(struct file_op *op, struct err *e) {
+    const Berm__V1__ListFilesRequest *request = (const void *)op->mu.m;
     struct list_cursor cursor;
     uint8_t check[CHECK_BYTES];
     if (file_check_most("depth", request->depth, LIMIT_LIST_DEPTH,
@@ -59,22 +59,23 @@ static int check_list(struct file_op *op, struct err *e) {
         return 0;
     ssize_t n = list_cursor_read(request->page_token, &cursor);
     if (n < 0)
-        return err_field(e, "page_token", "page_token: it is none of this daemon's");
+        return err_field(e, "page_token", "page_token: must be a token of this daemon");
     list_check_of(op, cursor.path, (size_t)n, check);
     if (memcmp(check, cursor.check, CHECK_BYTES) != 0)
-        return err_field(e, "page_token", "page_token: it belongs to another caller or request");
+        return err_field(e, "page_token",
+                         "page_token: must be used by the same caller with the same request");
     op->ask.list.page_token =
         (struct str){arena_copy(&op->arena, cursor.path, (size_t)n), (size_t)n};
     return op->ask.list.page_token.p ? 0 : answer_no_memory(e);
 }
 
-static void put_list(struct file_op *op) {
-    const Berm__V1__ListFilesRequest *request = (const void *)op->m;
+static void file_list_put(struct file_op *op) {
+    const Berm__V1__ListFilesRequest *request = (const void *)op->mu.m;
     op->ask.list.depth = request->depth > 0 ? request->depth : 1;
     op->ask.list.max_entries = request->page_size > 0 ? request->page_size : ENTRIES_DEFAULT;
 }
 
-static int read_token(struct file_op *op, struct str token, char **ret, struct err *e) {
+static int file_list_read_token(struct file_op *op, struct str token, char **ret, struct err *e) {
     struct list_cursor cursor;
     char text[BASE64_BYTES(sizeof cursor) + 1];
     if (token.n == 0)
@@ -85,20 +86,23 @@ static int read_token(struct file_op *op, struct str token, char **ret, struct e
     return *ret ? 0 : answer_no_memory(e);
 }
 
-static int read_list(struct file_op *op, const struct guest_file_answer *a, struct err *e) {
+static int file_list_read(struct file_op *op, const struct guest_file_answer *a, struct err *e) {
     Berm__V1__ListFilesResponse *response = (void *)op->response;
     if (answer_infos(a->list.entries, a->list.n_entries, &op->arena, &response->n_entries,
                      &response->entries, e) < 0 ||
         answer_texts(a->list.unreadable, a->list.n_unreadable, &op->arena, &response->n_unreadable,
                      &response->unreadable, e) < 0)
         return -(int)e->code;
-    return read_token(op, a->list.next_page_token, &response->next_page_token, e);
+    return file_list_read_token(op, a->list.next_page_token, &response->next_page_token, e);
 }
 
-static void on_list(struct call *c, const ProtobufCMessage *m) {
-    static const struct file_kind kind = {
-        .method = GUEST_LIST, .check = check_list, .put = put_list, .read = read_list};
+static void file_list_on_message(struct call *c, const ProtobufCMessage *m) {
+    static const struct file_kind kind = {.method = GUEST_LIST,
+                                          .check = file_list_check,
+                                          .put = file_list_put,
+                                          .read = file_list_read};
     file_op_begin(c, m, &kind);
 }
 
-const struct handler api_file_list = {.on_message = on_list, .on_cancel = file_op_cancel};
+const struct handler api_file_list = {.on_message = file_list_on_message,
+                                      .on_cancel = mutation_cancel};

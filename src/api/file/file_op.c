@@ -5,101 +5,86 @@
 #include "base/failpoint.h"
 
 #define ARENA_FIRST ((size_t)4 << 10)
-#define ARENA_MAX ((size_t)32 << 20) /* more than a message of the guest can become */
+#define ARENA_MAX ((size_t)32 << 20) /* more than any answer of the guest needs */
 
 /* --- the ends --- */
 
-static void op_free(struct file_op *op) {
+static struct file_op *file_op_of(struct mutation *mu) {
+    return container_of(mu, struct file_op, mu);
+}
+
+static void file_op_release(struct mutation *mu) {
+    struct file_op *op = file_op_of(mu);
     file_call_close(op->file);
-    request_settle(&op->request);
-    ledger_wait_cancel(&op->durable);
+    ledger_wait_cancel(&op->intent);
     arena_done(&op->arena);
-    free(op);
 }
 
-static void op_fail(struct file_op *op, const struct err *e) {
-    struct call *c = op->call;
-    struct err told = *e;
-    op_free(op);
-    if (!c)
-        return;
-    c->state = NULL;
-    call_finish(c, &told);
-}
-
-static void op_answer(struct file_op *op) {
-    struct call *c = op->call;
-    if (c) {
-        if (op->kind->is_change)
-            failpoint(FAIL_FILE_REPLY);
-        op->call = NULL;
-        c->state = NULL;
-        call_reply(c, op->response);
-    }
-    op_free(op);
+static void file_op_reply(struct mutation *mu) {
+    struct file_op *op = file_op_of(mu);
+    if (op->kind->is_change && mu->call)
+        failpoint(FAIL_FILE_REPLY);
+    mutation_reply(mu, op->response);
 }
 
 /* --- the record --- */
 
-static void op_work(struct file_op *op);
-static void op_refuse(struct file_op *op, const struct err *e);
+static void file_op_work(struct file_op *op);
+static void file_op_refuse(struct file_op *op, const struct err *e);
 
-static void on_durable(struct ledger_wait *w, const struct err *e) {
-    struct file_op *op = container_of(w, struct file_op, durable);
+static void file_op_on_intent(struct ledger_wait *w, const struct err *e) {
+    struct file_op *op = container_of(w, struct file_op, intent);
     struct err cancelled;
-    if (op->step == FILE_WITHDRAWING)
-        op_fail(op, &op->failure);
-    else if (e)
-        op_fail(op, e);
-    else if (op->step == FILE_RECORDING)
-        op_answer(op);
-    else if (op->call)
-        op_work(op);
-    else {
-        err_set(&cancelled, ERR_CANCELLED, "nobody waits for it");
-        op_refuse(op, &cancelled);
+    if (op->step == FILE_WITHDRAWING) {
+        mutation_fail(&op->mu, &op->failure);
+    } else if (e) {
+        mutation_fail(&op->mu, e);
+    } else if (op->mu.call) {
+        file_op_work(op);
+    } else {
+        err_set(&cancelled, ERR_CANCELLED, "the call was cancelled");
+        file_op_refuse(op, &cancelled);
     }
 }
 
-/* Nothing was done, and the guest says so. */
-static void op_refuse(struct file_op *op, const struct err *e) {
+/* The guest did nothing: the request id may act again. After a lost link nobody knows, so the intent stays. */
+static void file_op_refuse(struct file_op *op, const struct err *e) {
     struct err ignored;
     op->failure = *e;
     op->step = FILE_WITHDRAWING;
     if (!op->is_intended || e->code == ERR_GUEST_LOST || e->code == ERR_GUEST_PROTOCOL ||
-        file_call_intend(op->file, &op->request.key, true, &op->durable, &ignored) < 0)
-        op_fail(op, &op->failure);
+        file_call_intend(op->file, mutation_change(&op->mu).key, true, &op->intent, &ignored) < 0)
+        mutation_fail(&op->mu, &op->failure);
 }
 
-static void record(struct file_op *op) {
+static void file_op_record(struct file_op *op) {
     struct err e;
     struct str answer = {0};
-    struct change change = {.who = &op->request.caller};
+    struct change change = {.who = &op->mu.caller};
     if (op->kind->is_change) {
         size_t n = protobuf_c_message_get_packed_size(op->response);
         uint8_t *packed = arena_alloc(&op->arena, n + 1);
         if (packed)
             answer =
                 (struct str){(const char *)packed, protobuf_c_message_pack(op->response, packed)};
-        change.key = &op->request.key;
-        change.wait = &op->durable;
+        change = mutation_change(&op->mu);
         op->step = FILE_RECORDING;
     }
     if (file_call_record(op->file, &op->audit, &change, answer, &e) < 0)
-        op_fail(op, &e);
+        mutation_fail(&op->mu, &e);
     else if (!op->kind->is_change)
-        op_answer(op);
+        file_op_reply(&op->mu);
 }
 
 /* --- the guest --- */
 
-static void on_answer(void *user, const struct guest_answer *a) {
+static void file_op_on_answer(void *user, const struct guest_answer *a) {
     struct file_op *op = user;
     struct err e;
     if (a->e) {
-        e = file_target_error("", op->sandbox_id, a->e);
-        if (!op->is_again || !op->call || !op->kind->look || !op->kind->look(op, a->e))
-            op_refuse(op, &e);
+        e = file_target_error("", op->mu.subject_id, a->e);
+        if (!op->is_again || !op->mu.call || !op->kind->look || !op->kind->look(op, a->e))
+            file_op_refuse(op, &e);
         return;
     }
     if (op->kind->is_change)
@@ -107,61 +92,63 @@ static void on_answer(void *user, const struct guest_answer *a) {
     op->response = arena_zalloc(&op->arena, op->answers->sizeof_message);
     if (!op->response) {
         answer_no_memory(&e);
-        op_fail(op, &e);
+        mutation_fail(&op->mu, &e);
         return;
     }
     protobuf_c_message_init(op->answers, op->response);
     if (op->kind->read(op, a->file, &e) < 0) {
-        err_about(&e, "sandbox_id", op->sandbox_id);
-        op_fail(op, &e);
+        err_about(&e, "sandbox_id", op->mu.subject_id);
+        mutation_fail(&op->mu, &e);
     } else if (op->kind->operation != 0) {
-        record(op);
+        file_op_record(op);
     } else {
-        op_answer(op);
+        file_op_reply(&op->mu);
     }
 }
 
-/* The call cannot wait for a frozen guest; the change can. */
-static void on_gone(void *user, const struct err *e, bool is_final) {
+/* The call does not wait for a frozen guest; the change does. */
+static void file_op_on_gone(void *user, const struct err *e, bool is_final) {
     struct file_op *op = user;
-    if (op->step > FILE_WORKING) { /* it is done, or not; only our own disk is waited for */
+    if (op->step > FILE_WORKING) { /* the guest has answered; only the store is pending */
         if (is_final)
             file_call_close(TAKE(op->file));
     } else if (is_final || !op->kind->is_change) {
-        op_fail(op, e);
-    } else if (op->call) {
-        struct call *c = TAKE(op->call);
-        c->state = NULL;
-        call_finish(c, e);
+        mutation_fail(&op->mu, e);
+    } else {
+        mutation_detach(&op->mu, e);
     }
 }
 
-static const struct file_events events = {.on_answer = on_answer, .on_gone = on_gone};
+static const struct file_events events = {.on_answer = file_op_on_answer,
+                                          .on_gone = file_op_on_gone};
 
-/* A path as it was given, that outlives the request. */
-static int keep_path(struct file_op *op, const struct path_arg *path, struct str *ret,
-                     struct err *e) {
+/* Copies a path as the caller gave it, because the change may outlive the request. */
+static int file_op_keep_path(struct file_op *op, const struct path_arg *path, struct str *ret,
+                             struct err *e) {
     size_t n = path->is_default ? 0 : path->path.n;
     const char *copy = arena_copy(&op->arena, path->path.p, n);
     *ret = (struct str){copy, n};
     return copy ? 0 : answer_no_memory(e);
 }
 
-static int op_send(struct file_op *op, struct err *e) {
+static int file_op_send(struct file_op *op, struct err *e) {
     op->audit.operation = op->kind->operation;
-    if (keep_path(op, &op->target.path, &op->audit.path, e) < 0 ||
-        (op->new_path.path.n > 0 && keep_path(op, &op->new_path, &op->audit.new_path, e) < 0) ||
-        file_target_open(&op->target, op->call, false, &events, op, &op->file, e) < 0)
+    if (file_op_keep_path(op, &op->target.path, &op->audit.path, e) < 0 ||
+        (op->new_path.path.n > 0 &&
+         file_op_keep_path(op, &op->new_path, &op->audit.new_path, e) < 0) ||
+        file_target_open(&op->target, op->mu.call, false, &events, op, &op->file, e) < 0)
         return -(int)e->code;
-    if (op->kind->loss == FILE_LOSS_AGAIN || op->request.request_id[0] == '\0' || op->is_again) {
-        op_work(op);
+    if (op->kind->is_change)
+        mutation_keep(&op->mu);
+    if (op->kind->loss == FILE_LOSS_AGAIN || !mutation_has_request_id(&op->mu) || op->is_again) {
+        file_op_work(op);
         return 0;
     }
     op->step = FILE_INTENDING;
-    return file_call_intend(op->file, &op->request.key, false, &op->durable, e);
+    return file_call_intend(op->file, mutation_change(&op->mu).key, false, &op->intent, e);
 }
 
-static void op_work(struct file_op *op) {
+static void file_op_work(struct file_op *op) {
     op->is_intended = op->step == FILE_INTENDING || op->is_again;
     op->step = FILE_WORKING;
     op->ask.method = op->kind->method;
@@ -176,90 +163,65 @@ static void op_work(struct file_op *op) {
 
 /* --- the request --- */
 
-static void repeat(struct file_op *op) {
-    struct err e;
-    struct str answer = op->request.answer;
-    op->response =
-        protobuf_c_message_unpack(op->answers, NULL, answer.n, (const uint8_t *)answer.p);
-    if (!op->response) {
-        answer_no_memory(&e);
-        op_fail(op, &e);
-        return;
-    }
-    struct call *c = TAKE(op->call);
-    c->state = NULL;
-    call_reply(c, op->response);
-    protobuf_c_message_free_unpacked(op->response, NULL);
-    op_free(op);
+static int file_op_answer_again(struct file_op *op, struct err *e) {
+    ProtobufCAllocator allocator = call_allocator(op->mu.call);
+    op->response = protobuf_c_message_unpack(op->answers, &allocator, op->mu.answer.n,
+                                             (const uint8_t *)op->mu.answer.p);
+    if (!op->response)
+        return answer_no_memory(e);
+    mutation_reply(&op->mu, op->response);
+    return 0;
 }
 
-/* It was about to act, and nobody saw the end of it. */
-static int again(struct file_op *op, struct err *e) {
+/* The first call was about to act, and nobody knows whether it did. */
+static int file_op_again(struct file_op *op, struct err *e) {
     op->is_again = true;
     if (op->kind->loss == FILE_LOSS_LOOK)
-        return op_send(op, e);
-    err_set(e, ERR_GUEST_LOST, "the first call was cut off while the guest was at it: look");
-    return err_about(e, "sandbox_id", op->sandbox_id);
+        return file_op_send(op, e);
+    return err_set(e, ERR_GUEST_LOST,
+                   "the link broke while the guest acted on the first call: check the files");
 }
 
-static void ask(struct file_op *op);
-
-static void on_again(struct request *r) {
-    ask(container_of(r, struct file_op, request));
+static int file_op_first(struct mutation *mu, struct err *e) {
+    return file_op_send(file_op_of(mu), e);
 }
 
-static void ask(struct file_op *op) {
-    enum request_turn turn = REQUEST_NEW;
-    struct err e;
-    int r = 0;
-    op->step = FILE_ASKING;
-    if (op->kind->is_change)
-        r = request_begin(&op->request, op->call, op->m, on_again, &turn, &e);
-    else
-        context_caller(op->call, &op->request.caller);
-    if (r == 0 && turn == REQUEST_NEW)
-        r = op_send(op, &e);
-    else if (r == 0 && turn == REQUEST_REPEAT && op->request.object_id.n == 0)
-        r = again(op, &e);
-    else if (r == 0 && turn == REQUEST_REPEAT)
-        repeat(op);
-    if (r < 0)
-        op_fail(op, &e);
+static int file_op_repeat(struct mutation *mu, struct err *e) {
+    struct file_op *op = file_op_of(mu);
+    return mu->object_id.n == 0 ? file_op_again(op, e) : file_op_answer_again(op, e);
+}
+
+static int file_op_check(struct file_op *op, struct err *e) {
+    if (arena_init(&op->arena, ARENA_FIRST, ARENA_MAX) < 0)
+        return answer_no_memory(e);
+    if (file_target_read(&op->target, op->mu.m, "", op->kind->or_workspace, e) < 0)
+        return -(int)e->code;
+    return op->kind->check ? op->kind->check(op, e) : 0;
 }
 
 void file_op_begin(struct call *c, const ProtobufCMessage *m, const struct file_kind *kind) {
+    static const struct mutation_kind mutation = {.subject_key = "sandbox_id",
+                                                  .first = file_op_first,
+                                                  .repeat = file_op_repeat,
+                                                  .on_durable = file_op_reply,
+                                                  .release = file_op_release};
     struct err e;
-    if (!context_serves(c))
+    struct mutation *mu = mutation_new(c, m, &mutation, sizeof(struct file_op));
+    if (!mu)
         return;
-    struct file_op *op = calloc(1, sizeof *op);
-    if (!op || arena_init(&op->arena, ARENA_FIRST, ARENA_MAX) < 0) {
-        free(op);
-        answer_no_memory(&e);
-        call_finish(c, &e);
-        return;
-    }
-    op->call = c;
+    struct file_op *op = file_op_of(mu);
     op->kind = kind;
-    op->m = m;
     op->answers = c->method->response;
-    ledger_wait_init(&op->durable, on_durable);
-    c->state = op;
-    if (file_target_read(&op->target, m, "", kind->or_workspace, &e) < 0 ||
-        (kind->check && kind->check(op, &e) < 0)) {
-        op_fail(op, &e);
+    ledger_wait_init(&op->intent, file_op_on_intent);
+    c->state = mu;
+    if (file_op_check(op, &e) < 0) {
+        mutation_fail(mu, &e);
         return;
     }
-    snprintf(op->sandbox_id, sizeof op->sandbox_id, "%s", op->target.sandbox_id);
+    snprintf(mu->subject_id, sizeof mu->subject_id, "%s", op->target.sandbox_id);
     call_set_subject(c, "sandbox_id", op->target.sandbox_id);
-    ask(op);
-}
-
-void file_op_cancel(struct call *c) {
-    struct file_op *op = c->state;
-    if (!op)
-        return;
-    c->state = NULL;
-    op->call = NULL;
-    if (op->step == FILE_ASKING || !op->kind->is_change)
-        op_free(op);
+    if (kind->is_change)
+        mutation_begin(mu);
+    else if (file_op_send(op, &e) < 0)
+        mutation_fail(mu, &e);
 }

@@ -15,7 +15,7 @@
 #include "core/files/file_reader.h"
 
 #define CHUNK_BYTES 262144
-#define HEAD_BYTES 34 /* of a message with a chunk: four tags, four numbers, before its bytes */
+#define HEAD_BYTES 34 /* of a message with a chunk: four tags and four numbers before the data */
 #define LINES_DEFAULT 2000
 #define LINES_BYTES_DEFAULT 512000
 
@@ -25,21 +25,21 @@ struct reading {
     struct file_target target;
     struct file_call *file;
     struct file_reader *reader; /* NULL: the guest reads */
-    bool is_open;               /* the info was sent */
-    bool is_full;               /* the client has to read first */
+    bool is_open;               /* the file's info was sent */
+    bool is_full;               /* wait for on_writable */
     bool has_ended;             /* the file has no more bytes */
     uint64_t at;                /* the next byte */
     uint64_t end;               /* the byte after the last one wanted */
-    uint64_t due;               /* … and after the last one the size promised */
+    uint64_t due;               /* … and after the last one that the file's size includes */
     uint64_t total;             /* bytes sent */
     uint64_t number;            /* of the last message */
     struct heartbeat heartbeat;
-    Berm__V1__LineRange *lines; /* NULL: not asked for */
+    Berm__V1__LineRange *lines; /* NULL: not requested */
 };
 
 /* --- the ends --- */
 
-static void reading_end(struct reading *rd) {
+static void file_read_release(struct reading *rd) {
     struct err ignored;
     struct caller who;
     if (rd->file && rd->is_open) {
@@ -55,20 +55,20 @@ static void reading_end(struct reading *rd) {
     file_reader_close(TAKE(rd->reader));
 }
 
-static void fail(struct reading *rd, const struct err *e) {
+static void file_read_fail(struct reading *rd, const struct err *e) {
     struct call *c = rd->call;
     struct err told = *e;
     if (!told.subject)
         err_about(&told, "sandbox_id", rd->target.sandbox_id);
-    reading_end(rd);
+    file_read_release(rd);
     call_finish(c, &told);
 }
 
 /* --- messages --- */
 
-/* Every part is a pointer to a message, so that one of them stands for all. GONE: `rd` is no more. */
-static enum call_push say(struct reading *rd, Berm__V1__ReadFileResponse__PartCase part,
-                          void *what) {
+/* Every part is a pointer to a message, so one assignment serves all. After GONE `rd` is freed. */
+static enum call_push file_read_send(struct reading *rd, Berm__V1__ReadFileResponse__PartCase part,
+                                     void *what) {
     Berm__V1__ReadFileResponse m = BERM__V1__READ_FILE_RESPONSE__INIT;
     m.sequence = ++rd->number;
     m.part_case = part;
@@ -80,7 +80,7 @@ static enum call_push say(struct reading *rd, Berm__V1__ReadFileResponse__PartCa
     return sent;
 }
 
-static uint8_t *put_number(uint8_t *at, unsigned field, bool is_length, uint64_t value) {
+static uint8_t *file_read_put_number(uint8_t *at, unsigned field, bool is_length, uint64_t value) {
     *at++ = (uint8_t)(field << 3 | (is_length ? 2 : 0));
     for (; value > 0x7f; value >>= 7)
         *at++ = (uint8_t)(value | 0x80);
@@ -88,27 +88,27 @@ static uint8_t *put_number(uint8_t *at, unsigned field, bool is_length, uint64_t
     return at;
 }
 
-/* What say_chunk would send of the n bytes at rd->at, up to those. Returns the count. */
-static size_t put_head(const struct reading *rd, size_t n, uint8_t out[HEAD_BYTES]) {
+/* Packs a message for n bytes at rd->at up to the data itself. Returns the size. */
+static size_t file_read_put_head(const struct reading *rd, size_t n, uint8_t out[HEAD_BYTES]) {
     uint8_t chunk[HEAD_BYTES];
-    uint8_t *at = put_number(chunk, 1, false, rd->at);
-    size_t n_chunk = (size_t)(put_number(at, 2, true, n) - chunk);
-    at = put_number(out, 1, false, rd->number + 1);
-    at = put_number(at, BERM__V1__READ_FILE_RESPONSE__PART_CHUNK, true, n_chunk + n);
+    uint8_t *at = file_read_put_number(chunk, 1, false, rd->at);
+    size_t n_chunk = (size_t)(file_read_put_number(at, 2, true, n) - chunk);
+    at = file_read_put_number(out, 1, false, rd->number + 1);
+    at = file_read_put_number(at, BERM__V1__READ_FILE_RESPONSE__PART_CHUNK, true, n_chunk + n);
     memcpy(at, chunk, n_chunk);
     return (size_t)(at + n_chunk - out);
 }
 
-static enum call_push say_chunk(struct reading *rd, uint8_t *bytes, size_t n) {
+static enum call_push file_read_send_chunk(struct reading *rd, uint8_t *bytes, size_t n) {
     Berm__V1__FileChunk chunk = BERM__V1__FILE_CHUNK__INIT;
     chunk.offset = rd->at;
     chunk.data = (ProtobufCBinaryData){n, bytes};
     rd->at += n;
     rd->total += n;
-    return say(rd, BERM__V1__READ_FILE_RESPONSE__PART_CHUNK, &chunk);
+    return file_read_send(rd, BERM__V1__READ_FILE_RESPONSE__PART_CHUNK, &chunk);
 }
 
-static void say_end(struct reading *rd) {
+static void file_read_send_end(struct reading *rd) {
     struct call *c = rd->call;
     struct err e;
     Berm__V1__ReadFileEnd end = BERM__V1__READ_FILE_END__INIT;
@@ -118,28 +118,29 @@ static void say_end(struct reading *rd) {
     if (rd->total == 0 && rd->due == 0 && rd->request->offset > 0) {
         err_set(&e, ERR_OFFSET_BEYOND_END, "the file ends before %llu",
                 (unsigned long long)rd->request->offset);
-        fail(rd, &e);
+        file_read_fail(rd, &e);
         return;
     }
-    if (say(rd, BERM__V1__READ_FILE_RESPONSE__PART_END, &end) == CALL_GONE)
+    if (file_read_send(rd, BERM__V1__READ_FILE_RESPONSE__PART_END, &end) == CALL_GONE)
         return;
-    reading_end(rd);
+    file_read_release(rd);
     call_finish(c, NULL);
 }
 
 /* --- bytes --- */
 
-static void ask_chunk(struct reading *rd) {
+static void file_read_ask_chunk(struct reading *rd) {
     uint64_t most = MIN(rd->end - rd->at, (uint64_t)GUEST_CHUNK_BYTES);
     file_call_ask(rd->file, &(struct guest_file_request){.method = GUEST_READ_CHUNK,
                                                          .handle = file_call_handle(rd->file),
                                                          .read_chunk = {rd->at, most}});
 }
 
-/* The n bytes lie in the reserved room, behind as many as the head of `want` bytes has. */
-static enum call_push say_reserved(struct reading *rd, uint8_t *room, size_t want, size_t n) {
+/* Sends n bytes that are in the reserved buffer, after space for the head of `want` bytes. */
+static enum call_push file_read_send_reserved(struct reading *rd, uint8_t *room, size_t want,
+                                              size_t n) {
     uint8_t head[HEAD_BYTES];
-    size_t n_room = put_head(rd, want, head), n_head = put_head(rd, n, head);
+    size_t n_room = file_read_put_head(rd, want, head), n_head = file_read_put_head(rd, n, head);
     if (n_head != n_room)
         memmove(room + n_head, room + n_room, n);
     memcpy(room, head, n_head);
@@ -153,59 +154,60 @@ static enum call_push say_reserved(struct reading *rd, uint8_t *room, size_t wan
     return left;
 }
 
-/* Read to where they are sent from, where that can be: a copy less of each byte. False: the call is over, or goes on
- * when the reader is ready. */
-static bool send_from_file(struct reading *rd) {
+/* Reads into the buffer that is sent, if there is one, to save a copy. False: the call is over, or continues when the
+ * reader is ready. */
+static bool file_read_send_from_file(struct reading *rd) {
     size_t want = (size_t)MIN(rd->end - rd->at, (uint64_t)CHUNK_BYTES);
     uint8_t head[HEAD_BYTES];
     struct err e;
     uint8_t *room = call_reserve(rd->call, HEAD_BYTES + want);
-    uint8_t *into = room ? room + put_head(rd, want, head) : context_of(rd->call)->scratch[0];
+    uint8_t *into =
+        room ? room + file_read_put_head(rd, want, head) : context_of(rd->call)->scratch[0];
     ssize_t n = file_reader_read(rd->reader, into, want);
     if (n == -EAGAIN)
         return false;
     if (n < 0) {
         err_sys(&e, ERR_INTERNAL, (int)-n, "read the file");
-        fail(rd, &e);
+        file_read_fail(rd, &e);
         return false;
     }
     rd->has_ended = n == 0;
     if (n == 0)
         return true;
-    return (room ? say_reserved(rd, room, want, (size_t)n) : say_chunk(rd, into, (size_t)n)) !=
-           CALL_GONE;
+    return (room ? file_read_send_reserved(rd, room, want, (size_t)n)
+                 : file_read_send_chunk(rd, into, (size_t)n)) != CALL_GONE;
 }
 
-static void pump(struct reading *rd) {
+static void file_read_pump(struct reading *rd) {
     while (!rd->is_full && !rd->has_ended && rd->at < rd->end) {
         if (!rd->reader) {
             if (!file_call_is_waiting(rd->file))
-                ask_chunk(rd);
+                file_read_ask_chunk(rd);
             return;
         }
-        if (!send_from_file(rd))
+        if (!file_read_send_from_file(rd))
             return;
     }
     if (!rd->is_full)
-        say_end(rd);
+        file_read_send_end(rd);
 }
 
-static void on_ready(void *user) {
-    pump(user);
+static void file_read_on_ready(void *user) {
+    file_read_pump(user);
 }
 
-static void take_chunk(struct reading *rd, const struct guest_file_answer *a) {
+static void file_read_take_chunk(struct reading *rd, const struct guest_file_answer *a) {
     struct str data = a->read_chunk.data;
     /* A short chunk is not the end, because some files return no more than a page at once. */
     rd->has_ended = data.n == 0;
-    if (data.n == 0 || say_chunk(rd, (uint8_t *)data.p, data.n) != CALL_GONE)
-        pump(rd);
+    if (data.n == 0 || file_read_send_chunk(rd, (uint8_t *)data.p, data.n) != CALL_GONE)
+        file_read_pump(rd);
 }
 
 /* --- the beginning --- */
 
-/* Files that report no size are read to their end, up to a bound. */
-static int set_range(struct reading *rd, uint64_t size, struct err *e) {
+/* A file without a size, such as one in /proc, is read to its end, up to a bound. */
+static int file_read_set_range(struct reading *rd, uint64_t size, struct err *e) {
     uint64_t offset = rd->request->offset;
     uint64_t last = size > 0 ? size : (uint64_t)limit_table[LIMIT_FILE_UNSIZED].value;
     rd->at = offset;
@@ -222,7 +224,8 @@ static int set_range(struct reading *rd, uint64_t size, struct err *e) {
     return 0;
 }
 
-static int set_lines(struct reading *rd, const struct guest_file_answer *a, struct err *e) {
+static int file_read_set_lines(struct reading *rd, const struct guest_file_answer *a,
+                               struct err *e) {
     rd->lines = arena_alloc(&rd->call->arena, sizeof *rd->lines);
     if (!rd->lines)
         return answer_no_memory(e);
@@ -236,67 +239,69 @@ static int set_lines(struct reading *rd, const struct guest_file_answer *a, stru
     return 0;
 }
 
-static int open_reader(struct reading *rd, const struct guest_answer *a, struct err *e) {
+static int file_read_open_reader(struct reading *rd, const struct guest_answer *a, struct err *e) {
     struct file_turns *turns = file_call_env(rd->file)->file_turns;
     int fd = file_take(a, O_RDONLY);
     if (fd < 0)
         return 0; /* the guest reads */
     struct file_range range = {.offset = rd->at, .end = rd->end, .known = rd->due};
-    rd->reader = file_reader_open(turns, fd, range, on_ready, rd);
+    rd->reader = file_reader_open(turns, fd, range, file_read_on_ready, rd);
     return rd->reader ? 0 : answer_no_memory(e);
 }
 
-static void opened(struct reading *rd, const struct guest_answer *a) {
+static void file_read_opened(struct reading *rd, const struct guest_answer *a) {
     Berm__V1__FileInfo *info;
     struct err e;
     if (answer_info(&a->file->info, &rd->call->arena, &info, &e) < 0 ||
-        (rd->request->lines ? set_lines(rd, a->file, &e) : set_range(rd, info->size_bytes, &e)) <
-            0 ||
-        open_reader(rd, a, &e) < 0) {
-        fail(rd, &e);
+        (rd->request->lines ? file_read_set_lines(rd, a->file, &e)
+                            : file_read_set_range(rd, info->size_bytes, &e)) < 0 ||
+        file_read_open_reader(rd, a, &e) < 0) {
+        file_read_fail(rd, &e);
         return;
     }
     rd->is_open = true;
-    if (say(rd, BERM__V1__READ_FILE_RESPONSE__PART_INFO, info) != CALL_GONE) {
+    if (file_read_send(rd, BERM__V1__READ_FILE_RESPONSE__PART_INFO, info) != CALL_GONE) {
         heartbeat_start(&rd->heartbeat);
-        pump(rd);
+        file_read_pump(rd);
     }
 }
 
-static void on_answer(void *user, const struct guest_answer *a) {
+static void file_read_on_answer(void *user, const struct guest_answer *a) {
     struct reading *rd = user;
     if (a->e) {
         struct err e = file_target_error("", rd->target.sandbox_id, a->e);
-        fail(rd, &e);
+        file_read_fail(rd, &e);
     } else if (rd->is_open) {
-        take_chunk(rd, a->file);
+        file_read_take_chunk(rd, a->file);
     } else {
-        opened(rd, a);
+        file_read_opened(rd, a);
     }
 }
 
-static void on_gone(void *user, const struct err *e, bool is_final) {
+static void file_read_on_gone(void *user, const struct err *e, bool is_final) {
     (void)is_final;
-    fail(user, e);
+    file_read_fail(user, e);
 }
 
-static const struct file_events events = {.on_answer = on_answer, .on_gone = on_gone};
+static const struct file_events events = {.on_answer = file_read_on_answer,
+                                          .on_gone = file_read_on_gone};
 
-static bool on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *m) {
+static bool file_read_on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *m) {
     struct reading *rd = container_of(h, struct reading, heartbeat);
-    return rd->is_full || say(rd, BERM__V1__READ_FILE_RESPONSE__PART_HEARTBEAT, m) != CALL_GONE;
+    return rd->is_full ||
+           file_read_send(rd, BERM__V1__READ_FILE_RESPONSE__PART_HEARTBEAT, m) != CALL_GONE;
 }
 
-static int check(const Berm__V1__ReadFileRequest *request, struct err *e) {
+static int file_read_check(const Berm__V1__ReadFileRequest *request, struct err *e) {
     const Berm__V1__LineWindow *w = request->lines;
     if (request->offset > (uint64_t)INT64_MAX)
-        return err_field(e, "offset", "offset: no file is that long");
+        return err_field(e, "offset", "offset: must be at most 2^63 - 1");
     if (!w)
         return 0;
     if (request->offset > 0 || request->max_bytes > 0)
-        return err_field(e, "lines", "lines: give them or offset and max_bytes, not both");
+        return err_field(e, "lines", "lines: must not be given with offset or max_bytes");
     if (w->first_line > ((uint64_t)1 << 53) - 1)
-        return err_field(e, "lines.first_line", "lines.first_line: no file has as many");
+        return err_field(e, "lines.first_line", "lines.first_line: must be below 2^53");
     if (file_check_most("lines.max_lines", w->max_lines, LIMIT_LINES_MAX,
                         limit_table[LIMIT_LINES_MAX].value, e) < 0)
         return -(int)e->code;
@@ -304,7 +309,7 @@ static int check(const Berm__V1__ReadFileRequest *request, struct err *e) {
                            limit_table[LIMIT_LINES_BYTES].value, e);
 }
 
-static void ask(struct reading *rd) {
+static void file_read_ask(struct reading *rd) {
     const Berm__V1__LineWindow *w = rd->request->lines;
     struct guest_file_request r =
         file_target_request(&rd->target, w ? GUEST_READ_LINES : GUEST_READ);
@@ -316,34 +321,36 @@ static void ask(struct reading *rd) {
     file_call_ask(rd->file, &r);
 }
 
-static void on_read(struct call *c, const ProtobufCMessage *m) {
+static void file_read_on_message(struct call *c, const ProtobufCMessage *m) {
     struct err e;
     struct reading *rd = context_serves(c) ? call_new_state(c, sizeof *rd) : NULL;
     if (!rd)
         return;
     rd->call = c;
     rd->request = (const void *)m;
-    heartbeat_init(&rd->heartbeat, c, on_quiet);
-    if (file_target_read(&rd->target, m, "", false, &e) < 0 || check(rd->request, &e) < 0 ||
+    heartbeat_init(&rd->heartbeat, c, file_read_on_quiet);
+    if (file_target_read(&rd->target, m, "", false, &e) < 0 ||
+        file_read_check(rd->request, &e) < 0 ||
         file_target_open(&rd->target, c, true, &events, rd, &rd->file, &e) < 0) {
         call_finish(c, &e);
         return;
     }
     call_set_subject(c, "sandbox_id", rd->target.sandbox_id);
-    ask(rd);
+    file_read_ask(rd);
 }
 
-static void on_writable(struct call *c) {
+static void file_read_on_writable(struct call *c) {
     struct reading *rd = c->state;
     rd->is_full = false;
     if (rd->is_open)
-        pump(rd);
+        file_read_pump(rd);
 }
 
-static void on_cancel(struct call *c) {
+static void file_read_on_cancel(struct call *c) {
     if (c->state)
-        reading_end(c->state);
+        file_read_release(c->state);
 }
 
-const struct handler api_file_read = {
-    .on_message = on_read, .on_writable = on_writable, .on_cancel = on_cancel};
+const struct handler api_file_read = {.on_message = file_read_on_message,
+                                      .on_writable = file_read_on_writable,
+                                      .on_cancel = file_read_on_cancel};

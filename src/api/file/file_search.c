@@ -7,16 +7,16 @@
 #define GREP_DEFAULT 1000
 #define AROUND_MAX 20
 
-static int check_pattern(const char *field, const char *pattern, struct err *e) {
+static int search_check_pattern(const char *field, const char *pattern, struct err *e) {
     size_t n = strlen(pattern);
     return file_check_most(field, n, LIMIT_PATTERN_LENGTH, limit_table[LIMIT_PATTERN_LENGTH].value,
                            e);
 }
 
-static int check_needed(const char *pattern, uint32_t max_matches, struct err *e) {
+static int search_check_needed(const char *pattern, uint32_t max_matches, struct err *e) {
     if (pattern[0] == '\0')
-        return err_field(e, "pattern", "pattern: something to look for is needed");
-    if (check_pattern("pattern", pattern, e) < 0)
+        return err_field(e, "pattern", "pattern: must not be empty");
+    if (search_check_pattern("pattern", pattern, e) < 0)
         return -(int)e->code;
     return file_check_most("max_matches", max_matches, LIMIT_MATCHES_MAX,
                            limit_table[LIMIT_MATCHES_MAX].value, e);
@@ -24,20 +24,20 @@ static int check_needed(const char *pattern, uint32_t max_matches, struct err *e
 
 /* --- Grep --- */
 
-static int check_grep(struct file_op *op, struct err *e) {
-    const Berm__V1__GrepRequest *request = (const void *)op->m;
-    if (check_needed(request->pattern, request->max_matches, e) < 0 ||
-        check_pattern("glob", request->glob, e) < 0)
+static int grep_check(struct file_op *op, struct err *e) {
+    const Berm__V1__GrepRequest *request = (const void *)op->mu.m;
+    if (search_check_needed(request->pattern, request->max_matches, e) < 0 ||
+        search_check_pattern("glob", request->glob, e) < 0)
         return -(int)e->code;
     if (request->before_lines > AROUND_MAX)
-        return err_field(e, "before_lines", "before_lines: more than %d", AROUND_MAX);
+        return err_field(e, "before_lines", "before_lines: must be at most %d", AROUND_MAX);
     if (request->after_lines > AROUND_MAX)
-        return err_field(e, "after_lines", "after_lines: more than %d", AROUND_MAX);
+        return err_field(e, "after_lines", "after_lines: must be at most %d", AROUND_MAX);
     return 0;
 }
 
-static void put_grep(struct file_op *op) {
-    const Berm__V1__GrepRequest *request = (const void *)op->m;
+static void grep_put(struct file_op *op) {
+    const Berm__V1__GrepRequest *request = (const void *)op->mu.m;
     op->ask.grep.pattern = request->pattern;
     op->ask.grep.regex = request->regex;
     op->ask.grep.ignore_case = request->ignore_case;
@@ -47,8 +47,8 @@ static void put_grep(struct file_op *op) {
     op->ask.grep.after_lines = request->after_lines;
 }
 
-static int read_match(const struct guest_match *from, struct arena *a, Berm__V1__GrepMatch **ret,
-                      struct err *e) {
+static int grep_read_match(const struct guest_match *from, struct arena *a,
+                           Berm__V1__GrepMatch **ret, struct err *e) {
     Berm__V1__GrepMatch *match = arena_alloc(a, sizeof *match);
     if (!match)
         return answer_no_memory(e);
@@ -63,7 +63,7 @@ static int read_match(const struct guest_match *from, struct arena *a, Berm__V1_
     return answer_texts(from->after, from->n_after, a, &match->n_after, &match->after, e);
 }
 
-static int read_grep(struct file_op *op, const struct guest_file_answer *a, struct err *e) {
+static int grep_read(struct file_op *op, const struct guest_file_answer *a, struct err *e) {
     Berm__V1__GrepResponse *response = (void *)op->response;
     size_t n = a->grep.n_matches;
     response->truncated = (Berm__V1__TruncatedReason)a->grep.truncated;
@@ -75,43 +75,43 @@ static int read_grep(struct file_op *op, const struct guest_file_answer *a, stru
         return answer_no_memory(e);
     for (size_t i = 0; i < n; i++) {
         Berm__V1__GrepMatch **at = &response->matches[response->n_matches++];
-        if (read_match(&a->grep.matches[i], &op->arena, at, e) < 0)
+        if (grep_read_match(&a->grep.matches[i], &op->arena, at, e) < 0)
             return -(int)e->code;
         op->audit.bytes_moved += a->grep.matches[i].text.n;
     }
     return 0;
 }
 
-static void on_grep(struct call *c, const ProtobufCMessage *m) {
+static void grep_on_message(struct call *c, const ProtobufCMessage *m) {
     static const struct file_kind kind = {
         .method = GUEST_GREP,
         .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_GREP,
         .or_workspace = true,
-        .check = check_grep,
-        .put = put_grep,
-        .read = read_grep,
+        .check = grep_check,
+        .put = grep_put,
+        .read = grep_read,
     };
     file_op_begin(c, m, &kind);
 }
 
-const struct handler api_file_grep = {.on_message = on_grep, .on_cancel = file_op_cancel};
+const struct handler api_file_grep = {.on_message = grep_on_message, .on_cancel = mutation_cancel};
 
 /* --- Glob --- */
 
-static int check_glob(struct file_op *op, struct err *e) {
-    const Berm__V1__GlobRequest *request = (const void *)op->m;
-    return check_needed(request->pattern, request->max_matches, e);
+static int glob_check(struct file_op *op, struct err *e) {
+    const Berm__V1__GlobRequest *request = (const void *)op->mu.m;
+    return search_check_needed(request->pattern, request->max_matches, e);
 }
 
-static void put_glob(struct file_op *op) {
-    const Berm__V1__GlobRequest *request = (const void *)op->m;
+static void glob_put(struct file_op *op) {
+    const Berm__V1__GlobRequest *request = (const void *)op->mu.m;
     uint64_t most = (uint64_t)limit_table[LIMIT_MATCHES_MAX].value;
     op->ask.glob.pattern = request->pattern;
     op->ask.glob.all_types = request->all_types;
     op->ask.glob.max_matches = request->max_matches > 0 ? request->max_matches : most;
 }
 
-static int read_glob(struct file_op *op, const struct guest_file_answer *a, struct err *e) {
+static int glob_read(struct file_op *op, const struct guest_file_answer *a, struct err *e) {
     Berm__V1__GlobResponse *response = (void *)op->response;
     response->truncated = (Berm__V1__TruncatedReason)a->glob.truncated;
     response->unreadable = a->glob.unreadable;
@@ -119,15 +119,15 @@ static int read_glob(struct file_op *op, const struct guest_file_answer *a, stru
                         &response->matches, e);
 }
 
-static void on_glob(struct call *c, const ProtobufCMessage *m) {
+static void glob_on_message(struct call *c, const ProtobufCMessage *m) {
     static const struct file_kind kind = {
         .method = GUEST_GLOB,
         .or_workspace = true,
-        .check = check_glob,
-        .put = put_glob,
-        .read = read_glob,
+        .check = glob_check,
+        .put = glob_put,
+        .read = glob_read,
     };
     file_op_begin(c, m, &kind);
 }
 
-const struct handler api_file_glob = {.on_message = on_glob, .on_cancel = file_op_cancel};
+const struct handler api_file_glob = {.on_message = glob_on_message, .on_cancel = mutation_cancel};

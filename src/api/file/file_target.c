@@ -10,19 +10,19 @@ const void *file_field(const ProtobufCMessage *m, const char *name) {
            protobuf_c_message_descriptor_get_field_by_name(m->descriptor, name)->offset;
 }
 
-static const char *text_of(const ProtobufCMessage *m, const char *name) {
+static const char *file_target_text(const ProtobufCMessage *m, const char *name) {
     return *(char *const *)file_field(m, name);
 }
 
 int file_target_read(struct file_target *t, const ProtobufCMessage *m, const char *prefix,
                      bool or_workspace, struct err *e) {
     char field[48];
-    const char *path = text_of(m, "path");
+    const char *path = file_target_text(m, "path");
     ProtobufCBinaryData raw = *(const ProtobufCBinaryData *)file_field(m, "raw_path");
     *t = (struct file_target){.prefix = prefix,
-                              .sandbox_id = text_of(m, "sandbox_id"),
+                              .sandbox_id = file_target_text(m, "sandbox_id"),
                               .incarnation = *(const uint64_t *)file_field(m, "incarnation"),
-                              .user = text_of(m, "user")};
+                              .user = file_target_text(m, "user")};
     snprintf(field, sizeof field, "%ssandbox_id", prefix);
     if (check_id(field, t->sandbox_id, e) < 0)
         return -(int)e->code;
@@ -30,7 +30,7 @@ int file_target_read(struct file_target *t, const ProtobufCMessage *m, const cha
                          : path_check(prefix, "path", path, raw, &t->path, e);
     snprintf(field, sizeof field, "%suser", prefix);
     if (r == 0 && strlen(t->user) > FILE_USER_MAX)
-        r = err_field(e, field, "%s: more than %d bytes", field, FILE_USER_MAX);
+        r = err_field(e, field, "%s: must have at most %d bytes", field, FILE_USER_MAX);
     return r;
 }
 
@@ -51,8 +51,8 @@ struct guest_file_request file_target_request(const struct file_target *t,
 
 /* --- errors --- */
 
-/* Rows of errors.def that a guest may answer a file call with; those from 80 to 99 are all about files. */
-static bool is_guests(enum err_code code) {
+/* Errors that a guest may report for a file request. Numbers 80 to 99 of errors.def are about files. */
+static bool file_target_is_guest_error(enum err_code code) {
     static const enum err_code others[] = {
         ERR_INVALID_ARGUMENT, ERR_LIMIT_REACHED, ERR_GUEST_LOST,        ERR_GUEST_PROTOCOL,
         ERR_UNIMPLEMENTED,    ERR_UNSUPPORTED,   ERR_INTERNAL,          ERR_MESSAGE_TOO_LARGE,
@@ -69,8 +69,8 @@ static bool is_guests(enum err_code code) {
 struct err file_target_error(const char *prefix, const char *sandbox_id, const struct err *e) {
     struct err told = *e;
     size_t n = strlen(e->field);
-    if (!is_guests(e->code)) {
-        err_set(&told, ERR_GUEST_PROTOCOL, "the guest failed with %s, which is not its to say",
+    if (!file_target_is_guest_error(e->code)) {
+        err_set(&told, ERR_GUEST_PROTOCOL, "the guest reported %s, which a guest cannot report",
                 err_face(e->code)->name);
     } else if (e->code != ERR_INVALID_ARGUMENT) {
         told.field[0] = '\0';
@@ -87,7 +87,7 @@ struct err file_target_error(const char *prefix, const char *sandbox_id, const s
 
 int file_check_mode(const char *field, const Berm__V1__FileMode *mode, struct err *e) {
     if (mode && mode->bits > 0777)
-        return err_field(e, field, "%s: 0 to 0777", field);
+        return err_field(e, field, "%s: must be between 0 and 0777", field);
     return 0;
 }
 
@@ -95,6 +95,7 @@ int file_check_most(const char *field, uint64_t value, enum limit_id limit, int6
                     struct err *e) {
     if (value <= (uint64_t)most)
         return 0;
-    err_limit(e, ERR_INVALID_ARGUMENT, limit, most, "%s: more than %lld", field, (long long)most);
+    err_limit(e, ERR_INVALID_ARGUMENT, limit, most, "%s: must be at most %lld", field,
+              (long long)most);
     return err_at(e, "%s", field);
 }

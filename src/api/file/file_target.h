@@ -1,4 +1,4 @@
-/* file_target — what every file call begins with: which sandbox, which path, as whom. */
+/* file_target — the fields that every file request has: sandbox, path and user. */
 #pragma once
 
 #include "api/context.h"
@@ -30,14 +30,14 @@ struct guest_file_request file_target_request(const struct file_target *t,
 static inline struct guest_path file_target_path(const struct path_arg *path) {
     return (struct guest_path){path->path, path->is_raw};
 }
-/* An error as the caller is told: with the sandbox, and fields by the names the caller knows. What is not
- * the guest's to say is GUEST_PROTOCOL. */
+/* The guest's error for the caller: it names the sandbox and the fields of the request. A code that a guest cannot
+ * report becomes GUEST_PROTOCOL. */
 struct err file_target_error(const char *prefix, const char *sandbox_id, const struct err *e);
 
-/* Another field of a request, by its name. */
+/* The field of a request with this name. */
 const void *file_field(const ProtobufCMessage *m, const char *name);
-/* Permission bits that were asked for; `mode` may be NULL. */
+/* Checks the permission bits; `mode` may be NULL. */
 MUST_USE int file_check_mode(const char *field, const Berm__V1__FileMode *mode, struct err *e);
-/* A number between 0 and the limit's. */
+/* Checks that `value` is at most `most`, the value of the limit. */
 MUST_USE int file_check_most(const char *field, uint64_t value, enum limit_id limit, int64_t most,
                              struct err *e);

@@ -4,5 +4,6 @@ int tree_check_compression(const char *field, Berm__V1__TreeCompression compress
                            struct err *e) {
     if (compression <= BERM__V1__TREE_COMPRESSION__TREE_COMPRESSION_GZIP)
         return 0;
-    return err_field(e, field, "%s: no compression has the number %d", field, (int)compression);
+    return err_field(e, field, "%s: must be a known TreeCompression, got %d", field,
+                     (int)compression);
 }

@@ -1,15 +1,17 @@
 /* file_upload — a file or a tree that a client sends: a header, then bytes, then its half-close.
  *
+ * It is a mutation (api/mutation.h) whose request is the header.
  * Owner:   its call (c->state); after the half-close the change.
- * States:  NEW → ASKING (a repeat waits for the first call) → OPENING (the guest gets ready) → OPEN (bytes
- *          are taken) → FINISHING (the guest puts it in place) → RECORDING → answered.
- * Outside OPEN no message is taken, so that a client's window and not our memory holds what it sends; one
- * message at most is here. An upload that ends before FINISHING is given up, and what the guest has of it
- * goes; later it goes on without the call, is recorded, and a repeat of its request id waits. */
+ * States:  NEW → OPENING (the guest prepares) → OPEN (bytes are moved) → FINISHING (the guest puts the file in
+ *          place) → RECORDING → reply.
+ * Bounds:  one message. Outside OPEN the call is held, so the client's window holds the rest.
+ * An upload that ends before FINISHING is given up, and the guest drops what it has. Later it goes on without the
+ * call and is recorded; a repeat of its request id waits. */
 #pragma once
 
 #include "api/file/file_answer.h"
 #include "api/file/file_target.h"
+#include "api/mutation.h"
 
 struct upload;
 
@@ -29,15 +31,14 @@ struct upload_kind {
     void (*on_notice)(struct upload *u, const struct guest_tree_done *done);
     /* All bytes were moved and the client has ended: upload_done follows. */
     int (*finish)(struct upload *u, struct err *e);
-    /* Lets go of what it has besides. */
+    /* Frees what the kind itself holds; also before `opened`. */
     void (*end)(struct upload *u);
-    bool hears_failures; /* on_answer gets those too */
-    bool leaves_parts;   /* what was moved before a failure stays, and is recorded */
+    bool hears_failures; /* on_answer also gets failures */
+    bool leaves_parts;   /* files that were written before a failure stay, and are recorded */
 };
 
 enum upload_step {
     UPLOAD_NEW,
-    UPLOAD_ASKING,
     UPLOAD_OPENING,
     UPLOAD_OPEN,
     UPLOAD_FINISHING,
@@ -45,31 +46,27 @@ enum upload_step {
 };
 
 struct upload {
-    struct call *call; /* NULL: it is over, and the change is not */
+    struct mutation mu;
     const struct upload_kind *kind;
     const ProtobufCMessage *header; /* a copy, in the call's arena */
     enum upload_step step;
     struct arena arena; /* for what outlives the call */
     struct file_target target;
     struct file_call *file;
-    struct request request;
-    struct ledger_wait durable;
     struct file_audit audit; /* bytes_moved counts */
     const ProtobufCMessageDescriptor *answers;
     ProtobufCMessage *response; /* zeroed before FINISHING */
-    const uint8_t *in;          /* bytes to move: the message's, or else kept */
+    const uint8_t *in;          /* bytes to move: in the message, or in `kept` */
     size_t n_in;
     size_t at_in;  /* moved so far */
-    uint8_t *kept; /* what could not be moved at once, from malloc */
+    uint8_t *kept; /* the rest of a message that could not be moved at once; from malloc */
     size_t kept_capacity;
-    char sandbox_id[64];
 };
 
 void upload_message(struct call *c, const ProtobufCMessage *m, const struct upload_kind *kind);
 void upload_half_close(struct call *c);
-void upload_cancel(struct call *c);
 
-/* For kinds. Each may end the upload: call it last. */
+/* For kinds. Call these last: each may end the upload. */
 void upload_go_on(struct upload *u);
 void upload_done(struct upload *u); /* u->response is filled */
 void upload_fail(struct upload *u, const struct err *e);

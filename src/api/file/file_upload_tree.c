@@ -1,4 +1,4 @@
-/* file_upload_tree — UploadTree: a tar stream into the pipe of a guest's child, which unpacks it. */
+/* file_upload_tree — UploadTree: writes a tar stream into the pipe of a child of the guest, which unpacks it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,36 +14,37 @@
 
 struct planting {
     struct upload upload;
-    struct file_pipe *pipe;   /* NULL: the child takes no more */
-    struct gzip_stream *gzip; /* NULL: it comes as it is */
-    uint8_t *plain;           /* what was inflated and not yet written */
+    struct file_pipe *pipe;   /* NULL: the child reads no more */
+    struct gzip_stream *gzip; /* NULL: not compressed */
+    uint8_t *plain;           /* inflated and not written yet */
     size_t n_plain;
     size_t at_plain;
-    bool at_end;  /* of the compressed stream, as far as it has come */
-    bool is_over; /* the guest said how it ended */
+    bool at_end;  /* of the gzip stream */
+    bool is_over; /* the guest reported the outcome */
     struct guest_tree_done outcome;
 };
 
-static struct planting *of(struct upload *u) {
+static struct planting *upload_tree_of(struct upload *u) {
     return container_of(u, struct planting, upload);
 }
 
-static const Berm__V1__UploadTreeHeader *header_of(const struct upload *u) {
+static const Berm__V1__UploadTreeHeader *upload_tree_header(const struct upload *u) {
     return (const void *)u->header;
 }
 
-static int check(struct upload *u, struct err *e) {
-    return tree_check_compression("header.compression", header_of(u)->compression, e);
+static int upload_tree_check(struct upload *u, struct err *e) {
+    return tree_check_compression("header.compression", upload_tree_header(u)->compression, e);
 }
 
-static void on_ready(void *user) {
+static void upload_tree_on_ready(void *user) {
     upload_go_on(user);
 }
 
-static int opened(struct upload *u, const struct guest_answer *a, struct err *e) {
-    struct planting *t = of(u);
-    bool is_gzip = header_of(u)->compression == BERM__V1__TREE_COMPRESSION__TREE_COMPRESSION_GZIP;
-    t->pipe = file_pipe_open(u->file, a, O_WRONLY, on_ready, u);
+static int upload_tree_opened(struct upload *u, const struct guest_answer *a, struct err *e) {
+    struct planting *t = upload_tree_of(u);
+    bool is_gzip =
+        upload_tree_header(u)->compression == BERM__V1__TREE_COMPRESSION__TREE_COMPRESSION_GZIP;
+    t->pipe = file_pipe_open(u->file, a, O_WRONLY, upload_tree_on_ready, u);
     if (!t->pipe)
         return answer_no_memory(e);
     if (is_gzip &&
@@ -52,16 +53,16 @@ static int opened(struct upload *u, const struct guest_answer *a, struct err *e)
     return 0;
 }
 
-/* Nobody reads what follows; why, the guest tells. */
-static int drop(struct planting *t) {
+/* The child reads no more. The guest reports why. */
+static int upload_tree_drop(struct planting *t) {
     file_pipe_close(TAKE(t->pipe));
     t->upload.at_in = t->upload.n_in;
     t->at_plain = t->n_plain = 0;
     return 1;
 }
 
-/* 1: all of it went. 0: the pipe is full. */
-static int write_out(struct planting *t, const uint8_t *bytes, size_t n, size_t *at) {
+/* 1: everything was written. 0: the pipe is full. */
+static int upload_tree_write_out(struct planting *t, const uint8_t *bytes, size_t n, size_t *at) {
     while (*at < n) {
         ssize_t w = file_pipe_write(t->pipe, bytes + *at, n - *at);
         if (w == -EAGAIN) {
@@ -69,21 +70,21 @@ static int write_out(struct planting *t, const uint8_t *bytes, size_t n, size_t 
             return 0;
         }
         if (w < 0)
-            return drop(t);
+            return upload_tree_drop(t);
         *at += (size_t)w;
         t->upload.audit.bytes_moved += (uint64_t)w;
     }
     return 1;
 }
 
-static int inflate(struct planting *t, struct err *e) {
+static int upload_tree_inflate(struct planting *t, struct err *e) {
     struct upload *u = &t->upload;
     struct gzip_piece piece = {u->in + u->at_in, u->n_in - u->at_in, t->plain, STEP_BYTES};
     int r = gzip_stream_step(t->gzip, &piece, false);
     if (r == -ENOMEM)
         return answer_no_memory(e);
     if (r < 0)
-        return err_set(e, ERR_TREE_INVALID, "the stream is not gzip, or damaged");
+        return err_set(e, ERR_TREE_INVALID, "the stream is not gzip or is damaged");
     t->at_end = r == 1;
     u->at_in = u->n_in - piece.n_in;
     t->n_plain = STEP_BYTES - piece.n_out;
@@ -91,28 +92,28 @@ static int inflate(struct planting *t, struct err *e) {
     return 0;
 }
 
-static int move(struct upload *u, struct err *e) {
-    struct planting *t = of(u);
+static int upload_tree_move(struct upload *u, struct err *e) {
+    struct planting *t = upload_tree_of(u);
     if (!t->pipe)
-        return drop(t);
+        return upload_tree_drop(t);
     if (!t->gzip)
-        return write_out(t, u->in, u->n_in, &u->at_in);
+        return upload_tree_write_out(t, u->in, u->n_in, &u->at_in);
     for (;;) {
-        int r = write_out(t, t->plain, t->n_plain, &t->at_plain);
-        bool was_full = t->n_plain == STEP_BYTES; /* more may come of the same input */
+        int r = upload_tree_write_out(t, t->plain, t->n_plain, &t->at_plain);
+        bool was_full = t->n_plain == STEP_BYTES; /* the same input may inflate to more */
         if (r == 0 || !t->pipe || (u->at_in == u->n_in && !was_full))
             return r;
-        if (inflate(t, e) < 0)
+        if (upload_tree_inflate(t, e) < 0)
             return -(int)e->code;
     }
 }
 
-/* The outcome is there, and the client has said all. */
-static void conclude(struct upload *u) {
-    struct planting *t = of(u);
+/* The guest has reported the outcome, and the client has sent everything. */
+static void upload_tree_conclude(struct upload *u) {
+    struct planting *t = upload_tree_of(u);
     Berm__V1__UploadTreeResponse *response = (void *)u->response;
     if (t->outcome.failure.code != ERR_NONE) {
-        struct err e = file_target_error("header.", u->sandbox_id, &t->outcome.failure);
+        struct err e = file_target_error("header.", u->mu.subject_id, &t->outcome.failure);
         upload_fail(u, &e);
         return;
     }
@@ -122,34 +123,34 @@ static void conclude(struct upload *u) {
     upload_done(u);
 }
 
-static void on_notice(struct upload *u, const struct guest_tree_done *done) {
-    struct planting *t = of(u);
+static void upload_tree_on_notice(struct upload *u, const struct guest_tree_done *done) {
+    struct planting *t = upload_tree_of(u);
     if (t->is_over)
         return;
     t->outcome = *done;
     t->is_over = true;
     if (u->step == UPLOAD_FINISHING || t->outcome.failure.code != ERR_NONE)
-        conclude(u);
+        upload_tree_conclude(u);
 }
 
-static int finish(struct upload *u, struct err *e) {
-    struct planting *t = of(u);
+static int upload_tree_finish(struct upload *u, struct err *e) {
+    struct planting *t = upload_tree_of(u);
     if (t->gzip && t->pipe && !t->at_end)
-        return err_set(e, ERR_TREE_INVALID, "the compressed stream ends too early");
+        return err_set(e, ERR_TREE_INVALID, "the gzip stream is incomplete");
     t->pipe = file_pipe_end(t->pipe);
     if (t->is_over)
-        conclude(u);
+        upload_tree_conclude(u);
     return 0;
 }
 
-static void on_answer(struct upload *u, const struct guest_answer *a) {
+static void upload_tree_on_answer(struct upload *u, const struct guest_answer *a) {
     struct err e;
-    if (of(u)->pipe && file_pipe_answer(of(u)->pipe, a, &e) < 0)
+    if (upload_tree_of(u)->pipe && file_pipe_answer(upload_tree_of(u)->pipe, a, &e) < 0)
         upload_fail(u, &e);
 }
 
-static void end(struct upload *u) {
-    struct planting *t = of(u);
+static void upload_tree_end(struct upload *u) {
+    struct planting *t = upload_tree_of(u);
     file_pipe_close(TAKE(t->pipe));
     gzip_stream_free(t->gzip);
     free(t->plain);
@@ -159,20 +160,21 @@ static const struct upload_kind kind = {
     .method = GUEST_UNPACK,
     .operation = BERM__V1__FILE_OPERATION__FILE_OPERATION_UPLOAD_TREE,
     .size = sizeof(struct planting),
-    .check = check,
-    .opened = opened,
-    .move = move,
-    .on_answer = on_answer,
-    .on_notice = on_notice,
-    .finish = finish,
-    .end = end,
+    .check = upload_tree_check,
+    .opened = upload_tree_opened,
+    .move = upload_tree_move,
+    .on_answer = upload_tree_on_answer,
+    .on_notice = upload_tree_on_notice,
+    .finish = upload_tree_finish,
+    .end = upload_tree_end,
     .hears_failures = true,
     .leaves_parts = true,
 };
 
-static void on_message(struct call *c, const ProtobufCMessage *m) {
+static void upload_tree_on_message(struct call *c, const ProtobufCMessage *m) {
     upload_message(c, m, &kind);
 }
 
-const struct handler api_file_upload_tree = {
-    .on_message = on_message, .on_half_close = upload_half_close, .on_cancel = upload_cancel};
+const struct handler api_file_upload_tree = {.on_message = upload_tree_on_message,
+                                             .on_half_close = upload_half_close,
+                                             .on_cancel = mutation_cancel};

@@ -1,261 +1,205 @@
-/* DeleteSandboxes: every sandbox of the caller's that bears the labels, at most BATCH in one call.
+/* sandbox_delete — DeleteSandboxes: every sandbox of the caller that has the labels, at most BATCH in one call.
  *
- * Each deletion is an entry of its own; the request id comes in one more behind them, with the ids it
- * stands for, so that it is durable only when all of them are. */
+ * Each deletion has a ledger entry of its own. The request id follows in one more entry with the ids it stands
+ * for, so it is durable only when all deletions are. */
 #include <stdio.h>
 
 #include "api/checks.h"
 #include "api/context.h"
 #include "api/methods.h"
+#include "api/mutation.h"
 #include "core/sandbox/sandbox.h"
 
 #define BATCH 1000
 
-struct many;
+struct batch;
 
-struct one {
+struct batch_wait {
     struct sandbox_wait wait;
-    struct many *many;
+    struct batch *batch;
 };
 
-enum step { ASKING, CHANGING, WAITING };
-
-struct many {
-    struct call *call; /* NULL: it was cancelled while CHANGING */
-    const Berm__V1__DeleteSandboxesRequest *m;
-    enum step step;
-    struct request request;
-    struct ledger_wait wait;
+struct batch {
+    struct mutation mu;
     char *ids[BATCH]; /* ours, sorted */
     size_t n_ids;
-    bool more;
-    struct one *ones; /* waiting for the deletions to end */
+    bool has_more;
+    struct batch_wait *waits; /* for the deletions to end; NULL: nothing to wait for */
+    size_t n_waits;
     size_t n_waiting;
 };
 
-static void many_free(struct many *d) {
-    for (size_t i = 0; i < d->n_ids; i++)
-        free(d->ids[i]);
-    free(d->ones);
-    free(d);
+static struct batch *batch_of(struct mutation *mu) {
+    return container_of(mu, struct batch, mu);
 }
 
-static void finish_with(struct many *d, const struct err *e) {
-    struct call *c = d->call;
-    request_settle(&d->request);
-    c->state = NULL;
-    many_free(d);
-    call_finish(c, e);
+static const Berm__V1__DeleteSandboxesRequest *batch_request(const struct batch *b) {
+    return (const void *)b->mu.m;
 }
 
-static void fill(const struct many *d, Berm__V1__DeleteSandboxesResponse *response) {
+static void batch_release(struct mutation *mu) {
+    struct batch *b = batch_of(mu);
+    for (size_t i = 0; i < b->n_waits; i++)
+        sandbox_wait_cancel(&b->waits[i].wait);
+    for (size_t i = 0; i < b->n_ids; i++)
+        free(b->ids[i]);
+    free(b->waits);
+}
+
+static void batch_fill(const struct batch *b, Berm__V1__DeleteSandboxesResponse *response) {
     berm__v1__delete_sandboxes_response__init(response);
-    response->n_sandbox_ids = d->n_ids;
-    response->sandbox_ids = (char **)d->ids;
-    response->more = d->more;
+    response->n_sandbox_ids = b->n_ids;
+    response->sandbox_ids = (char **)b->ids;
+    response->more = b->has_more;
 }
 
-static void answer(struct many *d) {
+static void batch_reply(struct batch *b) {
     Berm__V1__DeleteSandboxesResponse response;
-    struct call *c = d->call;
-    fill(d, &response);
-    response.sequence = ledger_head(context_ledger(c));
-    request_settle(&d->request);
-    c->state = NULL;
-    call_reply(c, &response.base);
-    many_free(d);
+    batch_fill(b, &response);
+    response.sequence = ledger_head(context_ledger(b->mu.call));
+    mutation_reply(&b->mu, &response.base);
 }
 
-/* --- waiting until they are gone --- */
+/* --- waiting until they are deleted --- */
 
-static void on_one_gone(struct waiter *w) {
-    struct one *one = container_of(w, struct one, wait.waiter);
-    if (--one->many->n_waiting == 0)
-        answer(one->many);
+static void batch_on_deleted(struct waiter *w) {
+    struct batch *b = container_of(w, struct batch_wait, wait.waiter)->batch;
+    if (--b->n_waiting == 0)
+        batch_reply(b);
 }
 
-static void changed(struct many *d) {
-    struct registry *r = context_registry(d->call);
+static void batch_wait_all(struct mutation *mu) {
+    struct batch *b = batch_of(mu);
+    int64_t wait_ms = batch_request(b)->wait_ms;
     struct sandbox *sb;
     struct err e;
-    d->step = WAITING;
-    d->ones = d->m->wait_ms > 0 ? calloc(d->n_ids + 1, sizeof *d->ones) : NULL;
-    for (size_t i = 0; d->ones && i < d->n_ids; i++) {
-        struct one *one = &d->ones[d->n_waiting];
-        if (registry_find_sandbox(r, &d->request.caller, d->ids[i], &sb, &e) < 0)
+    b->waits = wait_ms > 0 ? calloc(b->n_ids + 1, sizeof *b->waits) : NULL;
+    for (size_t i = 0; b->waits && i < b->n_ids; i++) {
+        if (registry_find_sandbox(context_registry(mu->call), &mu->caller, b->ids[i], &sb, &e) < 0)
             continue;
-        one->many = d;
-        one->wait.until_deleted = true;
-        sandbox_wait(sb, &one->wait, d->m->wait_ms, on_one_gone);
-        d->n_waiting++;
+        struct batch_wait *w = &b->waits[b->n_waits++];
+        w->batch = b;
+        w->wait.until_deleted = true;
+        sandbox_wait(sb, &w->wait, wait_ms, batch_on_deleted);
     }
-    if (d->n_waiting == 0)
-        answer(d);
+    b->n_waiting = b->n_waits;
+    if (b->n_waiting == 0)
+        batch_reply(b);
 }
 
 /* --- deleting --- */
 
-static bool on_each(void *user, struct sandbox *sb) {
-    struct many *d = user;
+static bool batch_on_candidate(void *user, struct sandbox *sb) {
+    struct batch *b = user;
+    const Berm__V1__DeleteSandboxesRequest *m = batch_request(b);
     const Berm__V1__Sandbox *record = sandbox_record(sb);
     if (record->state >= BERM__V1__SANDBOX_STATE__SANDBOX_STATE_DELETING ||
-        strcmp(record->owner, d->request.caller.identity) != 0 ||
-        !labels_match(record->spec->n_labels, record->spec->labels, d->m->n_label_selector,
-                      d->m->label_selector))
+        strcmp(record->owner, b->mu.caller.identity) != 0 ||
+        !labels_match(record->spec->n_labels, record->spec->labels, m->n_label_selector,
+                      m->label_selector))
         return true;
-    d->more = d->n_ids == BATCH || !(d->ids[d->n_ids] = strdup(record->sandbox_id));
-    d->n_ids += !d->more;
-    return !d->more;
+    b->has_more = b->n_ids == BATCH || !(b->ids[b->n_ids] = strdup(record->sandbox_id));
+    b->n_ids += !b->has_more;
+    return !b->has_more;
 }
 
-static int by_name(const void *a, const void *b) {
+static int batch_by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Those that cannot be deleted now are left for the next call; the first one's error is ours. */
-static int delete_each(struct many *d, struct err *e) {
-    struct registry *r = context_registry(d->call);
-    struct change change = {.who = &d->request.caller};
-    size_t n = d->n_ids;
-    d->n_ids = 0;
+/* Stops at the first sandbox that cannot be deleted now and leaves the rest for the next call. Fails only when
+ * that is the first of all. */
+static int batch_delete(struct batch *b, struct err *e) {
+    struct change change = {.who = &b->mu.caller};
+    size_t n = b->n_ids;
+    b->n_ids = 0;
     for (size_t i = 0; i < n; i++) {
         struct sandbox *sb;
-        if (registry_find_sandbox(r, change.who, d->ids[i], &sb, e) == 0 &&
+        if (registry_find_sandbox(context_registry(b->mu.call), change.who, b->ids[i], &sb, e) ==
+                0 &&
             sandbox_delete(sb, 0, &change, e) == 0) {
-            d->ids[d->n_ids++] = d->ids[i];
+            b->n_ids++;
             continue;
         }
         if (i == 0)
-            err_about(e, "sandbox_id", d->ids[i]);
+            err_about(e, "sandbox_id", b->ids[i]);
         for (size_t k = i; k < n; k++)
-            free(d->ids[k]);
-        d->more = true;
+            free(b->ids[k]);
+        b->has_more = true;
         return i == 0 ? -(int)e->code : 0;
     }
     return 0;
 }
 
-static void on_changed(struct ledger_wait *w, const struct err *e) {
-    struct many *d = container_of(w, struct many, wait);
-    request_settle(&d->request);
-    if (!d->call)
-        many_free(d);
-    else if (e)
-        finish_with(d, e);
-    else
-        changed(d);
+static int batch_record(struct batch *b, struct err *e) {
+    Berm__V1__DeleteSandboxesResponse response;
+    batch_fill(b, &response);
+    size_t n = berm__v1__delete_sandboxes_response__get_packed_size(&response);
+    uint8_t *bytes = arena_alloc(&b->mu.call->arena, n + 1);
+    if (!bytes)
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
+    berm__v1__delete_sandboxes_response__pack(&response, bytes);
+    return mutation_record(&b->mu, "", (struct str){(const char *)bytes, n}, e);
 }
 
-/* *ret_waits is false when there is nothing to wait for. */
-static int remember(struct many *d, bool *ret_waits, struct err *e) {
-    struct ledger *ledger = context_ledger(d->call);
-    Berm__V1__DeleteSandboxesResponse response;
-    ledger_wait_init(&d->wait, on_changed);
-    *ret_waits = true;
-    if (d->request.request_id[0] == '\0') {
-        *ret_waits = ledger_wait(ledger, NULL, &d->wait);
-        return 0;
+static int batch_first(struct mutation *mu, struct err *e) {
+    struct batch *b = batch_of(mu);
+    registry_each_sandbox(context_registry(mu->call), batch_on_candidate, b);
+    qsort(b->ids, b->n_ids, sizeof *b->ids, batch_by_name);
+    if (batch_delete(b, e) < 0)
+        return -(int)e->code;
+    if (mutation_has_request_id(mu)) {
+        mutation_keep(mu);
+        return batch_record(b, e);
     }
-    fill(d, &response);
-    size_t n = berm__v1__delete_sandboxes_response__get_packed_size(&response);
-    uint8_t *bytes = arena_alloc(&d->call->arena, n + 1);
-    struct entry *t = bytes ? ledger_begin(ledger) : NULL;
-    if (!t)
-        return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
-    berm__v1__delete_sandboxes_response__pack(&response, bytes);
-    entry_put_request(t, &d->request.key, "", (struct str){(const char *)bytes, n});
-    ledger_commit(t, &d->wait);
+    if (ledger_wait(context_ledger(mu->call), NULL, &mu->durable))
+        mutation_keep(mu);
+    else
+        batch_wait_all(mu);
     return 0;
 }
 
-static void act(struct many *d) {
-    struct err e;
-    bool waits;
-    registry_each_sandbox(context_registry(d->call), on_each, d);
-    qsort(d->ids, d->n_ids, sizeof *d->ids, by_name);
-    d->step = CHANGING;
-    if (delete_each(d, &e) < 0 || remember(d, &waits, &e) < 0)
-        finish_with(d, &e);
-    else if (!waits)
-        changed(d);
+/* Replies with the sandboxes that the first call deleted, and with none that was created since. */
+static int batch_repeat(struct mutation *mu, struct err *e) {
+    struct batch *b = batch_of(mu);
+    Berm__V1__DeleteSandboxesResponse *first = berm__v1__delete_sandboxes_response__unpack(
+        NULL, mu->answer.n, (const uint8_t *)mu->answer.p);
+    if (!first)
+        return err_set(e, ERR_INTERNAL, "a record in the store cannot be read");
+    b->has_more = first->more;
+    for (size_t i = 0; i < MIN(first->n_sandbox_ids, (size_t)BATCH); i++)
+        b->ids[b->n_ids++] = TAKE(first->sandbox_ids[i]);
+    berm__v1__delete_sandboxes_response__free_unpacked(first, NULL);
+    batch_wait_all(mu);
+    return 0;
 }
 
 /* --- the call --- */
 
-/* The ids of the first time, and none that was made since. */
-static int recall(struct many *d, struct err *e) {
-    Berm__V1__DeleteSandboxesResponse *first = berm__v1__delete_sandboxes_response__unpack(
-        NULL, d->request.answer.n, (const uint8_t *)d->request.answer.p);
-    if (!first)
-        return err_set(e, ERR_INTERNAL, "a record in the store cannot be read");
-    d->more = first->more;
-    for (size_t i = 0; i < MIN(first->n_sandbox_ids, (size_t)BATCH); i++) {
-        d->ids[i] = TAKE(first->sandbox_ids[i]);
-        d->n_ids++;
-    }
-    berm__v1__delete_sandboxes_response__free_unpacked(first, NULL);
-    return 0;
-}
-
-static void ask(struct many *d);
-
-static void on_again(struct request *r) {
-    ask(container_of(r, struct many, request));
-}
-
-static void ask(struct many *d) {
-    enum request_turn turn;
-    struct err e;
-    d->step = ASKING;
-    if (request_begin(&d->request, d->call, &d->m->base, on_again, &turn, &e) < 0 ||
-        (turn == REQUEST_REPEAT && recall(d, &e) < 0))
-        finish_with(d, &e);
-    else if (turn == REQUEST_NEW)
-        act(d);
-    else if (turn == REQUEST_REPEAT)
-        changed(d);
-}
-
-static int check(const Berm__V1__DeleteSandboxesRequest *m, struct err *e) {
+static int batch_check(const Berm__V1__DeleteSandboxesRequest *m, struct err *e) {
     if (m->n_label_selector == 0)
-        return err_field(e, "label_selector", "label_selector: give one label or more");
+        return err_field(e, "label_selector", "label_selector: must have at least one label");
     int r = check_selector(m->n_label_selector, m->label_selector, e);
     return r < 0 ? r : check_wait(m->wait_ms, e);
 }
 
-static void on_delete_many(struct call *c, const ProtobufCMessage *message) {
-    const Berm__V1__DeleteSandboxesRequest *m = (const void *)message;
+static void batch_on_message(struct call *c, const ProtobufCMessage *message) {
+    static const struct mutation_kind kind = {.subject_key = "sandbox_id",
+                                              .first = batch_first,
+                                              .repeat = batch_repeat,
+                                              .on_durable = batch_wait_all,
+                                              .release = batch_release};
     struct err e;
-    struct many *d = NULL;
-    if (!context_serves(c))
-        return;
-    if (check(m, &e) == 0 && !(d = calloc(1, sizeof *d)))
-        err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
-    if (!d) {
+    if (batch_check((const void *)message, &e) < 0) {
         call_finish(c, &e);
         return;
     }
-    d->call = c;
-    d->m = m;
-    c->state = d;
-    ask(d);
+    struct mutation *mu = mutation_new(c, message, &kind, sizeof(struct batch));
+    if (!mu)
+        return;
+    c->state = mu;
+    mutation_begin(mu);
 }
 
-static void on_delete_many_cancel(struct call *c) {
-    struct many *d = c->state;
-    if (!d)
-        return;
-    c->state = NULL;
-    if (d->step == CHANGING) {
-        d->call = NULL;
-        return;
-    }
-    for (size_t i = 0; d->ones && i <= d->n_ids; i++)
-        if (d->ones[i].many)
-            sandbox_wait_cancel(&d->ones[i].wait);
-    request_settle(&d->request);
-    many_free(d);
-}
-
-const struct handler api_sandbox_delete_many = {.on_message = on_delete_many,
-                                                .on_cancel = on_delete_many_cancel};
+const struct handler api_sandbox_delete_many = {.on_message = batch_on_message,
+                                                .on_cancel = mutation_cancel};

@@ -1,8 +1,8 @@
-/* WatchEvents: the past after a cursor, then what happens, in the order of sequences.
+/* sandbox_events — WatchEvents: stored events after a cursor, then new events, in the order of their sequences.
  *
- * A watch holds a cursor, not a queue: it reads the ledger until the client is full and goes on when
- * there is room, so a slow client costs no memory. It ends by its client, by until_now, when the daemon
- * drains, and when it stays too far behind. */
+ * A watch holds a cursor, not a queue: it reads the ledger until the client is full and continues when the client has
+ * read, so a slow client costs no memory. It ends when the client leaves, with until_now, when the daemon drains, or
+ * when the client stays too far behind. */
 #include <stdio.h>
 
 #include "api/checks.h"
@@ -14,7 +14,7 @@
 
 #define SANDBOX_IDS_MAX 100
 #define SLOW_READER_US (UINT64_C(60) * 1000000)
-#define READS_PER_TURN 8   /* of 512 events each; then others have their turn */
+#define READS_PER_TURN 8   /* of 512 events each; then other calls run */
 #define SCRATCH_BYTES 8192 /* an event, unpacked */
 #define SCRATCH_MAX_BYTES (1u << 20)
 
@@ -29,70 +29,70 @@ struct watch {
     struct waiter events;
     struct ledger_wait barrier;
     struct heartbeat heartbeat;
-    struct deadline again; /* more to read, after the others' turn */
+    struct deadline again; /* reads on in the loop's next turn */
     struct arena scratch;
-    uint64_t cursor;      /* everything up to here was dealt with */
+    uint64_t cursor;      /* sequence of the last event that was sent or skipped */
     uint64_t boundary;    /* the newest event when the watch began */
     uint64_t snapshot_at; /* number of the last sandbox shown; 0 = none yet */
-    uint64_t behind_us;   /* since when it is too far behind; 0 = it is not */
+    uint64_t behind_us;   /* when the client fell too far behind; 0 = it is not */
     bool has_begun;
-    bool in_snapshot; /* sandboxes and programs are being sent */
+    bool in_snapshot; /* the snapshot is being sent */
     bool sandboxes_shown;
     bool caught_up;
     bool full; /* wait for on_writable */
-    bool busy; /* inside pump: whoever ends the watch leaves the rest to it */
+    bool busy; /* inside events_pump, which frees the watch if the call ends meanwhile */
     bool over; /* the call has ended */
     bool complete;
     bool damaged;
 };
 
-static struct deadlines *deadlines_of(const struct watch *w) {
+static struct deadlines *events_deadlines(const struct watch *w) {
     return context_deadlines(w->call);
 }
 
 /* --- the end --- */
 
-static void watch_free(struct watch *w) {
+static void events_free(struct watch *w) {
     arena_done(&w->scratch);
     free(w);
 }
 
-/* Nothing of it is heard of again. */
-static void let_go(struct watch *w) {
+/* No callback of the watch comes after this. */
+static void events_unwatch(struct watch *w) {
     waiter_cancel(&w->events);
     ledger_wait_cancel(&w->barrier);
     heartbeat_stop(&w->heartbeat);
-    deadline_clear(deadlines_of(w), &w->again);
+    deadline_clear(events_deadlines(w), &w->again);
 }
 
-static void on_watch_cancel(struct call *c) {
+static void events_on_cancel(struct call *c) {
     struct watch *w = c->state;
     if (!w)
         return;
     c->state = NULL;
-    let_go(w);
+    events_unwatch(w);
     w->over = true;
     if (!w->busy)
-        watch_free(w);
+        events_free(w);
 }
 
-static void fail(struct watch *w, const struct err *e) {
+static void events_fail(struct watch *w, const struct err *e) {
     struct call *c = w->call;
     c->state = NULL;
-    let_go(w);
-    watch_free(w);
+    events_unwatch(w);
+    events_free(w);
     call_finish(c, e);
 }
 
 /* --- messages --- */
 
-static void tell(struct watch *w, watch_message *message) {
+static void events_send(struct watch *w, watch_message *message) {
     heartbeat_sent(&w->heartbeat);
     if (call_send(w->call, &message->base) == CALL_FULL)
         w->full = true;
 }
 
-static void end(struct watch *w, Berm__V1__StreamEndReason reason) {
+static void events_end(struct watch *w, Berm__V1__StreamEndReason reason) {
     Berm__V1__StreamEnd why = BERM__V1__STREAM_END__INIT;
     watch_message message = BERM__V1__WATCH_EVENTS_RESPONSE__INIT;
     struct call *c = w->call;
@@ -101,48 +101,48 @@ static void end(struct watch *w, Berm__V1__StreamEndReason reason) {
     message.item_case = BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_END;
     message.end = &why;
     c->state = NULL;
-    let_go(w);
-    watch_free(w);
+    events_unwatch(w);
+    events_free(w);
     if (call_send(c, &message.base) != CALL_GONE)
         call_finish(c, NULL);
 }
 
-static void send_caught_up(struct watch *w) {
+static void events_send_caught_up(struct watch *w) {
     Berm__V1__CaughtUp caught_up = BERM__V1__CAUGHT_UP__INIT;
     watch_message message = BERM__V1__WATCH_EVENTS_RESPONSE__INIT;
     w->caught_up = true;
     message.sequence = w->boundary;
     message.item_case = BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_CAUGHT_UP;
     message.caught_up = &caught_up;
-    tell(w, &message);
+    events_send(w, &message);
 }
 
-static void send_heartbeat(struct watch *w, Berm__V1__Heartbeat *beat) {
+static void events_send_heartbeat(struct watch *w, Berm__V1__Heartbeat *beat) {
     watch_message message = BERM__V1__WATCH_EVENTS_RESPONSE__INIT;
     message.sequence = w->cursor;
     message.item_case = BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_HEARTBEAT;
     message.heartbeat = beat;
-    tell(w, &message);
+    events_send(w, &message);
 }
 
 /* --- events --- */
 
-static void *scratch_alloc(void *arena, size_t n) {
+static void *events_scratch_alloc(void *arena, size_t n) {
     return arena_alloc(arena, n);
 }
 
-static void scratch_free(void *arena, void *p) {
+static void events_scratch_free(void *arena, void *p) {
     (void)arena;
     (void)p;
 }
 
-static bool on_event(void *user, uint64_t sequence, struct str packed) {
+static bool events_on_event(void *user, uint64_t sequence, struct str packed) {
     struct watch *w = user;
     watch_message message = BERM__V1__WATCH_EVENTS_RESPONSE__INIT;
-    ProtobufCAllocator allocator = {scratch_alloc, scratch_free, &w->scratch};
+    ProtobufCAllocator allocator = {events_scratch_alloc, events_scratch_free, &w->scratch};
     bool is_new = sequence > w->boundary;
     if (is_new && !w->caught_up)
-        send_caught_up(w);
+        events_send_caught_up(w);
     if (is_new && w->m->until_now)
         w->complete = true;
     if (w->over || w->complete)
@@ -157,12 +157,12 @@ static bool on_event(void *user, uint64_t sequence, struct str packed) {
     message.sequence = sequence;
     message.item_case = BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_EVENT;
     message.event = event;
-    tell(w, &message);
+    events_send(w, &message);
     return !w->full && !w->over;
 }
 
-/* An error of ledger_read, with what the contract wants beside it. */
-static void about_cursor(struct watch *w, struct err *e) {
+/* Adds the oldest sequence to EVENT_CURSOR_EXPIRED. */
+static void events_add_oldest(struct watch *w, struct err *e) {
     char text[24];
     if (e->code != ERR_EVENT_CURSOR_EXPIRED || e->subject)
         return;
@@ -170,18 +170,18 @@ static void about_cursor(struct watch *w, struct err *e) {
     err_about(e, "oldest_sequence", text);
 }
 
-/* Reads until the newest, until the client is full or until others should have their turn. */
-static int read_events(struct watch *w, struct err *e) {
+/* Reads up to the newest event, until the client is full, or READS_PER_TURN times. */
+static int events_read(struct watch *w, struct err *e) {
     for (unsigned i = 0; w->cursor < ledger_head(w->ledger); i++) {
         if (w->full || w->over || w->complete)
             return 0;
         if (i == READS_PER_TURN) {
-            deadline_set(deadlines_of(w), &w->again, clock_us());
+            deadline_set(events_deadlines(w), &w->again, clock_us());
             return 0;
         }
-        int r = ledger_read(w->ledger, &w->filter, &w->cursor, on_event, w, e);
+        int r = ledger_read(w->ledger, &w->filter, &w->cursor, events_on_event, w, e);
         if (r < 0) {
-            about_cursor(w, e);
+            events_add_oldest(w, e);
             return r;
         }
         if (w->damaged)
@@ -190,27 +190,27 @@ static int read_events(struct watch *w, struct err *e) {
     return 0;
 }
 
-/* --- the snapshot: what there is when the watch begins --- */
+/* --- the snapshot: sandboxes and running execs when the watch begins --- */
 
-static bool is_wanted_id(const struct watch *w, const char *id) {
+static bool events_wants_id(const struct watch *w, const char *id) {
     for (size_t i = 0; i < w->m->n_sandbox_ids; i++)
         if (strcmp(w->m->sandbox_ids[i], id) == 0)
             return true;
     return w->m->n_sandbox_ids == 0;
 }
 
-static bool is_wanted(const struct watch *w, const Berm__V1__Sandbox *record) {
+static bool events_wants(const struct watch *w, const Berm__V1__Sandbox *record) {
     return (w->filter.owner.n == 0 || str_is(w->filter.owner, str_of(record->owner))) &&
-           is_wanted_id(w, record->sandbox_id) &&
+           events_wants_id(w, record->sandbox_id) &&
            labels_match(record->spec->n_labels, record->spec->labels, w->m->n_label_selector,
                         w->m->label_selector);
 }
 
-/* What is durable, for that is what `boundary` stands for, with what is never recorded. NULL: nothing
- * yet, or not to be read. */
-static Berm__V1__Sandbox *durable_record(struct watch *w, const struct sandbox *sb) {
+/* The durable record, because `boundary` is the newest durable event, with the live fields. NULL: no durable record, or
+ * out of memory. */
+static Berm__V1__Sandbox *events_durable_record(struct watch *w, const struct sandbox *sb) {
     const struct recorded *recorded = sandbox_recorded(sb);
-    ProtobufCAllocator allocator = {scratch_alloc, scratch_free, &w->scratch};
+    ProtobufCAllocator allocator = {events_scratch_alloc, events_scratch_free, &w->scratch};
     arena_reset(&w->scratch);
     if (!recorded->durable)
         return NULL;
@@ -221,25 +221,25 @@ static Berm__V1__Sandbox *durable_record(struct watch *w, const struct sandbox *
     return record;
 }
 
-/* Newest first; those already shown are passed over when the client has made room. */
-static bool on_snapshot_sandbox(void *user, struct sandbox *sb) {
+/* Newest first. Skips those that were sent before the client was full. */
+static bool events_on_snapshot_sandbox(void *user, struct sandbox *sb) {
     struct watch *w = user;
     watch_message message = BERM__V1__WATCH_EVENTS_RESPONSE__INIT;
     if (w->snapshot_at != 0 && sandbox_number(sb) >= w->snapshot_at)
         return true;
-    const Berm__V1__Sandbox *record = durable_record(w, sb);
+    const Berm__V1__Sandbox *record = events_durable_record(w, sb);
     w->snapshot_at = sandbox_number(sb);
-    if (!record || !record->spec || !is_wanted(w, record))
+    if (!record || !record->spec || !events_wants(w, record))
         return true;
     message.sequence = w->boundary;
     message.item_case = BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_SANDBOX;
     message.sandbox = (Berm__V1__Sandbox *)record;
-    tell(w, &message);
+    events_send(w, &message);
     return !w->full && !w->over;
 }
 
-/* A program is wanted with its sandbox, whose labels it goes by. */
-static bool is_wanted_exec(struct watch *w, const struct registry_row *row) {
+/* An exec matches if its sandbox does. */
+static bool events_wants_exec(struct watch *w, const struct registry_row *row) {
     static const struct caller everyone = {.is_admin = true};
     struct sandbox *sb;
     struct err e;
@@ -247,15 +247,15 @@ static bool is_wanted_exec(struct watch *w, const struct registry_row *row) {
     snprintf(id, sizeof id, "%.*s", (int)row->sandbox_id.n, row->sandbox_id.p);
     if (registry_find_sandbox(context_registry(w->call), &everyone, id, &sb, &e) < 0)
         return false;
-    const Berm__V1__Sandbox *record = durable_record(w, sb);
-    return record && record->spec && is_wanted(w, record);
+    const Berm__V1__Sandbox *record = events_durable_record(w, sb);
+    return record && record->spec && events_wants(w, record);
 }
 
-static bool on_snapshot_exec(void *user, const struct registry_row *row) {
+static bool events_on_snapshot_exec(void *user, const struct registry_row *row) {
     struct watch *w = user;
     watch_message message = BERM__V1__WATCH_EVENTS_RESPONSE__INIT;
-    ProtobufCAllocator allocator = {scratch_alloc, scratch_free, &w->scratch};
-    if (row->number <= w->snapshot_at || row->record.n == 0 || !is_wanted_exec(w, row))
+    ProtobufCAllocator allocator = {events_scratch_alloc, events_scratch_free, &w->scratch};
+    if (row->number <= w->snapshot_at || row->record.n == 0 || !events_wants_exec(w, row))
         return true;
     arena_reset(&w->scratch);
     message.exec =
@@ -265,29 +265,29 @@ static bool on_snapshot_exec(void *user, const struct registry_row *row) {
         return true;
     message.sequence = w->boundary;
     message.item_case = BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_EXEC;
-    tell(w, &message);
+    events_send(w, &message);
     return !w->full && !w->over;
 }
 
-/* Goes on where the client was full. */
-static int send_snapshot(struct watch *w, struct err *e) {
+/* Continues where the client was full. */
+static int events_send_snapshot(struct watch *w, struct err *e) {
     struct registry *r = context_registry(w->call);
     if (!w->sandboxes_shown) {
-        registry_each_sandbox(r, on_snapshot_sandbox, w);
+        registry_each_sandbox(r, events_on_snapshot_sandbox, w);
         if (w->full || w->over)
             return 0;
         w->sandboxes_shown = true;
         w->snapshot_at = 0;
     }
-    int result = registry_list_running_execs(r, on_snapshot_exec, w, e);
+    int result = registry_list_running_execs(r, events_on_snapshot_exec, w, e);
     if (result == 0 && !w->full && !w->over)
         w->in_snapshot = false;
     return result;
 }
 
-/* --- what happens next --- */
+/* --- new events --- */
 
-static bool is_too_slow(struct watch *w) {
+static bool events_is_too_slow(struct watch *w) {
     uint64_t behind = ledger_head(w->ledger) - MIN(w->cursor, ledger_head(w->ledger));
     uint64_t now = clock_us();
     if (behind <= (uint64_t)context_of(w->call)->facts.limits->of[LIMIT_EVENTS_BEHIND])
@@ -297,79 +297,79 @@ static bool is_too_slow(struct watch *w) {
     return w->behind_us != 0 && now - w->behind_us >= SLOW_READER_US;
 }
 
-static int send_more(struct watch *w, struct err *e) {
+static int events_send_more(struct watch *w, struct err *e) {
     int r = 0;
     if (w->in_snapshot)
-        r = send_snapshot(w, e);
+        r = events_send_snapshot(w, e);
     if (r == 0 && !w->in_snapshot && !w->full && !w->over)
-        r = read_events(w, e);
+        r = events_read(w, e);
     if (r < 0 || w->full || w->over || w->in_snapshot)
         return r;
     if (!w->caught_up && w->cursor >= w->boundary)
-        send_caught_up(w);
+        events_send_caught_up(w);
     w->complete = w->m->until_now && w->caught_up;
     return 0;
 }
 
-/* The cursor may have moved over newer events, which were not asked for and not sent. */
-static void end_at_boundary(struct watch *w) {
+/* The cursor may be past newer events, which until_now excludes. */
+static void events_end_at_boundary(struct watch *w) {
     w->cursor = w->boundary;
-    end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_COMPLETE);
+    events_end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_COMPLETE);
 }
 
-static void pump(struct watch *w) {
+static void events_pump(struct watch *w) {
     struct err e;
     if (!w->has_begun || w->full || w->busy)
         return;
     w->busy = true;
-    int r = send_more(w, &e);
+    int r = events_send_more(w, &e);
     w->busy = false;
     if (w->over)
-        watch_free(w);
+        events_free(w);
     else if (r < 0)
-        fail(w, &e);
+        events_fail(w, &e);
     else if (w->complete)
-        end_at_boundary(w);
-    else if (is_too_slow(w))
-        end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SLOW_READER);
+        events_end_at_boundary(w);
+    else if (events_is_too_slow(w))
+        events_end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SLOW_READER);
 }
 
-static void on_events(struct waiter *events) {
-    pump(container_of(events, struct watch, events));
+static void events_on_new(struct waiter *events) {
+    events_pump(container_of(events, struct watch, events));
 }
 
-static void on_again(struct deadline *d) {
-    pump(container_of(d, struct watch, again));
+static void events_on_again(struct deadline *d) {
+    events_pump(container_of(d, struct watch, again));
 }
 
-static void on_watch_writable(struct call *c) {
+static void events_on_writable(struct call *c) {
     struct watch *w = c->state;
     if (!w)
         return;
     w->full = false;
-    pump(w);
+    events_pump(w);
 }
 
-static void on_watch_drain(struct call *c) {
+static void events_on_drain(struct call *c) {
     struct watch *w = c->state;
     if (w && !w->busy)
-        end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_DRAINING);
+        events_end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_DRAINING);
 }
 
 /* A client that has to read first gets no heartbeat; it may be too slow. */
-static bool on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *m) {
+static bool events_on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *m) {
     struct watch *w = container_of(h, struct watch, heartbeat);
-    if (is_too_slow(w)) {
-        end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SLOW_READER);
+    if (events_is_too_slow(w)) {
+        events_end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SLOW_READER);
         return false;
     }
     if (w->full)
         return true;
     w->busy = true;
-    send_heartbeat(w, m);
+    events_send_heartbeat(w, m);
     w->busy = false;
     if (w->over) {
-        watch_free(w);
+        events_free(w);
         return false;
     }
     return true;
@@ -377,10 +377,11 @@ static bool on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *m) {
 
 /* --- the beginning --- */
 
-static int read_filter(struct watch *w, struct err *e) {
+static int events_read_filter(struct watch *w, struct err *e) {
     const Berm__V1__WatchEventsRequest *m = w->m;
     if (m->n_sandbox_ids > SANDBOX_IDS_MAX)
-        return err_field(e, "sandbox_ids", "sandbox_ids: more than %d", SANDBOX_IDS_MAX);
+        return err_field(e, "sandbox_ids", "sandbox_ids: must have at most %d ids",
+                         SANDBOX_IDS_MAX);
     for (size_t i = 0; i < m->n_sandbox_ids; i++)
         if (check_id("sandbox_ids", m->sandbox_ids[i], e) < 0)
             return err_at(e, "sandbox_ids[%zu]", i);
@@ -388,14 +389,15 @@ static int read_filter(struct watch *w, struct err *e) {
         Berm__V1__EventKind kind = m->kinds[i];
         if (kind == BERM__V1__EVENT_KIND__EVENT_KIND_UNSPECIFIED ||
             (unsigned)kind > BERM__V1__EVENT_KIND__EVENT_KIND_DAEMON) {
-            err_field(e, "kinds", "kinds[%zu]: there is no kind %d to look for", i, (int)kind);
+            err_field(e, "kinds", "kinds[%zu]: must be a known kind, got %d", i, (int)kind);
             return err_at(e, "kinds[%zu]", i);
         }
         w->filter.kinds |= 1u << kind;
     }
     if (m->include_snapshot && m->start_case != BERM__V1__WATCH_EVENTS_REQUEST__START_NOW &&
         m->start_case != BERM__V1__WATCH_EVENTS_REQUEST__START__NOT_SET)
-        return err_field(e, "include_snapshot", "include_snapshot: with the start now alone");
+        return err_field(e, "include_snapshot",
+                         "include_snapshot: must not be given with another start than now");
     w->filter.owner = str_of(w->caller.is_admin ? m->owner : w->caller.identity);
     w->filter.sandbox_ids = (const char *const *)m->sandbox_ids;
     w->filter.n_sandbox_ids = m->n_sandbox_ids;
@@ -405,7 +407,7 @@ static int read_filter(struct watch *w, struct err *e) {
 }
 
 /* EVENT_CURSOR_AHEAD, EVENT_CURSOR_EXPIRED. */
-static int find_start(struct watch *w, struct err *e) {
+static int events_find_start(struct watch *w, struct err *e) {
     uint64_t head = ledger_head(w->ledger), oldest = ledger_oldest(w->ledger);
     w->boundary = w->cursor = head;
     if (w->m->start_case == BERM__V1__WATCH_EVENTS_REQUEST__START_OLDEST)
@@ -416,38 +418,38 @@ static int find_start(struct watch *w, struct err *e) {
     if (w->cursor > head) {
         char text[24];
         snprintf(text, sizeof text, "%llu", (unsigned long long)head);
-        err_set(e, ERR_EVENT_CURSOR_AHEAD, "the newest event is %s, after %llu there is none", text,
+        err_set(e, ERR_EVENT_CURSOR_AHEAD, "the newest event is %s, got the cursor %llu", text,
                 (unsigned long long)w->cursor);
         return err_about(e, "head_sequence", text);
     }
     if (w->cursor < head && (oldest == 0 || w->cursor + 1 < oldest)) {
-        err_set(e, ERR_EVENT_CURSOR_EXPIRED, "events after %llu are no longer all kept",
+        err_set(e, ERR_EVENT_CURSOR_EXPIRED, "events after %llu are no longer kept",
                 (unsigned long long)w->cursor);
-        about_cursor(w, e);
+        events_add_oldest(w, e);
         return -(int)e->code;
     }
     return 0;
 }
 
-static void begin(struct watch *w) {
+static void events_begin(struct watch *w) {
     struct err e;
-    if (find_start(w, &e) < 0) {
-        fail(w, &e);
+    if (events_find_start(w, &e) < 0) {
+        events_fail(w, &e);
         return;
     }
     w->has_begun = true;
     w->in_snapshot = w->m->include_snapshot;
     heartbeat_start(&w->heartbeat);
     call_send_headers(w->call);
-    pump(w);
+    events_pump(w);
 }
 
-static void on_barrier(struct ledger_wait *barrier, const struct err *e) {
+static void events_on_barrier(struct ledger_wait *barrier, const struct err *e) {
     (void)e;
-    begin(container_of(barrier, struct watch, barrier));
+    events_begin(container_of(barrier, struct watch, barrier));
 }
 
-static void on_watch(struct call *c, const ProtobufCMessage *message) {
+static void events_on_message(struct call *c, const ProtobufCMessage *message) {
     if (!context_serves(c))
         return;
     struct watch *w = calloc(1, sizeof *w);
@@ -464,22 +466,22 @@ static void on_watch(struct call *c, const ProtobufCMessage *message) {
         w->cursor = w->m->after_sequence;
     w->ledger = context_ledger(c);
     context_caller(c, &w->caller);
-    heartbeat_init(&w->heartbeat, c, on_quiet);
-    deadline_init(&w->again, on_again);
-    ledger_wait_init(&w->barrier, on_barrier);
-    waiter_init(&w->events, on_events);
+    heartbeat_init(&w->heartbeat, c, events_on_quiet);
+    deadline_init(&w->again, events_on_again);
+    ledger_wait_init(&w->barrier, events_on_barrier);
+    waiter_init(&w->events, events_on_new);
     ledger_watch(w->ledger, &w->events);
     c->state = w;
-    if (read_filter(w, &e) < 0) {
-        fail(w, &e);
+    if (events_read_filter(w, &e) < 0) {
+        events_fail(w, &e);
         return;
     }
-    /* The store may have shown the caller what the ledger has not heard of yet. */
+    /* The store may have shown the caller an event that the ledger has not published yet. */
     if (w->cursor <= ledger_head(w->ledger) || !ledger_wait(w->ledger, NULL, &w->barrier))
-        begin(w);
+        events_begin(w);
 }
 
-const struct handler api_events_watch = {.on_message = on_watch,
-                                         .on_writable = on_watch_writable,
-                                         .on_drain = on_watch_drain,
-                                         .on_cancel = on_watch_cancel};
+const struct handler api_events_watch = {.on_message = events_on_message,
+                                         .on_writable = events_on_writable,
+                                         .on_drain = events_on_drain,
+                                         .on_cancel = events_on_cancel};

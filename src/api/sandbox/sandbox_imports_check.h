@@ -1,8 +1,8 @@
-/* imports_check — mounts, copies and tools of a spec by their spelling; what their paths lead to is looked at
- * by core/imports/imports.h, with the owner's rights. INVALID_ARGUMENT, UNSUPPORTED, each with its field. */
+/* imports_check — checks the text of mounts, copies and tools of a spec. core/imports/imports.h opens the paths with
+ * the owner's rights. Errors: INVALID_ARGUMENT, UNSUPPORTED, HOST_PATH_REFUSED, each with its field. */
 #pragma once
 
 #include "base/err.h"
 #include "berm/v1/berm.pb-c.h"
 
-MUST_USE int check_imports(const Berm__V1__SandboxSpec *s, struct err *e);
+MUST_USE int imports_check(const Berm__V1__SandboxSpec *s, struct err *e);

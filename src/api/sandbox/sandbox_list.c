@@ -1,4 +1,4 @@
-/* ListSandboxes: pages from the store, once everything that was accepted before is in it. */
+/* sandbox_list — ListSandboxes: pages from the store, once all earlier changes are durable. */
 #include "api/checks.h"
 #include "api/context.h"
 #include "api/methods.h"
@@ -18,20 +18,20 @@ struct listing {
     size_t n_found;
     size_t bytes;
     size_t looks;
-    uint64_t last;     /* the last row dealt with */
+    uint64_t last;     /* number of the last row that was examined */
     uint64_t sequence; /* of the newest change shown */
     bool more;
     bool is_damaged;
 };
 
-static int read_states(struct listing *l, struct err *e) {
+static int sandbox_list_read_states(struct listing *l, struct err *e) {
     l->states = ~(1u << STATE(DELETED));
     if (l->m->n_states > 0)
         l->states = 0;
     for (size_t i = 0; i < l->m->n_states; i++) {
         Berm__V1__SandboxState state = l->m->states[i];
         if (state == STATE(UNSPECIFIED) || (unsigned)state > STATE(DELETED)) {
-            err_field(e, "states", "states[%zu]: there is no state %d to look for", i, (int)state);
+            err_field(e, "states", "states[%zu]: must be a known state, got %d", i, (int)state);
             return err_at(e, "states[%zu]", i);
         }
         l->states |= 1u << state;
@@ -41,7 +41,7 @@ static int read_states(struct listing *l, struct err *e) {
 
 /* --- the page --- */
 
-static void put_live(const struct listing *l, Berm__V1__Sandbox *record) {
+static void sandbox_list_put_live(const struct listing *l, Berm__V1__Sandbox *record) {
     struct sandbox *sb;
     struct err e;
     if (registry_find_sandbox(context_registry(l->call), &l->caller, record->sandbox_id, &sb, &e) ==
@@ -49,7 +49,7 @@ static void put_live(const struct listing *l, Berm__V1__Sandbox *record) {
         sandbox_put_live(sb, record);
 }
 
-static bool on_row(void *user, const struct registry_row *row) {
+static bool sandbox_list_on_row(void *user, const struct registry_row *row) {
     struct listing *l = user;
     if (l->n_found == l->page.size || l->bytes >= PAGE_BYTES || l->looks == PAGE_LOOKS) {
         l->more = true;
@@ -67,22 +67,24 @@ static bool on_row(void *user, const struct registry_row *row) {
         berm__v1__sandbox__free_unpacked(record, NULL);
         return !l->is_damaged;
     }
-    put_live(l, record);
+    sandbox_list_put_live(l, record);
     l->found[l->n_found++] = record;
     l->bytes += row->record.n;
     l->sequence = MAX(l->sequence, record->changed_sequence);
     return true;
 }
 
-static int read_page(struct listing *l, Berm__V1__ListSandboxesResponse *response, struct err *e) {
+static int sandbox_list_read_page(struct listing *l, Berm__V1__ListSandboxesResponse *response,
+                                  struct err *e) {
     struct registry *registry = context_registry(l->call);
     const char *owner = l->caller.is_admin ? l->m->owner : l->caller.identity;
     l->found = malloc(l->page.size * sizeof *l->found);
     if (!l->found)
         return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
-    /* The store may be ahead of what the ledger has heard of, never behind. */
+    /* The store may be ahead of the ledger, never behind. */
     l->sequence = ledger_head(registry_ledger(registry));
-    int r = registry_list_sandboxes(registry, str_of(owner), l->page.before, on_row, l, e);
+    int r =
+        registry_list_sandboxes(registry, str_of(owner), l->page.before, sandbox_list_on_row, l, e);
     if (r == 0 && l->is_damaged)
         r = err_set(e, ERR_INTERNAL, "a record in the store cannot be read");
     if (r == 0 && l->more) {
@@ -96,17 +98,17 @@ static int read_page(struct listing *l, Berm__V1__ListSandboxesResponse *respons
     return r;
 }
 
-static void show(struct listing *l) {
+static void sandbox_list_reply(struct listing *l) {
     Berm__V1__ListSandboxesResponse response = BERM__V1__LIST_SANDBOXES_RESPONSE__INIT;
     struct call *c = l->call;
     struct err e;
-    int r = read_page(l, &response, &e);
+    int r = sandbox_list_read_page(l, &response, &e);
     c->state = NULL;
     if (r == 0)
         call_reply(c, &response.base);
     else
         call_finish(c, &e);
-    for (size_t i = 0; i < l->n_found; i++) /* the call is over, they are not in its arena */
+    for (size_t i = 0; i < l->n_found; i++) /* not in the call's arena, because the call is over */
         berm__v1__sandbox__free_unpacked(l->found[i], NULL);
     free(l->found);
     free(l);
@@ -114,19 +116,19 @@ static void show(struct listing *l) {
 
 /* --- the call --- */
 
-static void on_done(struct ledger_wait *w, const struct err *e) {
-    (void)e; /* what failed is not in the store; the rest can be shown */
-    show(container_of(w, struct listing, wait));
+static void sandbox_list_on_durable(struct ledger_wait *w, const struct err *e) {
+    (void)e; /* a change that failed is not in the store, so the list is right */
+    sandbox_list_reply(container_of(w, struct listing, wait));
 }
 
-static int check(struct listing *l, struct err *e) {
+static int sandbox_list_check(struct listing *l, struct err *e) {
     int r = check_selector(l->m->n_label_selector, l->m->label_selector, e);
     if (r == 0)
-        r = read_states(l, e);
+        r = sandbox_list_read_states(l, e);
     return r < 0 ? r : page_begin(&l->page, l->call, &l->m->base, l->caller.identity, e);
 }
 
-static void on_list(struct call *c, const ProtobufCMessage *m) {
+static void sandbox_list_on_message(struct call *c, const ProtobufCMessage *m) {
     if (!context_serves(c))
         return;
     struct listing *l = calloc(1, sizeof *l);
@@ -139,18 +141,18 @@ static void on_list(struct call *c, const ProtobufCMessage *m) {
     l->call = c;
     l->m = (const void *)m;
     context_caller(c, &l->caller);
-    if (check(l, &e) < 0) {
+    if (sandbox_list_check(l, &e) < 0) {
         free(l);
         call_finish(c, &e);
         return;
     }
     c->state = l;
-    ledger_wait_init(&l->wait, on_done);
+    ledger_wait_init(&l->wait, sandbox_list_on_durable);
     if (!ledger_wait(context_ledger(c), NULL, &l->wait))
-        show(l);
+        sandbox_list_reply(l);
 }
 
-static void on_list_cancel(struct call *c) {
+static void sandbox_list_on_cancel(struct call *c) {
     struct listing *l = c->state;
     if (!l)
         return;
@@ -158,4 +160,5 @@ static void on_list_cancel(struct call *c) {
     free(l);
 }
 
-const struct handler api_sandbox_list = {.on_message = on_list, .on_cancel = on_list_cancel};
+const struct handler api_sandbox_list = {.on_message = sandbox_list_on_message,
+                                         .on_cancel = sandbox_list_on_cancel};

@@ -13,24 +13,24 @@
 #define PROFILE(name) BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_##name
 #define IMAGE(name) BERM__V1__IMAGE_KIND__IMAGE_KIND_##name
 
-static int no_memory(struct err *e) {
+static int spec_no_memory(struct err *e) {
     return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
 }
 
-/* A driver that is not there could do anything: its absence is told after all else is in order. */
-static bool can(const struct spec_rules *rules, unsigned feature) {
+/* Without a driver every feature passes, because spec_fill_driver reports the missing driver last. */
+static bool spec_driver_can(const struct spec_rules *rules, unsigned feature) {
     return !rules->driver || (rules->driver->features & feature) == feature;
 }
 
 /* --- limits --- */
 
-/* Least and ceiling are the range of the limit's row. */
+/* The range of the limit's row gives the minimum and the maximum. */
 static const struct limit_row {
     const char *name;
     size_t offset;
     enum limit_id limit;
     unsigned feature;
-    bool needs_bound; /* -1 is refused: it bounds what the daemon itself holds */
+    bool needs_bound; /* -1 is refused, because the limit bounds resources of the daemon */
 } limit_rows[] = {
     {"memory_bytes", offsetof(Berm__V1__Limits, memory_bytes), LIMIT_SANDBOX_MEMORY,
      DRIVER_HAS_LIMIT_MEMORY, false},
@@ -46,52 +46,53 @@ static const struct limit_row {
     {"execs", offsetof(Berm__V1__Limits, execs), LIMIT_EXECS, 0, true},
 };
 
-static int64_t *limit_of(Berm__V1__Limits *l, const struct limit_row *row) {
+static int64_t *spec_limit(Berm__V1__Limits *l, const struct limit_row *row) {
     return (int64_t *)((char *)l + row->offset);
 }
 
-static int check_limit(const struct spec_rules *rules, const char *at, const struct limit_row *row,
-                       int64_t value, struct err *e) {
+static int spec_check_limit(const struct spec_rules *rules, const char *at,
+                            const struct limit_row *row, int64_t value, struct err *e) {
     const struct limit *range = &limit_table[row->limit];
     char field[64];
     snprintf(field, sizeof field, "%s.%s", at, row->name);
     if (value == -1 && row->needs_bound)
-        return err_field(e, field, "%s: it cannot be without a bound", field);
+        return err_field(e, field, "%s: must have a bound, got -1", field);
     if (value == -1)
         return 0;
     if (value < range->min || value > range->max)
-        return err_field(e, field, "%s: from %lld to %lld%s", field, (long long)range->min,
-                         (long long)range->max, row->needs_bound ? "" : ", or -1 for none");
-    if (!can(rules, row->feature))
-        return err_unsupported(e, field, "this host cannot hold a limit on %s", row->name);
+        return err_field(e, field, "%s: must be between %lld and %lld%s", field,
+                         (long long)range->min, (long long)range->max,
+                         row->needs_bound ? "" : ", or -1 for none");
+    if (!spec_driver_can(rules, row->feature))
+        return err_unsupported(e, field, "this host cannot enforce a limit on %s", row->name);
     return 0;
 }
 
-/* What is 0 in `asked` comes from `old`, or from the daemon's defaults where there is no old one. */
-static int fill_limits(const struct spec_rules *rules, const char *at,
-                       const Berm__V1__Limits *asked, const Berm__V1__Limits *old,
-                       struct arena *arena, Berm__V1__Limits **ret_limits, struct err *e) {
+/* A limit that is 0 in `asked` comes from `old`, or from the daemon's defaults without an `old`. */
+static int spec_fill_limits(const struct spec_rules *rules, const char *at,
+                            const Berm__V1__Limits *asked, const Berm__V1__Limits *old,
+                            struct arena *arena, Berm__V1__Limits **ret_limits, struct err *e) {
     Berm__V1__Limits *l = arena_alloc(arena, sizeof *l);
     if (!l)
-        return no_memory(e);
+        return spec_no_memory(e);
     berm__v1__limits__init(l);
     if (old)
         *l = *old;
     for (size_t i = 0; i < COUNT_OF(limit_rows); i++) {
         const struct limit_row *row = &limit_rows[i];
-        int64_t *in_force = limit_of(l, row);
-        int64_t value = asked ? *limit_of((Berm__V1__Limits *)asked, row) : 0;
-        int r = value != 0 ? check_limit(rules, at, row, value, e) : 0;
+        int64_t *in_force = spec_limit(l, row);
+        int64_t value = asked ? *spec_limit((Berm__V1__Limits *)asked, row) : 0;
+        int r = value != 0 ? spec_check_limit(rules, at, row, value, e) : 0;
         if (r < 0)
             return r;
         if (value != 0)
             *in_force = value;
         else if (!old)
-            *in_force = can(rules, row->feature) ? rules->limits->of[row->limit] : -1;
+            *in_force = spec_driver_can(rules, row->feature) ? rules->limits->of[row->limit] : -1;
     }
     *ret_limits = l;
     if (l->disk_inodes != -1 && l->disk_bytes == -1) {
-        err_field(e, at, "%s.disk_inodes: it needs disk_bytes beside it", at);
+        err_field(e, at, "%s.disk_inodes: must be given with disk_bytes", at);
         return err_at(e, "%s.disk_inodes", at);
     }
     return 0;
@@ -99,45 +100,45 @@ static int fill_limits(const struct spec_rules *rules, const char *at,
 
 /* --- lifetime --- */
 
-static int check_span(const char *at, const char *name, int64_t value, struct err *e) {
+static int spec_check_span(const char *at, const char *name, int64_t value, struct err *e) {
     char field[64];
     snprintf(field, sizeof field, "%s.%s", at, name);
     if (value < -1)
-        return err_field(e, field, "%s: a time, 0 for the default or -1 for never", field);
+        return err_field(e, field, "%s: must be a time, 0 for the default, or -1 for never", field);
     return 0;
 }
 
-static int check_action(const struct spec_rules *rules, const char *at, const char *name,
-                        Berm__V1__LifetimeAction action, struct err *e) {
+static int spec_check_action(const struct spec_rules *rules, const char *at, const char *name,
+                             Berm__V1__LifetimeAction action, struct err *e) {
     char field[64];
     snprintf(field, sizeof field, "%s.%s", at, name);
     if ((unsigned)action > ACTION(DELETE))
-        return err_field(e, field, "%s: there is no action %d", field, (int)action);
+        return err_field(e, field, "%s: must be a known action, got %d", field, (int)action);
     if (action == ACTION(PAUSE) && rules->driver && !rules->driver->pause)
         return err_unsupported(e, field, "this driver cannot pause");
     return 0;
 }
 
-static int fill_lifetime(const struct spec_rules *rules, const char *at,
-                         const Berm__V1__Lifetime *asked, struct arena *arena,
-                         Berm__V1__Lifetime **ret_lifetime, struct err *e) {
+static int spec_fill_lifetime(const struct spec_rules *rules, const char *at,
+                              const Berm__V1__Lifetime *asked, struct arena *arena,
+                              Berm__V1__Lifetime **ret_lifetime, struct err *e) {
     Berm__V1__Lifetime *l = arena_alloc(arena, sizeof *l);
     if (!l)
-        return no_memory(e);
+        return spec_no_memory(e);
     berm__v1__lifetime__init(l);
     if (asked)
         *l = *asked;
-    int r = check_span(at, "idle_ttl_ms", l->idle_ttl_ms, e);
+    int r = spec_check_span(at, "idle_ttl_ms", l->idle_ttl_ms, e);
     if (r == 0)
-        r = check_span(at, "ttl_ms", l->ttl_ms, e);
+        r = spec_check_span(at, "ttl_ms", l->ttl_ms, e);
     if (r == 0)
-        r = check_action(rules, at, "idle_action", l->idle_action, e);
+        r = spec_check_action(rules, at, "idle_action", l->idle_action, e);
     if (r == 0)
-        r = check_action(rules, at, "ttl_action", l->ttl_action, e);
+        r = spec_check_action(rules, at, "ttl_action", l->ttl_action, e);
     if (r == 0 && l->wake_on_call) {
         char field[64];
         snprintf(field, sizeof field, "%s.wake_on_call", at);
-        r = err_unsupported(e, field, "this daemon wakes no sandbox by itself");
+        r = err_unsupported(e, field, "this daemon cannot wake a sandbox");
     }
     if (l->idle_ttl_ms == 0)
         l->idle_ttl_ms = rules->limits->of[LIMIT_SANDBOX_IDLE_TTL];
@@ -153,13 +154,13 @@ static int fill_lifetime(const struct spec_rules *rules, const char *at,
 
 /* --- network --- */
 
-static int fill_network(const struct spec_rules *rules, const char *at,
-                        const Berm__V1__Network *asked, struct arena *arena,
-                        Berm__V1__Network **ret_network, struct err *e) {
+static int spec_fill_network(const struct spec_rules *rules, const char *at,
+                             const Berm__V1__Network *asked, struct arena *arena,
+                             Berm__V1__Network **ret_network, struct err *e) {
     Berm__V1__Network *n = arena_alloc(arena, sizeof *n);
     char mode[64], egress[64];
     if (!n)
-        return no_memory(e);
+        return spec_no_memory(e);
     snprintf(mode, sizeof mode, "%s.mode", at);
     snprintf(egress, sizeof egress, "%s.egress", at);
     berm__v1__network__init(n);
@@ -169,17 +170,17 @@ static int fill_network(const struct spec_rules *rules, const char *at,
         n->mode = NETWORK(NONE);
     *ret_network = n;
     if ((unsigned)n->mode > NETWORK(OPEN))
-        return err_field(e, mode, "%s: there is no mode %d", mode, (int)n->mode);
-    if (n->mode == NETWORK(EGRESS) && !can(rules, DRIVER_HAS_EGRESS))
+        return err_field(e, mode, "%s: must be a known mode, got %d", mode, (int)n->mode);
+    if (n->mode == NETWORK(EGRESS) && !spec_driver_can(rules, DRIVER_HAS_EGRESS))
         return err_unsupported(e, mode, "this driver has no network mode EGRESS");
-    if (n->mode == NETWORK(OPEN) && !can(rules, DRIVER_HAS_OPEN))
+    if (n->mode == NETWORK(OPEN) && !spec_driver_can(rules, DRIVER_HAS_OPEN))
         return err_unsupported(e, mode, "this driver has no network mode OPEN");
     if (n->mode != NETWORK(EGRESS) && n->n_egress > 0)
-        return err_field(e, egress, "%s: rules are for the mode EGRESS alone", egress);
+        return err_field(e, egress, "%s: must be empty unless the mode is EGRESS", egress);
     int64_t max = rules->limits->of[LIMIT_EGRESS_RULES];
     if (n->n_egress > (size_t)max) {
-        err_limit(e, ERR_INVALID_ARGUMENT, LIMIT_EGRESS_RULES, max, "%s: more than %lld rules",
-                  egress, (long long)max);
+        err_limit(e, ERR_INVALID_ARGUMENT, LIMIT_EGRESS_RULES, max,
+                  "%s: must have at most %lld rules", egress, (long long)max);
         return err_at(e, "%s", egress);
     }
     return 0;
@@ -187,35 +188,35 @@ static int fill_network(const struct spec_rules *rules, const char *at,
 
 /* --- root --- */
 
-static int refuse_image(const Berm__V1__ImageRoot *image, struct err *e) {
+static int spec_refuse_image(const Berm__V1__ImageRoot *image, struct err *e) {
     static const char *const kinds[] = {"REGISTRY", "REGISTRY", "DIRECTORY", "TARBALL",
                                         "OCI_LAYOUT"};
     if ((unsigned)image->kind >= COUNT_OF(kinds))
-        return err_field(e, "spec.root.image.kind", "spec.root.image.kind: there is no kind %d",
-                         (int)image->kind);
-    return err_unsupported(e, "spec.root.image.kind", "this driver uses no image of kind %s",
+        return err_field(e, "spec.root.image.kind",
+                         "spec.root.image.kind: must be a known kind, got %d", (int)image->kind);
+    return err_unsupported(e, "spec.root.image.kind", "this driver cannot use an image of kind %s",
                            kinds[image->kind]);
 }
 
-static int fill_root(const struct spec_rules *rules, const Berm__V1__RootFilesystem *asked,
-                     struct arena *arena, Berm__V1__RootFilesystem **ret_root, struct err *e) {
+static int spec_fill_root(const struct spec_rules *rules, const Berm__V1__RootFilesystem *asked,
+                          struct arena *arena, Berm__V1__RootFilesystem **ret_root, struct err *e) {
     Berm__V1__RootFilesystem *root = arena_alloc(arena, sizeof *root);
     Berm__V1__HostRoot *host = arena_alloc(arena, sizeof *host);
     if (!root || !host)
-        return no_memory(e);
+        return spec_no_memory(e);
     berm__v1__root_filesystem__init(root);
     berm__v1__host_root__init(host);
     if (asked && asked->source_case == BERM__V1__ROOT_FILESYSTEM__SOURCE_IMAGE)
-        return refuse_image(asked->image, e);
+        return spec_refuse_image(asked->image, e);
     if (asked && asked->source_case == BERM__V1__ROOT_FILESYSTEM__SOURCE_SNAPSHOT)
-        return err_unsupported(e, "spec.root.snapshot", "this driver makes no snapshots");
+        return err_unsupported(e, "spec.root.snapshot", "this driver cannot use snapshots");
     root->source_case = BERM__V1__ROOT_FILESYSTEM__SOURCE_HOST;
     root->host = host;
     root->layer = asked && asked->layer != LAYER(UNSPECIFIED) ? asked->layer : LAYER(DISK);
     if ((unsigned)root->layer > LAYER(MEMORY))
-        return err_field(e, "spec.root.layer", "spec.root.layer: there is no layer %d",
+        return err_field(e, "spec.root.layer", "spec.root.layer: must be a known layer, got %d",
                          (int)root->layer);
-    if (root->layer == LAYER(MEMORY) && !can(rules, DRIVER_HAS_LAYER_MEMORY))
+    if (root->layer == LAYER(MEMORY) && !spec_driver_can(rules, DRIVER_HAS_LAYER_MEMORY))
         return err_unsupported(e, "spec.root.layer", "this driver has no layer MEMORY");
     *ret_root = root;
     return 0;
@@ -223,18 +224,20 @@ static int fill_root(const struct spec_rules *rules, const Berm__V1__RootFilesys
 
 /* --- the rest --- */
 
-static int fill_driver(const struct spec_rules *rules, Berm__V1__SandboxSpec *s, struct err *e) {
+static int spec_fill_driver(const struct spec_rules *rules, Berm__V1__SandboxSpec *s,
+                            struct err *e) {
     if (!rules->driver)
-        return err_set(e, ERR_DRIVER_UNAVAILABLE, "no driver can make sandboxes now: %s",
-                       rules->no_driver ? rules->no_driver : "there is none");
+        return err_set(e, ERR_DRIVER_UNAVAILABLE, "no driver can create sandboxes: %s",
+                       rules->no_driver ? rules->no_driver : "no driver is loaded");
     const char *name = rules->driver->ops->name;
     if (s->driver[0] != '\0' && strcmp(s->driver, name) != 0)
-        return err_unsupported(e, "spec.driver", "there is no driver \"%.60s\"", s->driver);
+        return err_unsupported(e, "spec.driver", "no driver has the name \"%.60s\"", s->driver);
     s->driver = (char *)name;
     return 0;
 }
 
-static int fill_plain(const struct spec_rules *rules, Berm__V1__SandboxSpec *s, struct err *e) {
+static int spec_fill_plain(const struct spec_rules *rules, Berm__V1__SandboxSpec *s,
+                           struct err *e) {
     int r = check_labels("spec.labels", s->n_labels, s->labels,
                          limit_table[LIMIT_LABELS_COUNT].value, e);
     if (r == 0)
@@ -244,9 +247,9 @@ static int fill_plain(const struct spec_rules *rules, Berm__V1__SandboxSpec *s, 
     if (s->profile == PROFILE(UNSPECIFIED))
         s->profile = PROFILE(USER);
     if ((unsigned)s->profile > PROFILE(ROOT))
-        return err_field(e, "spec.profile", "spec.profile: there is no profile %d",
+        return err_field(e, "spec.profile", "spec.profile: must be a known profile, got %d",
                          (int)s->profile);
-    if (s->profile == PROFILE(ROOT) && !can(rules, DRIVER_HAS_PROFILE_ROOT))
+    if (s->profile == PROFILE(ROOT) && !spec_driver_can(rules, DRIVER_HAS_PROFILE_ROOT))
         return err_unsupported(e, "spec.profile", "this driver has no profile ROOT");
     if (s->workspace[0] == '\0')
         s->workspace = DEFAULT_WORKSPACE;
@@ -257,79 +260,79 @@ int spec_check(const struct spec_rules *rules, const Berm__V1__SandboxSpec *aske
                struct arena *arena, Berm__V1__SandboxSpec **ret_spec, struct err *e) {
     Berm__V1__SandboxSpec *s = arena_alloc(arena, sizeof *s);
     if (!s)
-        return no_memory(e);
+        return spec_no_memory(e);
     berm__v1__sandbox_spec__init(s);
     if (asked)
         *s = *asked;
-    int r = fill_plain(rules, s, e);
+    int r = spec_fill_plain(rules, s, e);
     if (r == 0)
-        r = fill_limits(rules, "spec.limits", s->limits, NULL, arena, &s->limits, e);
+        r = spec_fill_limits(rules, "spec.limits", s->limits, NULL, arena, &s->limits, e);
     if (r == 0)
-        r = fill_lifetime(rules, "spec.lifetime", s->lifetime, arena, &s->lifetime, e);
+        r = spec_fill_lifetime(rules, "spec.lifetime", s->lifetime, arena, &s->lifetime, e);
     if (r == 0)
-        r = fill_network(rules, "spec.network", s->network, arena, &s->network, e);
+        r = spec_fill_network(rules, "spec.network", s->network, arena, &s->network, e);
     if (r == 0)
-        r = fill_root(rules, s->root, arena, &s->root, e);
+        r = spec_fill_root(rules, s->root, arena, &s->root, e);
     if (r == 0)
-        r = check_imports(s, e);
-    if (r == 0 && (s->n_mounts > 0 || s->n_tools > 0) && !can(rules, DRIVER_HAS_MOUNTS))
+        r = imports_check(s, e);
+    if (r == 0 && (s->n_mounts > 0 || s->n_tools > 0) && !spec_driver_can(rules, DRIVER_HAS_MOUNTS))
         r = err_unsupported(e, s->n_mounts > 0 ? "spec.mounts" : "spec.tools",
                             "this driver has no mounts");
     if (r == 0)
-        r = fill_driver(rules, s, e);
+        r = spec_fill_driver(rules, s, e);
     *ret_spec = s;
     return r;
 }
 
 /* --- updates --- */
 
-static bool has_key(const Berm__V1__KeyValue *const *list, size_t n, const char *key) {
+static bool spec_has_key(const Berm__V1__KeyValue *const *list, size_t n, const char *key) {
     for (size_t i = 0; i < n; i++)
         if (strcmp(list[i]->key, key) == 0)
             return true;
     return false;
 }
 
-static bool has_name(char *const *list, size_t n, const char *name) {
+static bool spec_has_name(char *const *list, size_t n, const char *name) {
     for (size_t i = 0; i < n; i++)
         if (strcmp(list[i], name) == 0)
             return true;
     return false;
 }
 
-static int check_labels_update(const Berm__V1__LabelsUpdate *u, struct err *e) {
+static int spec_check_labels_update(const Berm__V1__LabelsUpdate *u, struct err *e) {
     int64_t max = limit_table[LIMIT_LABELS_COUNT].value;
     int r = check_labels("labels.set", u->n_set, u->set, max, e);
     if (r < 0)
         return r;
     if (u->n_remove > (size_t)max) {
         err_limit(e, ERR_INVALID_ARGUMENT, LIMIT_LABELS_COUNT, max,
-                  "labels.remove: more than %lld keys", (long long)max);
+                  "labels.remove: must have at most %lld keys", (long long)max);
         return err_at(e, "labels.remove");
     }
     for (size_t i = 0; i < u->n_remove; i++)
-        if (has_name(u->remove, i, u->remove[i]) ||
-            has_key((const Berm__V1__KeyValue *const *)u->set, u->n_set, u->remove[i])) {
-            err_field(e, "labels.remove", "labels.remove[%zu]: \"%.80s\" is given twice", i,
+        if (spec_has_name(u->remove, i, u->remove[i]) ||
+            spec_has_key((const Berm__V1__KeyValue *const *)u->set, u->n_set, u->remove[i])) {
+            err_field(e, "labels.remove", "labels.remove[%zu]: \"%.80s\" must be given once", i,
                       u->remove[i]);
             return err_at(e, "labels.remove[%zu]", i);
         }
     return 0;
 }
 
-/* Those that stay keep their place, new ones come behind them. */
-static int update_labels(const Berm__V1__SandboxSpec *old, const Berm__V1__LabelsUpdate *u,
-                         struct arena *arena, Berm__V1__SandboxSpec *s, struct err *e) {
-    int r = check_labels_update(u, e);
+/* Remaining labels keep their order; new ones follow. */
+static int spec_update_labels(const Berm__V1__SandboxSpec *old, const Berm__V1__LabelsUpdate *u,
+                              struct arena *arena, Berm__V1__SandboxSpec *s, struct err *e) {
+    int r = spec_check_labels_update(u, e);
     if (r < 0)
         return r;
     s->labels = arena_alloc(arena, (old->n_labels + u->n_set + 1) * sizeof *s->labels);
     if (!s->labels)
-        return no_memory(e);
+        return spec_no_memory(e);
     s->n_labels = 0;
     for (size_t i = 0; i < old->n_labels; i++)
-        if (!has_name(u->remove, u->n_remove, old->labels[i]->key) &&
-            !has_key((const Berm__V1__KeyValue *const *)u->set, u->n_set, old->labels[i]->key))
+        if (!spec_has_name(u->remove, u->n_remove, old->labels[i]->key) &&
+            !spec_has_key((const Berm__V1__KeyValue *const *)u->set, u->n_set, old->labels[i]->key))
             s->labels[s->n_labels++] = old->labels[i];
     for (size_t i = 0; i < u->n_set; i++)
         s->labels[s->n_labels++] = u->set[i];
@@ -337,12 +340,13 @@ static int update_labels(const Berm__V1__SandboxSpec *old, const Berm__V1__Label
                         e);
 }
 
-static int update_network(const struct spec_rules *rules, const Berm__V1__SandboxSpec *old,
-                          const Berm__V1__Network *asked, struct arena *arena,
-                          Berm__V1__SandboxSpec *s, struct err *e) {
-    int r = fill_network(rules, "network", asked, arena, &s->network, e);
+static int spec_update_network(const struct spec_rules *rules, const Berm__V1__SandboxSpec *old,
+                               const Berm__V1__Network *asked, struct arena *arena,
+                               Berm__V1__SandboxSpec *s, struct err *e) {
+    int r = spec_fill_network(rules, "network", asked, arena, &s->network, e);
     if (r == 0 && s->network->mode != old->network->mode)
-        r = err_field(e, "network.mode", "network.mode: the mode of a sandbox does not change");
+        r = err_field(e, "network.mode",
+                      "network.mode: must be the mode that the sandbox was created with");
     return r;
 }
 
@@ -354,23 +358,23 @@ int spec_check_update(const struct spec_rules *rules, const Berm__V1__SandboxSpe
     int r = 0;
     size_t n = 0;
     if (!s)
-        return no_memory(e);
+        return spec_no_memory(e);
     *s = *old;
     if (asked->labels) {
         ret_parts[n++] = "labels";
-        r = update_labels(old, asked->labels, arena, s, e);
+        r = spec_update_labels(old, asked->labels, arena, s, e);
     }
     if (r == 0 && asked->limits) {
         ret_parts[n++] = "limits";
-        r = fill_limits(rules, "limits", asked->limits, old->limits, arena, &s->limits, e);
+        r = spec_fill_limits(rules, "limits", asked->limits, old->limits, arena, &s->limits, e);
     }
     if (r == 0 && asked->lifetime) {
         ret_parts[n++] = "lifetime";
-        r = fill_lifetime(rules, "lifetime", asked->lifetime, arena, &s->lifetime, e);
+        r = spec_fill_lifetime(rules, "lifetime", asked->lifetime, arena, &s->lifetime, e);
     }
     if (r == 0 && asked->network) {
         ret_parts[n++] = "network";
-        r = update_network(rules, old, asked->network, arena, s, e);
+        r = spec_update_network(rules, old, asked->network, arena, s, e);
     }
     *ret_spec = s;
     *ret_n_parts = n;

@@ -1,7 +1,7 @@
-/* spec_check — what a sandbox should be, checked and with every default filled in.
+/* spec_check — checks a SandboxSpec and fills in every default.
  *
- * What no driver can give is UNSUPPORTED and named; what is malformed is INVALID_ARGUMENT; both before
- * anything is begun. The answer borrows from what was asked and lives in the arena. */
+ * Errors: INVALID_ARGUMENT for a malformed field, UNSUPPORTED for what the driver cannot do; both name the field.
+ * The result borrows from the request; new parts are in the arena. */
 #pragma once
 
 #include "base/arena.h"
@@ -16,13 +16,13 @@ struct spec_rules {
     const char *no_driver;       /* why, for people */
 };
 
-/* `asked` may be NULL: all defaults. DRIVER_UNAVAILABLE comes last, so a wrong request hears of that. */
+/* `asked` may be NULL: all defaults. DRIVER_UNAVAILABLE is checked last, after errors of the request. */
 MUST_USE int spec_check(const struct spec_rules *rules, const Berm__V1__SandboxSpec *asked,
                         struct arena *arena, Berm__V1__SandboxSpec **ret_spec, struct err *e);
 
 #define SPEC_PARTS 4
 
-/* `old` with the request's changes applied. The parts that were given, by name, go to ret_parts. */
+/* Applies the request to `old`. ret_parts gets the names of the parts that the request contains. */
 MUST_USE int spec_check_update(const struct spec_rules *rules, const Berm__V1__SandboxSpec *old,
                                const Berm__V1__UpdateSandboxRequest *asked, struct arena *arena,
                                Berm__V1__SandboxSpec **ret_spec, const char *ret_parts[SPEC_PARTS],

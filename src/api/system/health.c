@@ -10,7 +10,7 @@
 typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
 
 /* "" is the daemon as a whole. */
-static serving_status status_of(const struct call *c, const char *service) {
+static serving_status health_status(const struct call *c, const char *service) {
     bool known = service[0] == '\0';
     for (size_t i = 0; i < reflection_n_services && !known; i++)
         known = strcmp(reflection_services[i], service) == 0;
@@ -19,30 +19,30 @@ static serving_status status_of(const struct call *c, const char *service) {
     return c->api->draining ? NOT_SERVING : SERVING;
 }
 
-static void on_check(struct call *c, const ProtobufCMessage *m) {
+static void health_on_check(struct call *c, const ProtobufCMessage *m) {
     const Grpc__Health__V1__HealthCheckRequest *request = (const void *)m;
     Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
     struct err e;
-    response.status = status_of(c, request->service);
+    response.status = health_status(c, request->service);
     if (response.status != SERVICE_UNKNOWN) {
         call_reply(c, &response.base);
         return;
     }
-    err_set(&e, ERR_SERVICE_NOT_FOUND, "there is no service \"%.80s\"", request->service);
+    err_set(&e, ERR_SERVICE_NOT_FOUND, "no service has the name \"%.80s\"", request->service);
     call_finish(c, &e);
 }
 
-const struct handler api_health_check = {.on_message = on_check};
+const struct handler api_health_check = {.on_message = health_on_check};
 
-/* The status of a service changes once, when the daemon begins to stop; that ends the watch. */
-static void on_watch(struct call *c, const ProtobufCMessage *m) {
+/* The status changes only when the daemon starts to drain, which ends the watch. */
+static void health_on_watch(struct call *c, const ProtobufCMessage *m) {
     const Grpc__Health__V1__HealthCheckRequest *request = (const void *)m;
     Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
-    response.status = status_of(c, request->service);
+    response.status = health_status(c, request->service);
     call_send(c, &response.base);
 }
 
-static void on_watch_drain(struct call *c) {
+static void health_on_watch_drain(struct call *c) {
     Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
     struct err e;
     response.status = NOT_SERVING;
@@ -52,4 +52,5 @@ static void on_watch_drain(struct call *c) {
     call_finish(c, &e);
 }
 
-const struct handler api_health_watch = {.on_message = on_watch, .on_drain = on_watch_drain};
+const struct handler api_health_watch = {.on_message = health_on_watch,
+                                         .on_drain = health_on_watch_drain};

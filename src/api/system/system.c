@@ -10,17 +10,17 @@
 
 #define SPEC_VERSION "1.0"
 
-static void on_ping(struct call *c, const ProtobufCMessage *m) {
+static void system_on_ping(struct call *c, const ProtobufCMessage *m) {
     const Berm__V1__PingRequest *request = (const Berm__V1__PingRequest *)m;
     Berm__V1__PingResponse response = BERM__V1__PING_RESPONSE__INIT;
     response.payload = request->payload;
     call_reply(c, &response.base);
 }
 
-const struct handler api_system_ping = {.on_message = on_ping};
+const struct handler api_system_ping = {.on_message = system_on_ping};
 
 /* The limits as messages in the call's arena; NULL when it is full. */
-static Berm__V1__LimitInfo **limit_messages(struct call *c, const struct limits *limits) {
+static Berm__V1__LimitInfo **system_limit_messages(struct call *c, const struct limits *limits) {
     Berm__V1__LimitInfo **list = arena_alloc(&c->arena, LIMIT_COUNT * sizeof *list);
     Berm__V1__LimitInfo *items = arena_alloc(&c->arena, LIMIT_COUNT * sizeof *items);
     if (!list || !items)
@@ -64,20 +64,20 @@ struct driver_message {
     char tools[TOOLS_MAX][32];
 };
 
-static void add_capability(struct driver_message *m, const char *name) {
+static void system_add_capability(struct driver_message *m, const char *name) {
     m->capabilities[m->info.n_capabilities++] = (char *)name;
 }
 
-static void add_tools(struct driver_message *m) {
+static void system_add_tools(struct driver_message *m) {
     for (size_t i = 0; tool_at(i); i++)
         if (tool_is_on_host(tool_at(i))) {
             snprintf(m->tools[i], sizeof m->tools[i], "tool.%s", tool_at(i)->name);
-            add_capability(m, m->tools[i]);
+            system_add_capability(m, m->tools[i]);
         }
 }
 
-static void fill_driver(struct driver_message *m, const struct registry *r,
-                        const struct driver *d) {
+static void system_fill_driver(struct driver_message *m, const struct registry *r,
+                               const struct driver *d) {
     bool has_mounts = (d->features & DRIVER_HAS_MOUNTS) != 0;
     berm__v1__driver_info__init(&m->info);
     m->info.name = (char *)d->ops->name;
@@ -85,19 +85,19 @@ static void fill_driver(struct driver_message *m, const struct registry *r,
     m->info.capabilities = m->capabilities;
     for (size_t i = 0; i < COUNT_OF(features); i++)
         if ((d->features & features[i].feature) == features[i].feature)
-            add_capability(m, features[i].name);
+            system_add_capability(m, features[i].name);
     if (d->pause)
-        add_capability(m, "sandbox.pause");
+        system_add_capability(m, "sandbox.pause");
     if (has_mounts)
-        add_tools(m);
+        system_add_tools(m);
     if (registry_has_opener(r) && has_mounts)
-        add_capability(m, "mounts");
+        system_add_capability(m, "mounts");
     if (registry_has_opener(r))
-        add_capability(m, "copies");
+        system_add_capability(m, "copies");
 }
 
 /* Where no driver is loaded, native is listed with the reason. */
-static void fill_no_driver(struct driver_message *m, const struct registry *r) {
+static void system_fill_no_driver(struct driver_message *m, const struct registry *r) {
     berm__v1__driver_info__init(&m->info);
     m->info.name = "native";
     m->info.unavailable_reason = (char *)registry_no_driver(r);
@@ -108,13 +108,13 @@ struct driver_list {
     Berm__V1__DriverInfo *list[ENV_DRIVERS_MAX];
 };
 
-static void fill_sandboxes(struct registry *r, struct driver_list *drivers,
-                           Berm__V1__GetInfoResponse *response) {
+static void system_fill_sandboxes(struct registry *r, struct driver_list *drivers,
+                                  Berm__V1__GetInfoResponse *response) {
     size_t n = 0;
     for (const struct driver *d; (d = registry_driver_at(r, n)); n++)
-        fill_driver(&drivers->messages[n], r, d);
+        system_fill_driver(&drivers->messages[n], r, d);
     if (n == 0)
-        fill_no_driver(&drivers->messages[n++], r);
+        system_fill_no_driver(&drivers->messages[n++], r);
     for (size_t i = 0; i < n; i++)
         drivers->list[i] = &drivers->messages[i].info;
     response->n_drivers = n;
@@ -123,7 +123,7 @@ static void fill_sandboxes(struct registry *r, struct driver_list *drivers,
     response->oldest_sequence = ledger_oldest(registry_ledger(r));
 }
 
-static void on_get_info(struct call *c, const ProtobufCMessage *m) {
+static void system_on_get_info(struct call *c, const ProtobufCMessage *m) {
     (void)m;
     const struct system_facts *facts = &context_of(c)->facts;
     struct driver_list drivers = {0};
@@ -131,7 +131,7 @@ static void on_get_info(struct call *c, const ProtobufCMessage *m) {
     Berm__V1__GetInfoResponse response = BERM__V1__GET_INFO_RESPONSE__INIT;
     struct err e;
     context_caller(c, &caller);
-    response.limits = limit_messages(c, facts->limits);
+    response.limits = system_limit_messages(c, facts->limits);
     if (!response.limits) {
         err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
         call_finish(c, &e);
@@ -151,8 +151,8 @@ static void on_get_info(struct call *c, const ProtobufCMessage *m) {
     response.identity = caller.identity;
     response.admin = caller.is_admin;
     if (context_registry(c))
-        fill_sandboxes(context_registry(c), &drivers, &response);
+        system_fill_sandboxes(context_registry(c), &drivers, &response);
     call_reply(c, &response.base);
 }
 
-const struct handler api_system_get_info = {.on_message = on_get_info};
+const struct handler api_system_get_info = {.on_message = system_on_get_info};

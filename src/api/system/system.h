@@ -1,4 +1,4 @@
-/* system — what the daemon says about itself. */
+/* system — the facts that GetInfo reports. */
 #pragma once
 
 #include <stdint.h>

@@ -80,9 +80,10 @@ MUST_USE int registry_list_running_execs(struct registry *r, registry_on_row *on
 struct accepted_request {
     struct str object_id; /* NUL-terminated */
     struct str answer;
+    bool is_same; /* false: the id was used for another method or content */
 };
-/* 1: this request was accepted before. 0: nobody used its id, or the id has expired. REQUEST_ID_REUSED: the
- * id stands for another request. LIMIT_REACHED, STORE_FAILED, STORE_CORRUPT. */
+/* 1: the request id was accepted before. 0: nobody used it, or it has expired. OUT_OF_MEMORY, STORE_FAILED,
+ * STORE_CORRUPT. */
 MUST_USE int registry_find_request(struct registry *r, const struct request_key *key,
                                    struct arena *arena, struct accepted_request *ret,
                                    struct err *e);

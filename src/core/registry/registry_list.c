@@ -45,7 +45,6 @@ struct request_finder {
     struct arena *arena;
     struct accepted_request *found;
     bool has_expired;
-    bool is_same;
 };
 
 static struct str copy_to_arena(struct arena *arena, struct str s) {
@@ -55,8 +54,8 @@ static struct str copy_to_arena(struct arena *arena, struct str s) {
 static bool on_request(void *user, const struct db_request *row) {
     struct request_finder *f = user;
     f->has_expired = row->expires_unix_ms <= clock_unix_ms();
-    f->is_same = str_is(row->method, str_of(f->key->method)) &&
-                 memcmp(row->digest, f->key->digest, sizeof f->key->digest) == 0;
+    f->found->is_same = str_is(row->method, str_of(f->key->method)) &&
+                        memcmp(row->digest, f->key->digest, sizeof f->key->digest) == 0;
     f->found->object_id = copy_to_arena(f->arena, row->object_id);
     f->found->answer = copy_to_arena(f->arena, row->answer);
     return false;
@@ -70,9 +69,6 @@ int registry_find_request(struct registry *r, const struct request_key *key, str
                                 on_request, &f, e);
     if (found <= 0 || f.has_expired)
         return MIN(found, 0);
-    if (!f.is_same)
-        return err_set(e, ERR_REQUEST_ID_REUSED,
-                       "request_id: it was used for a different request within its time");
     if (!accepted.object_id.p || !accepted.answer.p)
         return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
     *ret = accepted;
