@@ -1,4 +1,4 @@
-# The front door: Meson and Ninja build, the scripts check. Every target first installs what it needs.
+# A front end to Meson, Ninja and the scripts. Every target first installs what it needs.
 .DEFAULT_GOAL := all
 .PHONY: all install check test demo bench gen fmt conformance-wire escape vm fuzz soak nightly clean help
 
@@ -7,60 +7,60 @@ export HOME := $(or $(HOME),$(shell getent passwd "$$(id -u)" | cut -d: -f6),/ro
 
 SOURCES = $(shell git ls-files -co --exclude-standard -- 'src/*.[ch]' 'tests/*.[ch]' 'bench/*.[ch]' 'clients/c/*.[ch]')
 
-all: ## build everything; programs land in build/bin
+all: ## build everything; the programs are in build/bin
 	@scripts/setup build
 	@scripts/build gcc
 
-install: all ## programs, libberm, manual and completions into /usr/local, below DESTDIR when that is set
+install: all ## install programs, libberm, manual and completions into /usr/local, below DESTDIR if it is set
 	@meson install -C build --no-rebuild
 
-check: ## what every commit passes, in about a minute: format, layers, generated code, contract, unit tests
+check: ## run what every commit must pass, in about a minute: format, layers, generated code, contract, unit tests
 	@scripts/setup test
 	@scripts/build gcc
 	@scripts/build asan
 	@scripts/check-sizes.py
 	@scripts/test --quick
 
-test: ## all that this machine can run, and a list of what it could not
+test: ## run every test that this machine supports, and list the tests that it does not
 	@scripts/setup test
 	@scripts/build gcc
 	@scripts/build asan
 	@scripts/test
 
-demo: all ## a throw-away daemon and berm's commands: real work, a kill -9 in the middle, nothing left
+demo: all ## run berm's commands against a temporary daemon, with a kill -9 while a program runs
 	@scripts/setup gen
 	@scripts/demo
 
-bench: ## bermd against gRPC C++, sandboxes against bubblewrap, crun and Docker, files against cp and tar; interleaved runs
+bench: ## compare bermd with gRPC C++, sandboxes with bubblewrap, crun and Docker, files with cp and tar, in interleaved runs
 	@scripts/setup bench
 	@scripts/build gcc
 	@bench/run
 	@bench/sandbox
 	@bench/files
 
-gen: ## client code from proto/ and errors.def
+gen: ## generate client code and documents from proto/, the .def tables and berm's commands
 	@scripts/setup gen
 	@scripts/gen
 	@scripts/conformance-md.py
 
-fmt: ## clang-format over our C
+fmt: ## format the C code with clang-format
 	@scripts/setup test
 	@clang-format -i $(SOURCES)
 
-conformance-wire: ## the Connect conformance suite alone
+conformance-wire: ## run only the Connect conformance suite
 	@scripts/setup test
 	@scripts/build gcc
 	@scripts/conformance-wire
 
-escape: ## attempts to leave a sandbox, each with a control; needs root
+escape: ## attempt to leave a sandbox, each attempt with a control; needs root
 	@scripts/setup test
 	@scripts/build gcc
 	@tests/escape/run
 
-# An emulated processor is about ten times slower than a real one. Each line is a boot; tests/vm/run bounds it.
+# An emulated CPU is about ten times slower than a real one. Each line boots a machine; tests/vm/run limits its time.
 VM_TEST = scripts/test --slow 10 --jobs 1
 
-vm: ## what depends on the kernel, on Debian's own with unified cgroups and with project quota, in QEMU
+vm: ## run the tests that depend on the kernel in QEMU, on Debian's kernel with unified cgroups and project quota
 	@scripts/setup test vm
 	@scripts/build gcc
 	@tests/vm/run --state ext4 env BERM_CYCLES=60 BERM_FILES=2000 $(VM_TEST) --only unit-gcc --only driver-native \
@@ -71,7 +71,7 @@ vm: ## what depends on the kernel, on Debian's own with unified cgroups and with
 	@tests/vm/run --state ext4 $(VM_TEST) --only control-restart
 	@tests/vm/run --state ext4 $(VM_TEST) --only escape --only control-escape
 
-fuzz: ## every fuzzer for FUZZ_SECONDS (60) each
+fuzz: ## run every fuzzer for FUZZ_SECONDS (60)
 	@scripts/setup test
 	@scripts/build fuzz
 	@scripts/fuzz
@@ -88,7 +88,7 @@ soak: ## the long counts: 10,000 sandboxes made and destroyed, a million files l
 	@BERM_FLOOD_GIB=10 .deps/venv/bin/pytest -q tests/control/test_neighbours.py -k gigabytes
 	@BERM_CYCLES=10000 BERM_FILES=1000000 python3 tests/spawn/test_teardown.py
 
-nightly: test ## what is too long for every change: other kernels, fuzzers for ten minutes each, bench, soak
+nightly: test ## run what takes too long for every change: vm, fuzzers for ten minutes each, bench, soak
 	@$(MAKE) vm
 	@$(MAKE) fuzz FUZZ_SECONDS=600
 	@$(MAKE) bench
@@ -97,5 +97,5 @@ nightly: test ## what is too long for every change: other kernels, fuzzers for t
 clean: ## remove the build directories; .deps stays
 	rm -rf build build-asan build-clang build-fuzz
 
-help: ## this list
+help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' Makefile

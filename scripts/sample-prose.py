@@ -67,7 +67,7 @@ def sentences_of(file):
         ends = inside or line.startswith(("```", "#", "<!--")) or not line.strip()
         begins = bool(re.match(r"\s*(?:[-*|]|\d+\.)\s?", line))
         if (ends or begins) and paragraph:
-            for sentence in re.split(r"(?<=[.!?:;])\s+(?=[A-Z`*])", " ".join(paragraph)):
+            for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z`*])", " ".join(paragraph)):
                 yield start, sentence
             paragraph, start = [], 0
         if ends:
@@ -82,7 +82,7 @@ def sentences_of(file):
 
 def draw(items, count, seed):
     """A sample without short items; the order of the items does not depend on the machine."""
-    items = [item for item in items if len(re.findall(r"[A-Za-z]{2,}", item[1])) >= LEAST_WORDS]
+    items = [item for item in items if len(re.findall(r"[A-Za-z]{2,}", re.sub(r"\]\([^)]*\)|`[^`]*`", "", item[1]))) >= LEAST_WORDS]
     if len(items) < count:
         sys.exit(f"sample-prose.py: only {len(items)} items, {count} wanted")
     return random.Random(seed).sample(items, count)
