@@ -1,6 +1,7 @@
-/* Calls that do not wait: a thread per open call makes it as any caller would, with the same retries and resumes; what
- * it has to tell is told in the thread that dispatches. A message is lent by the calling thread, which waits until
- * it was taken, so a slow user slows the daemon down and nothing piles up. */
+/* Calls that do not block. A thread per open call makes the call like any caller, with the same
+ * retries and resumption. Callbacks run in the thread that dispatches. The call's thread lends a
+ * message and waits until it is consumed, so a slow user slows the daemon down and nothing
+ * accumulates. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,17 +14,17 @@
 #include "clients/c/error.h"
 #include "clients/c/methods.h"
 
-#define IDLE_CLIENTS 8 /* connections that are kept for the next calls */
+#define IDLE_CLIENTS 8 /* connections kept for later calls */
 
 struct berm_async {
     struct berm_options options;
-    pthread_mutex_t lock; /* over everything below, and what pending says of itself */
-    struct list open;     /* every call whose on_done has not been called */
-    struct list ready;    /* those with something to tell; in a dispatch a list of its own */
+    pthread_mutex_t lock; /* protects everything below and the state of each berm_pending */
+    struct list open;     /* every call whose on_done has not run */
+    struct list ready;    /* calls with something to report; a dispatch takes the whole list */
     size_t n_open;
     struct berm_client *idle[IDLE_CLIENTS];
     size_t n_idle;
-    int fd; /* an eventfd that is readable while `ready` may hold something */
+    int fd; /* an eventfd, readable while `ready` may be nonempty */
 };
 
 struct berm_pending {
@@ -37,8 +38,8 @@ struct berm_pending {
     pthread_t thread;
     int cancel_fd;
     bool cancelled;
-    const void *message; /* lent until taken */
-    bool telling;        /* the user looks at it right now */
+    const void *message; /* lent until consumed */
+    bool telling;        /* the user's callback is using it */
     pthread_cond_t taken;
     int result; /* of on_message */
     bool done;
@@ -137,7 +138,7 @@ static void *work(void *user) {
     return NULL;
 }
 
-/* --- in the user's --- */
+/* --- in the user's thread --- */
 
 struct berm_async *berm_async_new(const struct berm_options *options) {
     struct berm_async *a = calloc(1, sizeof *a);
@@ -160,7 +161,7 @@ int berm_async_fd(const struct berm_async *a) {
     return a->fd;
 }
 
-/* Its thread takes none of the user's signals. */
+/* Starts the thread with all signals blocked. */
 static int start_thread(struct berm_pending *p) {
     sigset_t all, before;
     sigfillset(&all);
@@ -227,7 +228,7 @@ void berm_pending_cancel(struct berm_pending *p) {
     pthread_mutex_unlock(&p->async->lock);
 }
 
-/* The lock is held, and let go while the user is told. */
+/* The lock must be held; it is released during the callback. */
 static void tell(struct berm_async *a, struct berm_pending *p) {
     if (p->message && !p->cancelled) {
         p->telling = true;
@@ -252,8 +253,8 @@ static void tell(struct berm_async *a, struct berm_pending *p) {
     pthread_mutex_lock(&a->lock);
 }
 
-/* Only what is due now: streams that are faster than their user would keep it here for ever. What comes
- * meanwhile makes the descriptor readable again. */
+/* Handles only what is ready now, because fast streams would otherwise keep it busy forever. Later
+ * messages make the descriptor readable again. */
 size_t berm_async_dispatch(struct berm_async *a) {
     uint64_t times;
     struct list due;

@@ -1,4 +1,4 @@
-/* Output of programs: AttachExec that goes on after a break, and the way in, WriteStdin. */
+/* Program output: AttachExec with resumption; and input, WriteStdin. */
 #include <errno.h>
 
 #include "base/macros.h"
@@ -6,9 +6,9 @@
 #include "clients/c/error.h"
 #include "clients/c/methods.h"
 
-#define FEED_BYTES ((size_t)64 * 1024) /* the daemon holds as much */
+#define FEED_BYTES ((size_t)64 * 1024) /* the daemon buffers as much */
 
-/* --- where a reader stands --- */
+/* --- the position of a reader --- */
 
 static bool is_stderr(Berm__V1__OutputStream which) {
     return which == BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDERR;
@@ -60,8 +60,8 @@ struct attach {
     berm_on_output on_output;
     void *user;
     int result;
-    bool attached; /* the user knows; from here on the place is exact */
-    bool broken;   /* the daemon left bytes out without a word */
+    bool attached; /* the user got `attached`; the position is exact from here on */
+    bool broken;   /* the daemon skipped bytes without reporting a gap */
 };
 
 static enum stream_next give(struct attach *a, const Berm__V1__AttachExecResponse *m) {
@@ -76,7 +76,7 @@ static void on_begin(struct stream *s) {
     a->request.stderr_offset = a->place.next[1];
 }
 
-/* Where a tail begins is known from the first answer on; the daemon is not asked for one again. */
+/* The first response tells where a tail starts; later requests use that offset. */
 static enum stream_next on_attached(struct attach *a, const Berm__V1__AttachExecResponse *m) {
     if (a->attached)
         return STREAM_MORE;
@@ -122,7 +122,7 @@ static enum stream_next on_message(struct stream *s, const ProtobufCMessage *mes
     case BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_EXITED:
         give(a, m);
         return STREAM_STOP;
-    default: /* a heartbeat, or what a newer daemon says (SKEW-5) */
+    default: /* a heartbeat, or a message of a newer daemon (SKEW-5) */
         return STREAM_MORE;
     }
 }
@@ -162,7 +162,7 @@ int berm_exec_feed(struct berm_client *c, const char *exec_id, uint64_t *offset,
         request.data.data = (uint8_t *)from + done;
         request.data.len = MIN(n - done, FEED_BYTES);
         int r = berm_exec_write_stdin(c, &request, &response, e);
-        if (r == -(int)BERM_STDIN_FULL) /* it does not read yet; nothing was taken */
+        if (r == -(int)BERM_STDIN_FULL) /* the program does not read yet; nothing was accepted */
             continue;
         if (r < 0)
             return r;

@@ -1,4 +1,4 @@
-/* Every method by name, and a function for each that has one answer. */
+/* The table of methods, and a function for each method with one response. */
 #include <string.h>
 
 #include "base/macros.h"

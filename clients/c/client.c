@@ -12,11 +12,11 @@
 #define RECONNECT_MS 30000
 #define SILENT_HEARTBEATS 3
 #define ANSWER_SLACK_US \
-    500000 /* for the daemon's own word on a deadline, which says more than ours */
+    500000 /* leaves time for the daemon's own DEADLINE_EXCEEDED, which has more details */
 
 struct berm_client {
     struct target target;
-    struct conn *conn; /* NULL: none yet, or the last one takes no new calls */
+    struct conn *conn; /* NULL: not connected, or the last connection refuses new calls */
     bool was_connected;
     int64_t timeout_ms;
     int64_t connect_ms;
@@ -76,7 +76,7 @@ void client_random_id(char *out, size_t n) {
 
 /* --- backoff and connecting --- */
 
-/* Full jitter: anything up to the step, which doubles (RETRY-1). */
+/* Full jitter: a random time up to the step, which doubles (RETRY-1). */
 static uint64_t backoff_us(unsigned attempt) {
     uint64_t cap = (uint64_t)limit_table[LIMIT_RETRY_CAP].value * 1000;
     uint64_t step = (uint64_t)limit_table[LIMIT_RETRY_INITIAL].value * 1000;
@@ -110,8 +110,8 @@ static void drop_conn(struct berm_client *c) {
     c->conn = NULL;
 }
 
-/* A connection for a new call. One that was there before is waited for; the first one only as long as
- * the options say. Nothing has been sent when this fails. */
+/* Provides a connection for a new call. Waits for a daemon that was connected before; for the first
+ * connection only as long as the options say. Nothing has been sent when this fails. */
 static int connect_now(struct berm_client *c, uint64_t deadline_us, struct berm_error *e) {
     if (c->conn && conn_is_usable(c->conn))
         return 0;
@@ -122,7 +122,8 @@ static int connect_now(struct berm_client *c, uint64_t deadline_us, struct berm_
     uint64_t until_us = clock_us() + (uint64_t)MAX(patience_ms, (int64_t)0) * 1000;
     if (deadline_us != 0)
         until_us = MIN(until_us, deadline_us);
-    for (unsigned attempt = 1; !c->conn; attempt++) { /* a call of the waker's may have made one */
+    /* a call made by the waker may have connected */
+    for (unsigned attempt = 1; !c->conn; attempt++) {
         int r = conn_open(&c->conn, &c->target);
         if (r == 0)
             break;
@@ -138,7 +139,7 @@ static int connect_now(struct berm_client *c, uint64_t deadline_us, struct berm_
 
 /* --- one message --- */
 
-/* A packed request behind its gRPC prefix. */
+/* Packs a request after its gRPC prefix. */
 static int pack(const ProtobufCMessage *m, uint8_t **ret_body, size_t *ret_n,
                 struct berm_error *e) {
     size_t n = protobuf_c_message_get_packed_size(m);
@@ -158,7 +159,7 @@ static int unpack(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, 
     return *ret ? 0 : error_set(e, BERM_MALFORMED, "the daemon's %s cannot be read", type->name);
 }
 
-/* What call_next said when it gave no message. */
+/* Converts a result of call_next that is not a message into an error. */
 static int failed_wait(struct berm_client *c, int r, struct berm_error *e) {
     switch (r) {
     case -ECANCELED:
@@ -172,8 +173,8 @@ static int failed_wait(struct berm_client *c, int r, struct berm_error *e) {
     }
 }
 
-/* Whether a failure may be tried again (RETRY-2). What we send can always be repeated: it has a request
- * id, changes nothing, or says by its offset what was done already. */
+/* Returns whether the call may be retried (RETRY-2). Our requests are always repeatable: they have
+ * a request id, change nothing, or carry an offset. */
 static bool may_repeat(const struct berm_error *e, bool has_request_id) {
     if (e->code == BERM_DISCONNECTED)
         return true;
@@ -183,14 +184,14 @@ static bool may_repeat(const struct berm_error *e, bool has_request_id) {
     return e->retry == BERM_RETRY_LATER || (e->retry == BERM_RETRY_CHECK && has_request_id);
 }
 
-/* --- a call with one answer --- */
+/* --- a call with one response --- */
 
 struct unary {
     const struct berm_method *method;
     uint8_t *body;
     size_t n;
     bool has_request_id;
-    uint64_t deadline_us; /* 0 = none */
+    uint64_t deadline_us; /* 0: none */
     ProtobufCMessage *response;
 };
 
@@ -251,7 +252,7 @@ static int unary_run(struct berm_client *c, struct unary *u, struct berm_error *
     }
 }
 
-/* The request with a fresh request id in place of an empty one (RETRY-3). `copy` has room for any
+/* Returns the request with a new request id if it has none (RETRY-3). `copy` has space for any
  * request; the strings stay the caller's. */
 static const ProtobufCMessage *with_request_id(const ProtobufCMessage *request, void *copy,
                                                char *id, bool *ret_has_one) {
@@ -309,9 +310,9 @@ void *client_copy(const ProtobufCMessage *m) {
     return protobuf_c_message_unpack(m->descriptor, NULL, n, bytes);
 }
 
-/* --- a call with many answers --- */
+/* --- a call with a stream of responses --- */
 
-/* Gives the call what there is to send. */
+/* Sends the next request, if there is one. */
 static int stream_send(struct stream *s, struct call *k, uint8_t **body, enum stream_next *next,
                        struct berm_error *e) {
     const ProtobufCMessage *m;
@@ -341,7 +342,7 @@ static int stream_send(struct stream *s, struct call *k, uint8_t **body, enum st
     return 0;
 }
 
-/* Until something other than a message comes. */
+/* Handles messages until anything else happens. */
 static int stream_messages(struct berm_client *c, struct stream *s, struct call *k, uint8_t **body,
                            enum stream_next *next, struct berm_error *e) {
     uint64_t until_us = clock_us() + (uint64_t)c->silence_ms * 1000;
@@ -396,7 +397,8 @@ static int stream_once(struct berm_client *c, struct stream *s, enum stream_next
     return r;
 }
 
-/* What gave the user something, or lasted while there was nothing to give, starts the count anew. */
+/* Returns whether the attempt made progress: it delivered a message, or lasted longer than a
+ * heartbeat. Then the retry count starts again. */
 static bool was_good(const struct stream *s, uint64_t given, uint64_t began_us) {
     uint64_t heartbeat_us = (uint64_t)limit_table[LIMIT_HEARTBEAT].value * 1000;
     return s->given > given || clock_us() - began_us > heartbeat_us;

@@ -1,4 +1,4 @@
-/* client — what the calls share: the connection for new calls, deadlines, retries, streams that resume. */
+/* client — shared by all calls: the connection, deadlines, retries, streams that resume. */
 #pragma once
 
 #include <berm.h>
@@ -7,9 +7,9 @@
 
 enum method_kind {
     METHOD_UNARY,
-    METHOD_STREAM,   /* many answers */
-    METHOD_UPLOAD,   /* many requests, one answer */
-    METHOD_INTERACT, /* many of both */
+    METHOD_STREAM,   /* a stream of responses */
+    METHOD_UPLOAD,   /* a stream of requests, one response */
+    METHOD_INTERACT, /* streams in both directions */
 };
 
 struct berm_method {
@@ -21,57 +21,59 @@ struct berm_method {
 
 enum stream_next {
     STREAM_MORE,
-    STREAM_AGAIN, /* ask anew, from what was given last */
-    STREAM_STOP,  /* the end, or the user wants no more */
+    STREAM_AGAIN, /* send the request again, from the last position */
+    STREAM_STOP,  /* the end, or the user stopped */
 };
 
 enum send_next {
     SEND_MORE,
-    SEND_PACKED, /* `packed` is it, prefix and all; it stays as it is until on_send comes again */
-    SEND_WAIT,   /* for an answer, or the waker */
+    /* `packed` is the message with its prefix; it must stay unchanged until on_send is called
+     * again */
+    SEND_PACKED,
+    SEND_WAIT, /* wait for a response or the waker */
     SEND_END,
-    SEND_FAIL, /* nothing can be sent; the stream is over */
+    SEND_FAIL, /* nothing can be sent; the stream ends */
 };
 
-/* A stream that may outlive its connection. */
+/* A stream that may survive its connection. */
 struct stream {
     const struct berm_method *method;
-    const ProtobufCMessage *request; /* as it is when the stream is asked for anew */
+    const ProtobufCMessage *request; /* the request for the next attempt */
     enum stream_next (*on_message)(struct stream *s, const ProtobufCMessage *m);
-    /* A message before it is unpacked; true: that is not needed, and *ret_next is what on_message would have
-     * answered. May be NULL. */
+    /* Called with a message before it is unpacked. Returns true if it handled the message;
+     * *ret_next is then the result of on_message. May be NULL. */
     bool (*on_packed)(struct stream *s, const uint8_t *bytes, size_t n, enum stream_next *ret_next);
-    /* An attempt begins: what was sent before counts no more. May be NULL. */
+    /* An attempt starts, so earlier progress of sending is void. May be NULL. */
     void (*on_begin)(struct stream *s);
-    /* The next request, borrowed until it is asked for again; NULL: the first is the only one. */
+    /* Provides the next request, borrowed until the next call. NULL: there is only the first. */
     enum send_next (*on_send)(struct stream *s, const ProtobufCMessage **ret_message);
     struct loan packed;
-    /* What was packed is on its way: the time to prepare the next. */
+    /* The packed message is being sent, so the next can be prepared. */
     void (*on_sent)(struct stream *s);
     bool resumes;
-    bool is_quiet;       /* the daemon sends no heartbeats here */
-    bool has_request_id; /* what may have happened can be asked for again */
-    uint64_t given;      /* messages the user got; the attempts that got none are counted */
+    bool is_quiet;       /* the daemon sends no heartbeats on this stream */
+    bool has_request_id; /* the operation can be repeated */
+    uint64_t given;      /* messages delivered to the user; counts attempts without any */
 };
 
-/* 0 at the end or when on_message stopped it; -code. */
+/* Returns 0 at the end or when on_message stopped the stream, or -code. */
 int client_stream(struct berm_client *c, struct stream *s, struct berm_error *e);
 
-/* A copy to give to berm_free; NULL when memory is short. */
+/* Returns a copy to release with berm_free, or NULL when out of memory. */
 void *client_copy(const ProtobufCMessage *m);
-/* n letters and digits from a cryptographic source, and a NUL. */
+/* Writes n random letters and digits from a cryptographic source, and a NUL. */
 void client_random_id(char *out, size_t n);
 
-/* --- where a reader of output stands --- */
+/* --- the position of a reader of output --- */
 
 struct output_place {
-    uint64_t next[2]; /* stdout, stderr: the first byte the user does not have */
-    bool floats[2];   /* a tail: its first chunk says where it begins */
+    uint64_t next[2]; /* stdout, stderr: the first byte that the user does not have */
+    bool floats[2];   /* a tail, whose first chunk tells where it starts */
 };
 
-/* Sets the place to the tail of what is kept. */
+/* Sets the position to the tail of the stored output. */
 void output_place_tail(struct output_place *p, const Berm__V1__Exec *exec, uint64_t tail_bytes);
-/* Cuts off what the user has, and moves on: 1 and something is left, 0 and nothing is; -EPROTO when bytes are
- * missing, which are never passed over. */
+/* Removes what the user already has, and advances. Returns 1 if something is left, 0 if not, and
+ * -EPROTO when bytes are missing. */
 MUST_USE int output_place_chunk(struct output_place *p, Berm__V1__OutputChunk *chunk);
 MUST_USE int output_place_gap(struct output_place *p, Berm__V1__OutputGap *gap);

@@ -14,8 +14,9 @@
 #define OUT_BYTES ((size_t)64 * 1024)
 #define SOCKET_BYTES (512 * 1024)
 #define IN_BYTES ((size_t)128 * 1024)
-#define IN_BEHIND_BYTES ((size_t)4 * 1024) /* behind what is placed: heads of what follows */
-#define PLACE_BYTES ((size_t)16 * 1024)    /* less than that is not worth it */
+/* after placed bytes: space for the heads of what follows */
+#define IN_BEHIND_BYTES ((size_t)4 * 1024)
+#define PLACE_BYTES ((size_t)16 * 1024) /* smaller frames are copied instead */
 #define MAX_FRAME_BYTES (512u << 10)
 #define CONN_WINDOW_BYTES ((int32_t)16 << 20)
 #define DETAILS_BYTES ((size_t)16 * 1024) /* twice what a daemon sends, in base64 */
@@ -27,13 +28,14 @@ struct conn {
     int fd;
     unsigned refs;
     struct outbox out;
-    struct call *filling; /* whose data frame has begun to arrive; NULL: nobody's */
-    size_t frame_left;    /* bytes of it that are to come, padding behind them included */
-    uint8_t *placed;      /* what is being taken in already lies here, at the end of an inbox */
-    uint64_t heard_us;    /* when something came last, or when we began to listen */
-    bool pinged;          /* since then */
-    bool leaving;         /* the daemon takes no new call here */
-    bool deaf;            /* nothing can be sent any more; what was sent to us can still be read */
+    struct call *filling; /* the call whose data frame is arriving; NULL: none */
+    size_t frame_left;    /* remaining bytes of that frame, including padding */
+    /* set while the bytes being processed are already at the end of an inbox */
+    uint8_t *placed;
+    uint64_t heard_us; /* when bytes last arrived, or when waiting started */
+    bool pinged;       /* since then */
+    bool leaving;      /* the daemon refuses new calls on this connection */
+    bool deaf;         /* sending failed; received bytes can still be read */
     bool lost;
     char authority[256];
     char bearer[300];
@@ -42,13 +44,14 @@ struct conn {
 
 /* --- receiving --- */
 
-/* Whether a whole message lies at the head of the inbox; a broken one marks the call. */
+/* Returns whether a complete message is at the head of the inbox. Marks the call if it is
+ * malformed. */
 static bool has_message(struct call *k, size_t *ret_n) {
     if (buf_len(&k->in) < GRPC_PREFIX_BYTES)
         return false;
     const uint8_t *p = buf_data(&k->in);
     size_t n = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
-    if (p[0] != 0 || n > CALL_MESSAGE_BYTES) /* we did not say that we take compressed ones */
+    if (p[0] != 0 || n > CALL_MESSAGE_BYTES) /* we did not announce compression */
         k->is_bad = true;
     *ret_n = n;
     return !k->is_bad && buf_len(&k->in) >= GRPC_PREFIX_BYTES + n;
@@ -64,7 +67,7 @@ static void give_back(struct call *k, size_t n) {
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *user) {
     (void)session;
     struct conn *c = user;
-    c->filling = NULL; /* until nghttp2 shows that it takes the frame */
+    c->filling = NULL; /* until nghttp2 accepts the frame */
     c->frame_left = head->type == NGHTTP2_DATA ? head->length : 0;
     return 0;
 }
@@ -85,12 +88,12 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     else if (buf_append(k->lent_bytes > 0 ? &k->later : &k->in, bytes, n) < 0)
         k->is_bad = true;
     k->window_bytes += n;
-    if (!has_message(k, &unused)) /* what is still being gathered may not hold the rest of it up */
+    if (!has_message(k, &unused)) /* the window must not block the rest of an incomplete message */
         give_back(k, k->window_bytes);
     return 0;
 }
 
-/* Percent-decoded, cut to what there is room for. */
+/* Percent-decodes the text and truncates it. */
 static void set_message(struct call *k, struct str text) {
     size_t n = 0;
     for (size_t i = 0; i < text.n && n < sizeof k->message - 1; i++) {
@@ -132,7 +135,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
         set_message(k, value);
     else if (str_is(name, STR("grpc-status-details-bin")) &&
              buf_append(&k->details, value_p, value_n) < 0)
-        buf_clear(&k->details); /* the status alone then has to do */
+        buf_clear(&k->details); /* then only the status is available */
     return 0;
 }
 
@@ -162,7 +165,8 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
     return 0;
 }
 
-/* Where the rest of a large frame goes: to the end of its call's inbox. n = 0: nowhere in particular. */
+/* Returns where to read the rest of a large frame: the end of its call's inbox. n = 0: no special
+ * place. */
 static struct iovec place(struct conn *c) {
     uint8_t *at;
     struct call *k = c->frame_left >= PLACE_BYTES ? c->filling : NULL;
@@ -178,7 +182,7 @@ static void take_in(struct conn *c, const uint8_t *bytes, size_t n) {
         c->lost = true;
 }
 
-/* Takes in what lies in the socket, without waiting. False: nothing did. */
+/* Reads what is in the socket without blocking. Returns false if there was nothing. */
 static bool receive(struct conn *c) {
     uint8_t behind[IN_BYTES];
     struct iovec placed = place(c);
@@ -191,7 +195,7 @@ static bool receive(struct conn *c) {
         c->lost = true;
     size_t came = n > 0 ? (size_t)n : 0, n_placed = MIN(came, placed.iov_len);
     c->placed = placed.iov_base;
-    c->filling = NULL; /* as at the frame's beginning */
+    c->filling = NULL; /* as at the start of a frame */
     take_in(c, placed.iov_base, n_placed);
     c->placed = NULL;
     take_in(c, behind, came - n_placed);
@@ -202,7 +206,7 @@ static bool receive(struct conn *c) {
 
 /* --- sending --- */
 
-/* As much as the daemon takes in one frame; nghttp2's own measure is 16 KiB. */
+/* As much as the daemon accepts in one frame; the default of nghttp2 is 16 KiB. */
 static ssize_t on_frame_length(nghttp2_session *session, uint8_t type, int32_t id,
                                int32_t session_window, int32_t stream_window, uint32_t max_frame,
                                void *user) {
@@ -232,14 +236,14 @@ static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, 
     return (ssize_t)n;
 }
 
-/* The frame's head joins what goes out; its body is sent from where it lies. */
+/* Queues the frame's head; its body is sent from the caller's memory. */
 static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
                         size_t n, nghttp2_data_source *source, void *user) {
-    (void)source; /* it may be gone: nghttp2 keeps a frame that had to wait */
+    (void)source; /* may be freed: nghttp2 keeps a frame that had to wait */
     struct conn *c = user;
     struct call *k = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
     if (!k)
-        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* the reset goes in its place */
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* a reset is sent instead */
     if (c->out.owed)
         return NGHTTP2_ERR_WOULDBLOCK;
     if (buf_append(&c->out.bytes, head, FRAME_HEAD_BYTES) < 0)
@@ -292,11 +296,12 @@ int wait_until(uint64_t until_us, const struct waker *w) {
     return 0;
 }
 
-/* Waits for something to happen on the connection and takes it in. What could be sent has been: whoever
- * sends here, and so ends what was waited for, would sleep all the same. until_us 0 = for ever. */
+/* Waits for an event on the connection and handles it. Everything that can be sent must already be
+ * sent: sending here might complete the call that the caller waits for, and it would still sleep.
+ * until_us 0: no timeout. */
 static int conn_step(struct conn *c, uint64_t until_us, const struct waker *w) {
     if (!nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session))
-        c->lost = true; /* the daemon broke HTTP/2 and was told so, or its last call has ended */
+        c->lost = true; /* the daemon violated HTTP/2, or its last call has ended */
     if (c->lost)
         return -ECONNRESET;
     uint64_t now = clock_us();
@@ -311,7 +316,8 @@ static int conn_step(struct conn *c, uint64_t until_us, const struct waker *w) {
         nghttp2_submit_ping(c->session, NGHTTP2_FLAG_NONE, NULL);
         flush(c);
     }
-    if ((!w || w->fd < 0) && receive(c)) /* a large answer comes faster than it is taken in */
+    /* poll is skipped, because a large reply arrives faster than it is processed */
+    if ((!w || w->fd < 0) && receive(c))
         return 0;
     uint64_t wake_us = c->heard_us + (c->pinged ? LOST_US : PING_US);
     struct pollfd p[] = {
@@ -370,8 +376,8 @@ int conn_open(struct conn **ret_conn, const struct target *target) {
         return -ENOMEM;
     }
     c->fd = fd;
-    int room = SOCKET_BYTES; /* what the kernel refuses is only speed */
-    (void)!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+    int bytes = SOCKET_BYTES; /* a refusal only costs speed */
+    (void)!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
     c->refs = 1;
     c->heard_us = clock_us();
     buf_init(&c->out.bytes, OUT_BYTES + CALL_MESSAGE_BYTES);
@@ -394,7 +400,7 @@ struct conn *conn_ref(struct conn *c) {
 void conn_unref(struct conn *c) {
     if (--c->refs > 0)
         return;
-    flush(c); /* a last reset, if one waits */
+    flush(c); /* sends a last reset, if one is pending */
     nghttp2_session_del(c->session);
     buf_done(&c->out.bytes);
     close(c->fd);
@@ -421,7 +427,7 @@ static nghttp2_nv header(const char *name, const char *value) {
                         .valuelen = strlen(value)};
 }
 
-/* At most eight digits and a unit. */
+/* Writes at most eight digits and a unit. */
 static void put_timeout(char out[16], uint64_t timeout_us) {
     uint64_t ms = MAX(timeout_us / 1000, (uint64_t)1);
     if (ms <= 99999999)
@@ -487,7 +493,7 @@ void call_end(struct call *k) {
     resume(k);
 }
 
-/* The message that was lent; what came meanwhile, while the caller had other calls, follows. */
+/* Releases the lent message, and appends what arrived meanwhile. */
 static void take_back(struct call *k) {
     buf_consume(&k->in, k->lent_bytes);
     give_back(k, k->lent_bytes);
@@ -500,7 +506,7 @@ static void take_back(struct call *k) {
 int call_next(struct call *k, uint64_t until_us, const struct waker *w, const uint8_t **ret_bytes,
               size_t *ret_n) {
     take_back(k);
-    if (!k->waits) { /* what the caller did meanwhile is not the daemon's silence */
+    if (!k->waits) { /* do not count the caller's own time as silence of the daemon */
         k->conn->heard_us = clock_us();
         k->conn->pinged = false;
     }

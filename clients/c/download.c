@@ -1,4 +1,4 @@
-/* Bytes out of a sandbox: ReadFile, which goes on where it was, and DownloadTree, which begins anew. */
+/* Downloads: ReadFile, which resumes at its position, and DownloadTree, which starts again. */
 #include <errno.h>
 #include <string.h>
 
@@ -8,16 +8,16 @@
 #include "clients/c/methods.h"
 #include "wire/pb.h"
 
-enum { CHUNK_OFFSET = 1, CHUNK_DATA = 2 }; /* the fields of a FileChunk */
+enum { CHUNK_OFFSET = 1, CHUNK_DATA = 2 }; /* fields of FileChunk */
 
 struct download {
     struct stream stream;
     berm_sink sink;
     void *user;
     int result;
-    uint64_t next; /* the first byte the user does not have */
-    void *end;     /* the last message, once it has come */
-    bool broken;   /* the daemon left bytes out without a word */
+    uint64_t next; /* the first byte that the user does not have */
+    void *end;     /* the last message, after it arrived */
+    bool broken;   /* the daemon skipped bytes without reporting it */
 };
 
 static enum stream_next give(struct download *d, const ProtobufCBinaryData *data) {
@@ -41,8 +41,8 @@ static int download_run(struct berm_client *c, struct download *d, void *ret_end
     return r < 0 ? r : d->result;
 }
 
-/* Bytes are taken where they lie in their message: nearly all messages are nothing else, and a copy of each is
- * much of what they cost. False: what this is is left to be unpacked. */
+/* Uses bytes in place in their message, because nearly all messages contain only bytes and copying
+ * them is expensive. Returns false if the message must be unpacked. */
 static bool ends_with(const uint8_t *bytes, size_t n, uint32_t field, struct pb_field *ret_field) {
     const uint8_t *at = bytes, *end = bytes + n;
     do
@@ -57,11 +57,11 @@ static bool ends_with(const uint8_t *bytes, size_t n, uint32_t field, struct pb_
 struct read {
     struct download down;
     Berm__V1__ReadFileRequest request;
-    uint64_t left; /* bytes still wanted, of a request by bytes */
+    uint64_t left; /* bytes still to read, for a request by bytes */
     bool has_info;
-    uint64_t size_bytes; /* of the file when it was opened first */
+    uint64_t size_bytes; /* of the file at the first attempt */
     int64_t modified_unix_ns;
-    bool changed; /* it is another file by now */
+    bool changed; /* the file was replaced */
 };
 
 static void on_read_begin(struct stream *s) {
@@ -69,7 +69,7 @@ static void on_read_begin(struct stream *s) {
     if (!r->has_info || r->request.lines)
         return;
     r->request.offset = r->down.next;
-    r->request.max_bytes = MAX(r->left, (uint64_t)1); /* 0 would be everything */
+    r->request.max_bytes = MAX(r->left, (uint64_t)1); /* 0 would mean everything */
 }
 
 static enum stream_next on_info(struct read *r, const Berm__V1__FileInfo *info) {
@@ -89,7 +89,7 @@ static enum stream_next on_info(struct read *r, const Berm__V1__FileInfo *info) 
 
 static enum stream_next on_chunk(struct read *r, const Berm__V1__FileChunk *chunk) {
     ProtobufCBinaryData data = chunk->data;
-    if (r->request.lines) { /* where the window stands in the file is for the daemon to say */
+    if (r->request.lines) { /* only the daemon knows the window's position in the file */
         r->down.stream.resumes = false;
         r->down.next = chunk->offset;
         return give(&r->down, &data);
@@ -140,7 +140,7 @@ static enum stream_next on_read_message(struct stream *s, const ProtobufCMessage
     case BERM__V1__READ_FILE_RESPONSE__PART_END:
         r->down.end = client_copy(&m->end->base);
         return STREAM_STOP;
-    default: /* a heartbeat, or what a newer daemon says (SKEW-5) */
+    default: /* a heartbeat, or a message of a newer daemon (SKEW-5) */
         return STREAM_MORE;
     }
 }
@@ -161,8 +161,8 @@ int berm_file_read(struct berm_client *c, const Berm__V1__ReadFileRequest *reque
     Berm__V1__ReadFileEnd *end = NULL;
     r.down.stream.request = &r.request.base;
     int result = download_run(c, &r.down, &end, e);
-    if (r.changed) /* nothing but an error of the last message hides it */
-        return error_set(e, BERM_FILE_CHANGED, "the file changed while it was read");
+    if (r.changed) /* only an error in the last message would hide it */
+        return error_set(e, BERM_FILE_CHANGED, "read the file: it changed meanwhile");
     if (end && !request->lines)
         end->total_bytes = r.down.next - request->offset; /* of all attempts */
     if (ret_end && result == 0)
@@ -187,7 +187,7 @@ static enum stream_next on_tree_message(struct stream *s, const ProtobufCMessage
     case BERM__V1__DOWNLOAD_TREE_RESPONSE__PART_END:
         d->end = client_copy(&m->end->base);
         return STREAM_STOP;
-    default: /* a heartbeat, or what a newer daemon says (SKEW-5) */
+    default: /* a heartbeat, or a message of a newer daemon (SKEW-5) */
         return STREAM_MORE;
     }
 }
@@ -221,8 +221,7 @@ int berm_tree_download(struct berm_client *c, const Berm__V1__DownloadTreeReques
 int berm_fd_sink(void *user, uint64_t offset, const void *bytes, size_t n) {
     struct berm_fd *f = user;
     const uint8_t *p = bytes;
-    if (f->next != 0 &&
-        f->next != offset) { /* it begins anew, and a descriptor cannot take it back */
+    if (f->next != 0 && f->next != offset) { /* it starts again, and the descriptor cannot rewind */
         errno = ESPIPE;
         return 1;
     }

@@ -47,7 +47,7 @@ static void set_row(struct berm_error *e, size_t i) {
     e->retry = rows[i].retry;
 }
 
-/* A name the list has sets the code; any other is BERM_UNKNOWN, with the name in the metadata. */
+/* Sets the code of a known name; otherwise BERM_UNKNOWN, with the name in the metadata. */
 static void set_reason(struct berm_error *e, struct str reason) {
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         if (str_is(reason, str_of(rows[i].name))) {
@@ -69,7 +69,7 @@ int error_set(struct berm_error *e, enum berm_code code, const char *fmt, ...) {
     return -(int)code;
 }
 
-/* --- google.rpc.Status: three small messages, read field by field --- */
+/* --- google.rpc.Status: three small messages, parsed field by field --- */
 
 struct cursor {
     const uint8_t *at;
@@ -89,7 +89,8 @@ static bool read_varint(struct cursor *c, uint64_t *ret_value) {
     return false;
 }
 
-/* The next field: its number, and its bytes when it has any. False at the end or at a fault. */
+/* Returns the next field: its number, and its bytes if it has any. Returns false at the end or on
+ * an error. */
 static bool next_field(struct cursor *c, unsigned *ret_number, struct str *ret_bytes) {
     uint64_t tag, n = 0;
     if (!read_varint(c, &tag) || tag >> 3 > 1000)
@@ -145,7 +146,7 @@ static void read_pair(struct berm_error *e, struct str bytes) {
         add_metadata(e, key, value);
 }
 
-/* The reason first: it sets what `retry` in the metadata may change. */
+/* The reason first, because it sets the default that `retry` in the metadata may change. */
 static void read_error_info(struct berm_error *e, struct str bytes) {
     struct str field;
     unsigned number;
@@ -188,7 +189,7 @@ int error_of_status(struct berm_error *e, int grpc_status, const char *message,
     if (!e)
         e = &unwanted;
     *e = (struct berm_error){.grpc_status = grpc_status};
-    /* Without details, as from something between us and the daemon: rows that a status names. */
+    /* Without details, as from a proxy: use the code that the status names. */
     set_reason(e, str_of(grpc_code_name((enum grpc_code)grpc_status)));
     snprintf(e->message, sizeof e->message, "%s", message);
     struct cursor c = {details, details + n};

@@ -1,4 +1,4 @@
-/* error — struct berm_error: filled from the client's own failures and from what a daemon answers. */
+/* error — fills struct berm_error from failures of the client and from replies of the daemon. */
 #pragma once
 
 #include <berm.h>
@@ -8,8 +8,8 @@
 
 /* Fills e, which may be NULL, and returns -code. */
 int error_set(struct berm_error *e, enum berm_code code, const char *fmt, ...) PRINTF(3, 4);
-/* The same from the status of a call that has ended; 0 when that is OK. */
+/* Does the same from the status of an ended call. Returns 0 if the status is OK. */
 MUST_USE int error_of_call(struct berm_error *e, const struct call *k);
-/* The same from a status and its details, a google.rpc.Status in bytes. */
+/* Does the same from a status and its details, an encoded google.rpc.Status. */
 int error_of_status(struct berm_error *e, int grpc_status, const char *message,
                     const uint8_t *details, size_t n);

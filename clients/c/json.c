@@ -1,4 +1,4 @@
-/* proto3-JSON of any message, by walking its descriptor. */
+/* proto3 JSON of any message, from its descriptor. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,9 +8,9 @@
 #include "base/json.h"
 
 #define JSON_MAX_BYTES ((size_t)1 << 30)
-#define NAME_BYTES 128 /* of a field; the contract's longest has 24 */
+#define NAME_BYTES 128 /* of a field name; the longest of the API has 24 */
 
-/* snake_case → lowerCamelCase, as protoc does it. */
+/* Converts snake_case to lowerCamelCase, like protoc. */
 static void camel_case(const char *name, char out[NAME_BYTES]) {
     size_t n = 0;
     bool raise = false;
@@ -41,7 +41,7 @@ static void put_double(struct json_out *o, double value, int digits) {
         json_raw(o, (struct str){text, (size_t)snprintf(text, sizeof text, "%.*g", digits, value)});
 }
 
-/* By name; by number when this client does not know it (SKEW-5). */
+/* Writes the name, or the number if this client does not know it (SKEW-5). */
 static void put_enum(struct json_out *o, const ProtobufCEnumDescriptor *type, int value) {
     const ProtobufCEnumValue *known = protobuf_c_enum_descriptor_get_value(type, value);
     if (known)
@@ -115,8 +115,8 @@ static size_t size_of(const ProtobufCFieldDescriptor *f) {
     return 0;
 }
 
-/* Whether a singular field is shown: a message that is there, a value that is not its type's zero, the
- * arm of a oneof that is set. */
+/* Returns whether a singular field is written: a message that is set, a value that is not zero, the
+ * selected member of a oneof. */
 static bool is_present(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f) {
     const char *base = (const char *)m;
     const void *at = base + f->offset;

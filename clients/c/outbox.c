@@ -33,8 +33,8 @@ static void sent(struct outbox *o, size_t n) {
         settle(o);
 }
 
-/* splice knows no MSG_NOSIGNAL, and what SIGPIPE does is the program's: it is held back, and taken away if it came
- * by this. */
+/* splice has no MSG_NOSIGNAL, and the program owns the disposition of SIGPIPE. So block the signal,
+ * and consume it if this call caused it. */
 static ssize_t splice_unsignalled(int from, int to, size_t n) {
     sigset_t pipe_only, pending, before;
     sigemptyset(&pipe_only);
@@ -59,7 +59,7 @@ static ssize_t send_bytes(struct outbox *o, int fd) {
         {buf_data(&o->bytes) + before, buf_len(&o->bytes) - before},
     };
     struct msghdr m = {.msg_iov = parts, .msg_iovlen = COUNT_OF(parts)};
-    if (o->lent.n_piped > 0) /* comes before the last part */
+    if (o->lent.n_piped > 0) /* precedes the last part */
         m.msg_iovlen--;
     ssize_t n = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
     return n < 0 ? -errno : n;

@@ -1,6 +1,7 @@
-/* outbox — what waits to go out on a connection: frames in order, one of which may have its body elsewhere. That
- * is lent and sent from where it lies, for a copy of every byte is what a large request costs most. Of a file it
- * lies in the page cache, and a pipe holds it: from there to the socket nothing is copied at all.
+/* outbox — the pending output of a connection: frames in order, one of which may have its body elsewhere.
+ * The body is lent and sent from its own memory, because copying it would be most of the cost of a large
+ * request. The body of a file is in the page cache, referenced by a pipe, and goes to the socket without a
+ * copy.
  *
  * Owner:  the connection.         Bounds: those of `bytes`; one lent body at a time. */
 #pragma once
@@ -10,7 +11,7 @@
 
 #include "base/buf.h"
 
-/* Bytes in memory, then as many as are said out of a pipe that has them. */
+/* Bytes in memory, followed by bytes in a pipe. */
 struct loan {
     const uint8_t *bytes;
     size_t n;
@@ -21,7 +22,7 @@ struct loan {
 static inline size_t loan_len(const struct loan *l) {
     return l->n + l->n_piped;
 }
-/* The first n bytes; what is left is the rest. */
+/* Splits off the first n bytes. */
 static inline struct loan loan_cut(struct loan *l, size_t n) {
     size_t in_memory = MIN(n, l->n);
     struct loan first = {l->bytes, in_memory, l->pipe, n - in_memory};
@@ -34,17 +35,18 @@ static inline struct loan loan_cut(struct loan *l, size_t n) {
 struct outbox {
     struct buf bytes;
     struct loan lent;
-    size_t lent_at; /* how many of `bytes` go before it */
-    size_t *owed;   /* the lender's count of what it may not touch; NULL: nothing is lent */
+    size_t lent_at; /* how many of `bytes` precede it */
+    size_t *owed;   /* the lender's count of bytes it must not touch; NULL: nothing is lent */
 };
 
 static inline bool outbox_is_empty(const struct outbox *o) {
     return !o->owed && buf_len(&o->bytes) == 0;
 }
-/* These bytes follow what waits. *owed is their count until they are sent or kept, then 0. */
+/* Queues these bytes. *owed is their count until they are sent or copied, then 0. */
 void outbox_lend(struct outbox *o, struct loan lent, size_t *owed);
-/* What the socket takes at once: the count, or -errno. */
+/* Sends what the socket accepts now. Returns the count or -errno. */
 MUST_USE ssize_t outbox_send(struct outbox *o, int fd);
-/* The lender goes: the rest is copied. -ENOMEM, -ENOBUFS; -EIO when the pipe has less. */
+/* Copies the rest, because the lender ends. Fails with -ENOMEM, -ENOBUFS, or -EIO when the pipe has
+ * less. */
 MUST_USE int outbox_keep(struct outbox *o);
 void outbox_clear(struct outbox *o);

@@ -1,7 +1,8 @@
-/* Interact: a conversation with a program that outlives its connection.
+/* Interact: a session with a program that survives its connection.
  *
- * Input is kept until the program was given it. A new connection says how far that is, and the rest is given
- * again from there; output is asked for from the first byte the user does not have. */
+ * Input is kept until the program gets it. A new connection reports how far that is, and the
+ * session sends the rest again. It requests output from the first byte that the user does not
+ * have. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,8 +29,8 @@ struct berm_session {
     bool wants_end, sent_end;
     bool has_size, sent_size;
     bool is_attached; /* on this connection */
-    bool is_known;    /* the user has `attached`; from here on place and base are exact */
-    bool broken;      /* the daemon left bytes out without a word */
+    bool is_known;    /* the user got `attached`; place and base are exact from here on */
+    bool broken;      /* the daemon skipped bytes without reporting a gap */
     Berm__V1__InteractRequest next;
     Berm__V1__StdinChunk chunk;
     Berm__V1__StdinEnd end;
@@ -61,7 +62,7 @@ void berm_session_resize(struct berm_session *s, uint32_t cols, uint32_t rows) {
     s->sent_size = false;
 }
 
-/* Everything before next_offset is the program's. */
+/* The program got everything before next_offset. */
 static void accepted(struct berm_session *s, uint64_t next_offset) {
     if (next_offset <= s->base)
         return;
@@ -117,8 +118,8 @@ static void on_begin(struct stream *stream) {
     s->attach.stderr_offset = s->place.next[1];
 }
 
-/* The rest of the input is given again. The word that some was taken may have been lost with the connection, and
- * the user waits for it. */
+/* Sends the rest of the input again. The report of accepted input may have been lost with the
+ * connection, so the user gets it now. */
 static enum stream_next on_attached_again(struct berm_session *s, const Berm__V1__Exec *x,
                                           uint64_t next_offset) {
     Berm__V1__StdinAccepted taken = BERM__V1__STDIN_ACCEPTED__INIT;
@@ -131,11 +132,11 @@ static enum stream_next on_attached_again(struct berm_session *s, const Berm__V1
     m.event_case = BERM__V1__INTERACT_RESPONSE__EVENT_INPUT_ACCEPTED;
     m.input_accepted = &taken;
     enum stream_next next = give(s, &m);
-    s->stream.given--; /* to be attached is no progress */
+    s->stream.given--; /* attaching is not progress */
     return next;
 }
 
-/* From here on the program has a name, and is found again by it. */
+/* From here on the program has an id and can be attached to. */
 static enum stream_next on_attached(struct berm_session *s, const Berm__V1__InteractResponse *m) {
     const Berm__V1__Exec *x = m->attached;
     uint64_t next_offset = x->input ? x->input->next_offset : 0;
@@ -192,7 +193,7 @@ static enum stream_next on_message(struct stream *stream, const ProtobufCMessage
     case BERM__V1__INTERACT_RESPONSE__EVENT_EXITED:
         give(s, m);
         return STREAM_STOP;
-    default: /* a heartbeat, or what a newer daemon says (SKEW-5) */
+    default: /* a heartbeat, or a message of a newer daemon (SKEW-5) */
         return STREAM_MORE;
     }
 }

@@ -20,7 +20,7 @@ static const char *or_env(const char *given, const char *name) {
     return found && found[0] != '\0' ? found : NULL;
 }
 
-/* As bermd chooses: the system's folder for root, the user's own for anyone else. */
+/* Like bermd: the system's directory for root, the user's directory for others. */
 static void default_socket(struct target *t) {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     const char *home = getenv("HOME");
@@ -46,7 +46,7 @@ static void read_token(struct target *t, const char *file) {
     snprintf(t->bearer, sizeof t->bearer, "Bearer %.*s", (int)token.n, token.p);
 }
 
-/* As W3C Trace Context has it, 55 characters; anything else is not sent (TEL-1). */
+/* Accepts a W3C trace context of 55 characters; anything else is not sent (TEL-1). */
 static void set_trace(struct target *t, const char *text) {
     if (text && strlen(text) == 55 && strspn(text, "0123456789abcdef-") == 55)
         memcpy(t->trace, text, 56);
@@ -75,13 +75,13 @@ void target_init(struct target *t, const struct berm_options *o) {
         snprintf(t->problem, sizeof t->problem, "\"%.200s\" is not HOST:PORT", address);
 }
 
-/* Blocking for a few seconds at most: the timeout of sending holds for connecting too. */
+/* Blocks for a few seconds at most, because the send timeout also applies to connecting. */
 static int connect_one(int family, const void *address, socklen_t n) {
-    struct timeval patience = {.tv_sec = CONNECT_SECONDS};
+    struct timeval timeout = {.tv_sec = CONNECT_SECONDS};
     AUTO_CLOSE int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) < 0 ||
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) < 0 ||
         connect(fd, address, n) < 0)
         return -errno;
     if (family != AF_UNIX && setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)) < 0)

@@ -1,4 +1,4 @@
-/* Bytes into a sandbox: WriteFile and UploadTree, which begin anew after a break, under one request id. */
+/* Uploads: WriteFile and UploadTree, which start again after a break, with the same request id. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -12,25 +12,25 @@
 #include "wire/grpc.h"
 
 #define CHUNK_BYTES ((size_t)256 * 1024)
-#define HEAD_ROOM ((size_t)16) /* of gRPC's prefix, the field's tag and its length */
+#define HEAD_ROOM ((size_t)16) /* space for gRPC's prefix, the field's tag and its length */
 
 struct upload {
     struct stream stream;
-    uint32_t field; /* of the request that has the bytes */
+    uint32_t field; /* field of the request that holds the bytes */
     berm_source source;
     void *user;
     uint64_t offset;
-    int failure; /* errno of the source; 0 = none */
+    int failure; /* errno of the source; 0: none */
     bool is_repeat;
     uint8_t *chunk;     /* HEAD_ROOM, then the bytes */
-    uint8_t *ahead;     /* the same, for what is sent after it */
-    bool has_ahead;     /* … which has been read: */
-    ssize_t ahead_read; /* what the source answered */
-    int pipe[2];        /* -1: the source is asked for bytes */
+    uint8_t *ahead;     /* a second buffer, for the next message */
+    bool has_ahead;     /* the second buffer was read */
+    ssize_t ahead_read; /* result of the source for it */
+    int pipe[2];        /* -1: read bytes from the source instead */
     void *response;
 };
 
-/* --- a file's pages, by a pipe --- */
+/* --- file pages through a pipe --- */
 
 static void close_pipe(struct upload *u) {
     for (size_t i = 0; i < COUNT_OF(u->pipe); i++)
@@ -38,7 +38,7 @@ static void close_pipe(struct upload *u) {
             close(TAKE_FD(u->pipe[i]));
 }
 
-/* Only for what is known to be a file, and large. Where there is no such pipe, bytes are read as from any source. */
+/* Only for large regular files. Without a pipe, bytes are read as from any source. */
 static void open_pipe(struct upload *u) {
     struct stat st;
     if (u->source == berm_fd_source && fstat(((struct berm_fd *)u->user)->fd, &st) == 0 &&
@@ -48,8 +48,8 @@ static void open_pipe(struct upload *u) {
         close_pipe(u);
 }
 
-/* How many bytes the pipe was given, which is empty. Less than a chunk, and even none, is no end and no failure: it is
- * left to the source to say what there is. */
+/* Fills the empty pipe and returns the byte count. A short count or 0 is neither the end nor an
+ * error: the source decides then. */
 static size_t fill_pipe(struct upload *u) {
     struct berm_fd *f = u->user;
     off_t at = (off_t)u->offset;
@@ -67,12 +67,12 @@ static void on_begin(struct stream *s) {
     u->is_repeat = u->is_repeat || u->offset > 0;
     u->offset = 0;
     u->has_ahead = false;
-    close_pipe(u); /* of what was not sent */
+    close_pipe(u); /* discards unsent bytes */
     open_pipe(u);
     berm_free(TAKE(u->response));
 }
 
-/* Prefix, tag and length, right in front of the bytes. Returns where they begin. */
+/* Writes prefix, tag and length right before the bytes. Returns where they start. */
 static uint8_t *put_head(const struct upload *u, size_t n) {
     uint8_t head[HEAD_ROOM];
     size_t at = GRPC_PREFIX_BYTES;
@@ -83,7 +83,7 @@ static uint8_t *put_head(const struct upload *u, size_t n) {
     return memcpy(u->chunk + HEAD_ROOM - at, head, at);
 }
 
-/* The bytes are read to where they are sent from: a copy less of each. */
+/* Reads the bytes to the place they are sent from, which saves a copy. */
 static ssize_t read_ahead(struct upload *u) {
     u->has_ahead = true;
     u->ahead_read = u->source(u->user, u->offset, u->ahead + HEAD_ROOM, CHUNK_BYTES);
@@ -117,7 +117,8 @@ static enum send_next on_send(struct stream *s, const ProtobufCMessage **ret_mes
     return SEND_PACKED;
 }
 
-/* While the daemon writes. A source that did not fill a chunk might let us wait, with a part unsent. */
+/* Reads ahead while the daemon writes. Not after a short read, because the source might block while
+ * a part is unsent. */
 static void on_sent(struct stream *s) {
     struct upload *u = container_of(s, struct upload, stream);
     if (u->pipe[0] < 0 && u->ahead_read == (ssize_t)CHUNK_BYTES)
@@ -128,7 +129,7 @@ static enum stream_next on_message(struct stream *s, const ProtobufCMessage *mes
     struct upload *u = container_of(s, struct upload, stream);
     berm_free(u->response);
     u->response = client_copy(message);
-    return STREAM_MORE; /* the status is still to come */
+    return STREAM_MORE; /* the status follows */
 }
 
 static int upload_run(struct berm_client *c, struct upload *u, void *ret_response,
@@ -205,7 +206,7 @@ ssize_t berm_fd_source(void *user, uint64_t offset, void *into, size_t n) {
     ssize_t r;
     do {
         r = pread(f->fd, into, n, (off_t)offset);
-        if (r < 0 && errno == ESPIPE && offset == f->next) /* a pipe gives each byte once */
+        if (r < 0 && errno == ESPIPE && offset == f->next) /* a pipe provides each byte once */
             r = read(f->fd, into, n);
     } while (r < 0 && errno == EINTR);
     if (r < 0)

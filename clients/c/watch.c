@@ -1,15 +1,15 @@
-/* Events: WatchEvents that goes on after a break, and waiting for a state by it. */
+/* Events: WatchEvents with resumption, and waiting for a state. */
 #include "base/macros.h"
 #include "clients/c/client.h"
 #include "clients/c/methods.h"
 
 struct watch {
     struct stream stream;
-    Berm__V1__WatchEventsRequest request; /* its cursor is what the user has, and where to go on */
+    Berm__V1__WatchEventsRequest request; /* its cursor is the user's position, to resume from */
     berm_on_event on_event;
     void *user;
     int result;
-    bool in_snapshot; /* a cursor would leave out what the snapshot has not told yet */
+    bool in_snapshot; /* a cursor would skip the rest of the snapshot */
     bool caught_up;
     uint64_t cursor;
 };
@@ -38,7 +38,7 @@ static enum stream_next on_caught_up(struct watch *w, const Berm__V1__WatchEvent
 }
 
 static enum stream_next on_event_message(struct watch *w, const Berm__V1__WatchEventsResponse *m) {
-    if (m->sequence <= w->cursor) /* the user has it */
+    if (m->sequence <= w->cursor) /* the user already has it */
         return STREAM_MORE;
     move_cursor(w, m->sequence);
     return give(w, m);
@@ -62,7 +62,7 @@ static enum stream_next on_message(struct stream *s, const ProtobufCMessage *mes
             return STREAM_AGAIN;
         give(w, m);
         return STREAM_STOP;
-    default: /* a heartbeat, or what a newer daemon says (SKEW-5) */
+    default: /* a heartbeat, or a message of a newer daemon (SKEW-5) */
         move_cursor(w, m->sequence);
         return STREAM_MORE;
     }

@@ -1,4 +1,4 @@
-/* Changes of files: WatchFiles that goes on after a break, with a word that something may have been missed. */
+/* File changes: WatchFiles with resumption; reports that changes may have been missed. */
 #include "base/macros.h"
 #include "clients/c/client.h"
 #include "clients/c/methods.h"
@@ -8,7 +8,7 @@ struct watch_files {
     berm_on_change on_change;
     void *user;
     int result;
-    bool watching; /* the user knows */
+    bool watching; /* the user got `watching` */
 };
 
 static enum stream_next give(struct watch_files *w, const Berm__V1__WatchFilesResponse *m) {
@@ -17,7 +17,7 @@ static enum stream_next give(struct watch_files *w, const Berm__V1__WatchFilesRe
     return w->result == 0 ? STREAM_MORE : STREAM_STOP;
 }
 
-/* A second watch began after the first one ended: what happened between the two nobody saw. */
+/* A new watch starts after the old one ended, so changes in between were missed. */
 static enum stream_next on_watching(struct watch_files *w, const Berm__V1__WatchFilesResponse *m) {
     Berm__V1__FileResync resync = BERM__V1__FILE_RESYNC__INIT;
     Berm__V1__WatchFilesResponse missed = *m;
@@ -46,7 +46,7 @@ static enum stream_next on_message(struct stream *s, const ProtobufCMessage *mes
             return STREAM_AGAIN;
         give(w, m);
         return STREAM_STOP;
-    default: /* a heartbeat, or what a newer daemon says (SKEW-5) */
+    default: /* a heartbeat, or a message of a newer daemon (SKEW-5) */
         return STREAM_MORE;
     }
 }

@@ -1,4 +1,5 @@
-/* follow — three programs at once in an event loop: their output as it comes, their ends, and one that is left.
+/* follow — runs three programs in an event loop: prints their output as it comes and their exits, and
+ * detaches from the last one.
  *
  *     cc follow.c $(pkg-config --cflags --libs berm) -o follow && ./follow */
 #include <berm.h>
@@ -9,7 +10,7 @@
 
 #define PROGRAMS 3
 
-/* One program and the stream of its output. */
+/* A program and the stream of its output. */
 struct follower {
     int number;
     struct berm_pending *stream;
@@ -33,7 +34,7 @@ static void on_end(int r, void *answer, const struct berm_error *e, void *user) 
         printf("%d: %s\n", f->number, e->name);
 }
 
-/* Starts a program, by a call that waits, and follows it by one that does not. */
+/* Starts a program with a blocking call and follows it with a non-blocking one. */
 static void start(struct follower *f, struct berm_client *c, struct berm_async *a,
                   char *sandbox_id) {
     static char *const scripts[PROGRAMS] = {"echo one; sleep 0.2; exit 1", "echo two; exit 2",
@@ -75,7 +76,8 @@ int main(void) {
 
     struct pollfd p = {.fd = berm_async_fd(a), .events = POLLIN};
     for (size_t n; (n = berm_async_dispatch(a)) > 0; poll(&p, 1, -1))
-        if (n == 1 && followers[2].stream) /* the last one would not end; it is left, not killed */
+        /* the last program would not end; detach, do not kill it */
+        if (n == 1 && followers[2].stream)
             berm_pending_cancel(followers[2].stream);
 
     delete.sandbox_id = made->sandbox->sandbox_id;

@@ -1,4 +1,4 @@
-/* run — a sandbox, a program in it, its output, and the end of both.
+/* run — creates a sandbox, runs a program in it, prints its output, and deletes the sandbox.
  *
  *     cc run.c $(pkg-config --cflags --libs berm) -o run && ./run */
 #include <berm.h>
@@ -10,7 +10,7 @@ static int fail(const char *what, const struct berm_error *e) {
     return EXIT_FAILURE;
 }
 
-/* Runs one program and prints what it wrote. */
+/* Runs one program and prints its output. */
 static int run(struct berm_client *c, char *sandbox_id, struct berm_error *e) {
     char *argv[] = {"uname", "-r"};
     Berm__V1__ExecSpec spec = BERM__V1__EXEC_SPEC__INIT;
@@ -40,7 +40,7 @@ int main(void) {
 
     Berm__V1__CreateSandboxRequest create = BERM__V1__CREATE_SANDBOX_REQUEST__INIT;
     Berm__V1__CreateSandboxResponse *made;
-    create.wait_ms = 60000; /* the answer comes when it is ready */
+    create.wait_ms = 60000; /* reply when the sandbox is ready */
     if (berm_sandbox_create(c, &create, &made, &e) < 0)
         return fail("create", &e);
     int status = EXIT_SUCCESS;
