@@ -131,6 +131,7 @@ def test_a_state_folder_that_may_not_be_written(tmp_path):
     tmp_path.parent.parent.chmod(0o755), tmp_path.parent.chmod(0o755), tmp_path.chmod(0o777)
     state.chmod(0o755)
     program = shutil.copy(BERMD, tmp_path / "bermd")      # the clone may be root's alone
+    program.chmod(0o755)
     done = run("--state", state, "--socket", tmp_path / "sock", program=program, user=12345)
     assert done.returncode == BROKEN and "Permission denied" in done.stderr, done
     assert not (tmp_path / "sock").exists() and not list(state.iterdir())
