@@ -111,9 +111,6 @@ TEST(guest_exec_writes_requests_as_the_spec_says) {
     spec.n_env = 1;
     spec.env = env;
     peer_greet(&peer);
-    char line[1024];
-    size_t n_fds;
-    peer_hears(&peer, line, sizeof line, NULL, &n_fds); /* hello */
     guest_exec_start(
         peer.link,
         &(struct guest_exec_start){.exec_id = "a", .spec = &spec, .output_limit_bytes = 65536},

@@ -190,9 +190,6 @@ static void heard(const char *want) {
 
 TEST(guest_files_writes_requests_as_the_spec_says) {
     peer_greet(&peer);
-    char line[1024];
-    size_t n_fds;
-    peer_hears(&peer, line, sizeof line, NULL, &n_fds); /* hello */
     ask(0, &(struct guest_file_request){.method = GUEST_STAT,
                                         .path = {.bytes = STR("/a")},
                                         .user = "u",
