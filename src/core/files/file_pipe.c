@@ -7,26 +7,26 @@
 #include "base/fd.h"
 
 #define CHUNK_BYTES ((size_t)GUEST_CHUNK_BYTES)
-#define OWN_BYTES ((size_t)65536) /* what a pipe has room for, unless its user has too many */
+#define OWN_BYTES ((size_t)65536) /* the default capacity of a pipe */
 
-/* A pipe that stays in the guest. */
+/* The state of a pipe that stays in the guest. */
 struct chunks {
-    struct file_call *file; /* NULL: ours is a descriptor */
+    struct file_call *file; /* NULL: the pipe is a descriptor */
     uint64_t offset;        /* of the first byte in `bytes` */
-    uint8_t *bytes;         /* read and not taken, or written and not known to have arrived */
+    uint8_t *bytes;         /* read and not consumed, or written and not acknowledged */
     size_t n;
     size_t at;
-    bool is_asked; /* an answer is to come */
+    bool is_asked; /* a request is pending */
     bool is_waited_for;
-    bool is_over;   /* read: the guest has no more. write: ended by us */
-    bool is_broken; /* write: nobody reads */
+    bool is_over;   /* read: end of stream. write: file_pipe_end was called */
+    bool is_broken; /* write: the reader is gone */
 };
 
 struct file_pipe {
     uv_poll_t poll;
     int fd;
     int events;
-    int own[2]; /* between the guest's and us, where that knows no RWF_NOWAIT; -1: not needed yet */
+    int own[2]; /* helper pipe for a pipe without RWF_NOWAIT; -1: not needed so far */
     struct chunks chunks;
     void (*on_ready)(void *user);
     void *user;
@@ -167,21 +167,21 @@ struct file_pipe *file_pipe_end(struct file_pipe *p) {
     struct chunks *c = &p->chunks;
     c->is_over = true;
     if (!c->is_asked && !c->is_broken)
-        chunks_ask_write(c); /* else the answer comes first */
+        chunks_ask_write(c); /* otherwise the answer to the pending request leads to it */
     return p;
 }
 
-/* --- either --- */
+/* --- both kinds --- */
 
-/* Kernels before 6.4, and FIFOs with a name. O_NONBLOCK is no way out: the flags are as much the guest's as ours.
- * splice says by itself that it does not wait, and the pipe that it needs on the other side is nobody else's. */
+/* Pipes before Linux 6.4 and named FIFOs lack RWF_NOWAIT. O_NONBLOCK does not help, because the guest shares the
+ * flags of the pipe. splice takes its own non-blocking flag, and needs a second pipe, which is the daemon's own. */
 static bool lacks_nowait(struct file_pipe *p, ssize_t r) {
     if (r >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL))
         return false;
     return pipe2(p->own, O_CLOEXEC | O_NONBLOCK) == 0;
 }
 
-/* Whatever its packets are: one read ends with a packet. */
+/* One read returns at most one packet of the pipe, so this reads until everything is out. */
 static ssize_t read_through(struct file_pipe *p, uint8_t *out, size_t n) {
     ssize_t all = splice(p->fd, NULL, p->own[1], NULL, n, SPLICE_F_NONBLOCK);
     for (ssize_t at = 0, got; at < all; at += got) {
@@ -192,7 +192,7 @@ static ssize_t read_through(struct file_pipe *p, uint8_t *out, size_t n) {
     return all;
 }
 
-/* What the guest's pipe has no room for is taken back. */
+/* Takes back from the helper pipe what the guest's pipe did not accept. */
 static ssize_t write_through(struct file_pipe *p, const void *bytes, size_t n) {
     uint8_t rest[4096];
     ssize_t all = write(p->own[1], bytes, MIN(n, OWN_BYTES));
@@ -231,7 +231,7 @@ ssize_t file_pipe_write(struct file_pipe *p, const void *bytes, size_t n) {
 
 static void on_poll(uv_poll_t *poll, int status, int events) {
     struct file_pipe *p = poll->data;
-    (void)status; /* the next read or write says it too */
+    (void)status; /* the next read or write reports an error, too */
     (void)events;
     uv_poll_stop(poll);
     p->on_ready(p->user);

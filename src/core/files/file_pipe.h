@@ -1,11 +1,10 @@
-/* file_pipe — our end of a pipe to a guest's child: bytes of a tree, without ever waiting in a call.
+/* file_pipe — the daemon's end of a pipe to a child of the guest, for the bytes of a tree. It never blocks.
  *
- * Where the guest passed no descriptor the pipe is in the guest, and chunks go to and fro, one at a time; its
- * owner then hands on the answers. Bounds: one chunk.
- *
- * Owner:   whoever opened it.        Ends: file_pipe_close, also from inside on_ready.
- * The other end may be anybody's, and so may be the flags of this one: each call says by itself that it
- * does not wait. */
+ * If the guest passed no descriptor, the pipe stays in the guest and the bytes travel in chunks, one at a time. Its
+ * owner then hands on the answers of the file call.
+ * Owner:   whoever opened it.       End: file_pipe_close, also inside on_ready.
+ * Bounds:  one chunk.
+ * Errors:  -errno; a guest may set the flags of the pipe, so every read and write asks for non-blocking I/O itself. */
 #pragma once
 
 #include "core/files/files.h"
@@ -16,13 +15,13 @@ struct file_pipe;
 struct file_pipe *file_pipe_open(struct file_call *f, const struct guest_answer *a, int access,
                                  void (*on_ready)(void *user), void *user);
 void file_pipe_close(struct file_pipe *p);
-/* Everything was written. Returns the pipe while the guest has yet to hear it, to be closed later; else NULL. What
- * goes wrong there is the guest's to tell. */
+/* Ends the stream after the last write. Returns the pipe if the guest still has to be told, for the owner to close
+ * later; otherwise closes it and returns NULL. The guest reports failures after that by TREE_DONE. */
 struct file_pipe *file_pipe_end(struct file_pipe *p);
 /* Hands on a later answer of the file call. Fails with the error of the guest. May call on_ready. */
 MUST_USE int file_pipe_answer(struct file_pipe *p, const struct guest_answer *a, struct err *e);
-/* The count, 0 at the end (read), -EAGAIN: wait; -EPIPE: nobody reads any more (write). */
+/* The number of bytes; 0: end of stream (read); -EAGAIN: call file_pipe_wait; -EPIPE: the reader is gone (write). */
 MUST_USE ssize_t file_pipe_read(struct file_pipe *p, void *out, size_t n);
 MUST_USE ssize_t file_pipe_write(struct file_pipe *p, const void *bytes, size_t n);
-/* on_ready comes once, from the loop, when the next read or write does something. */
+/* Calls on_ready once, from the loop, when a read or write can make progress. */
 void file_pipe_wait(struct file_pipe *p);

@@ -10,22 +10,23 @@
 #include "base/failpoint.h"
 #include "base/fd.h"
 
-/* Four messages: for each window a thread is woken, and wakes the loop. */
+/* Four messages, because every window costs two wake-ups: of a thread and of the loop. */
 #define WINDOW_BYTES ((uint64_t)1 << 20)
-/* In all: to have a thread look takes longer than to read them. */
+/* Files up to this size are read directly, which is faster than a thread. */
 #define SMALL_BYTES ((uint64_t)64 << 10)
 
 struct file_reader {
     struct file_work work;
     int fd;
-    uint64_t at; /* the first byte not yet read */
+    uint64_t at; /* the next byte to read */
     uint64_t end;
-    uint64_t near;  /* the first byte that may have to be waited for */
-    uint64_t until; /* … when the thread is done; its own with `result` while is_waiting */
+    uint64_t near; /* the first byte that may be uncached */
+    uint64_t
+        until; /* `near` after the running prefetch; the thread owns this and `result` while is_waiting */
     int result;
     int failure; /* -errno */
     bool is_waiting;
-    bool is_awaited; /* on_ready is owed */
+    bool is_awaited; /* on_ready must fire */
     bool is_closed;
     void (*on_ready)(void *user);
     void *user;
@@ -63,8 +64,8 @@ void file_reader_close(struct file_reader *r) {
         reader_free(r);
 }
 
-/* Passed on to nowhere, pages are looked for, read from the disk if need be, and not copied. What cannot be passed on
- * (-EINVAL: on this filesystem; -EOVERFLOW: so far behind its end; no descriptor is free) is read without. */
+/* Sending the pages to /dev/null loads them without a copy. Where sendfile fails (-EINVAL: this filesystem lacks it;
+ * -EOVERFLOW: the offset is too large; no descriptor is free) the loop reads without prefetching. */
 static int bring_near(int fd, uint64_t from, uint64_t until) {
     AUTO_CLOSE int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     off_t at = (off_t)from;
@@ -119,7 +120,9 @@ ssize_t file_reader_read(struct file_reader *r, uint8_t *into, size_t n) {
         got = pread(r->fd, into, n, (off_t)r->at);
     while (got < 0 && errno == EINTR);
     if (got < 0)
-        return errno == EAGAIN ? -EIO : -errno; /* nobody would try again */
+        return errno == EAGAIN
+                   ? -EIO
+                   : -errno; /* an EAGAIN of the disk would make the caller wait forever */
     r->at += (uint64_t)got;
     return got;
 }

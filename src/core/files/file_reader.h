@@ -1,12 +1,11 @@
-/* file_reader — bytes of a regular file, which a thread of libuv's pool brings into the page cache ahead.
+/* file_reader — reads a regular file on the loop, while a worker thread prefetches its pages.
  *
- * What is not there yet is waited for, and the loop serves everybody and must not wait. The thread waits, and copies
- * nothing: the loop reads to where the bytes are sent from, out of memory.
- *
- * Owner:   whoever opened it.       Ends: file_reader_close, at any time, also from inside on_ready; what the thread
- *          waits for then is still waited for, and nobody is told.
- * Bounds:  no memory of ours; the thread is at most two windows of 1 MiB ahead. Small files do without it.
- * Errors:  the thread's failure answers every call that follows. */
+ * Uncached pages block, so a thread of libuv's pool prefetches them into the page cache. The thread copies nothing:
+ * the loop reads the cached bytes straight into the buffer that sends them.
+ * Owner:   whoever opened it.       End: file_reader_close, at any time, also inside on_ready. A prefetch that is
+ *          running then finishes without a callback.
+ * Bounds:  no buffer; the thread is at most two windows of 1 MiB ahead. Small files are read without it.
+ * Errors:  every call after a failure of the thread returns that failure. */
 #pragma once
 
 #include <stddef.h>
@@ -17,16 +16,16 @@
 
 struct file_reader;
 
-/* What is read. `known`: where it ends by the size that the file was said to have. */
+/* What to read. `known`: the end by the size that the guest reported. */
 struct file_range {
     uint64_t offset, end, known;
 };
 
-/* Takes the descriptor. NULL: memory is short, and the descriptor is closed. */
+/* Takes the descriptor. NULL: no memory; the descriptor is closed. */
 struct file_reader *file_reader_open(struct file_turns *turns, int fd_take, struct file_range range,
                                      void (*on_ready)(void *user), void *user);
-/* Idempotent for NULL. */
+/* NULL is allowed. */
 void file_reader_close(struct file_reader *r);
-/* The count of the next bytes, up to n; 0: there are no more; -EAGAIN: on_ready comes once, from the loop, when to try
- * again; else -errno. */
+/* The number of bytes read, at most n; 0: end of file; -EAGAIN: on_ready fires once, from the loop, when the caller
+ * should try again; otherwise -errno. */
 MUST_USE ssize_t file_reader_read(struct file_reader *r, uint8_t *into, size_t n);

@@ -18,7 +18,7 @@ static void begin(struct file_work *w) {
 }
 
 static void on_after(uv_work_t *work, int status) {
-    (void)status; /* what was begun is not cancelled */
+    (void)status; /* work that has started cannot be cancelled */
     struct file_work *w = container_of(work, struct file_work, work);
     struct list *next = list_pop_front(&w->turns->waiting);
     w->turns->running--;

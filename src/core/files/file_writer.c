@@ -7,27 +7,27 @@
 
 #include "base/failpoint.h"
 
-/* What a socket brings at once, and two messages as most clients send them. */
+/* As much as one socket read returns, which is two messages of most clients. */
 #define PIECE_BYTES ((size_t)512 << 10)
 #define USUAL_BYTES ((size_t)256 << 10)
-/* The first of every file: to hand them to a thread takes longer than to write them. */
+/* The first bytes of every file are written directly, which is faster than a thread. */
 #define SMALL_BYTES ((size_t)64 << 10)
 
 struct piece {
-    uint8_t *bytes; /* PIECE_BYTES of them, once there are any */
+    uint8_t *bytes; /* PIECE_BYTES, allocated at first use */
     size_t n;
 };
 
 struct file_writer {
     struct file_work work;
     int fd;
-    uint64_t offset;      /* of the first byte not yet written */
-    struct piece writing; /* the thread's, with `result`, while is_writing */
+    uint64_t offset;      /* of the next byte to write */
+    struct piece writing; /* the thread owns this and `result` while is_writing */
     struct piece filling; /* empty, unless is_writing */
     int result;
     int failure; /* -errno */
     bool is_writing;
-    bool is_awaited; /* on_ready is owed */
+    bool is_awaited; /* on_ready must fire */
     bool is_closed;
     void (*on_ready)(void *user);
     void *user;

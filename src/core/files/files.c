@@ -18,8 +18,8 @@ struct file_call {
     uint64_t handle;
     uint64_t watch_id;
     bool with_handle;
-    bool is_closed; /* it stays for the answer it waits for */
-    bool is_gone;   /* the guest has closed its side, or will */
+    bool is_closed; /* by its owner; it waits for a pending answer */
+    bool is_gone;   /* the guest closes its side itself */
 };
 
 void files_init(struct files *set, struct box *b) {
@@ -27,9 +27,9 @@ void files_init(struct files *set, struct box *b) {
     list_init(&set->calls);
 }
 
-/* --- its end --- */
+/* --- close --- */
 
-static void let_go(struct file_call *f) {
+static void file_call_free(struct file_call *f) {
     struct guest_link *l = f->is_gone || !box_is_linked(f->set->box) ? NULL : f->set->box->link;
     if (l && f->handle > 0)
         guest_files_close(l, f->handle);
@@ -48,10 +48,10 @@ void file_call_close(struct file_call *f) {
         return;
     f->is_closed = true;
     if (!guest_wait_is_on(&f->wait))
-        let_go(f);
+        file_call_free(f);
 }
 
-/* Callbacks may close any call, and open new ones: only those of now are told. */
+/* Callbacks may close any call and open new ones, so only the calls that are open now get on_gone. */
 void files_gone(struct files *set, bool is_final) {
     struct list told;
     struct err e;
@@ -72,11 +72,11 @@ void files_gone(struct files *set, bool is_final) {
         if (!f->is_closed)
             f->events->on_gone(f->user, &e, is_final);
         else if (is_final)
-            let_go(f);
+            file_call_free(f);
     }
 }
 
-/* --- asking --- */
+/* --- requests --- */
 
 static void on_answer(struct guest_wait *w, const struct guest_answer *a) {
     struct file_call *f = container_of(w, struct file_call, wait);
@@ -87,7 +87,7 @@ static void on_answer(struct guest_wait *w, const struct guest_answer *a) {
     if (!a->e && a->file->watch_id > 0)
         f->watch_id = a->file->watch_id;
     if (f->is_closed)
-        let_go(f);
+        file_call_free(f);
     else
         f->events->on_answer(f->user, a);
 }
@@ -111,7 +111,7 @@ int file_call_open(struct files *set, uint64_t incarnation, bool with_handle,
     int r = box_check_ready(set->box, incarnation, e);
     if (r == 0)
         set->box->ops->wake(set->box);
-    if (r == 0 && !set->box->link) /* while that is greeted, what is asked waits in line */
+    if (r == 0 && !set->box->link) /* requests sent before the hello is answered are queued */
         r = err_set(e, ERR_GUEST_LOST, "the guest cannot be reached at this moment");
     if (r == 0 && set->n_calls >= FILE_CALLS_MAX)
         r = err_set(e, ERR_LIMIT_REACHED, "%d file calls are under way", FILE_CALLS_MAX);
@@ -153,9 +153,9 @@ struct env *file_call_env(const struct file_call *f) {
 
 /* --- bytes --- */
 
-/* Filesystems of a local disk or of memory, where moving bytes waits for neither a program nor a network
- * and does nothing else. */
-static bool is_plain(const struct statfs *fs) {
+/* Filesystems on a local disk or in memory: I/O there waits neither for a program nor for a network and has no
+ * side effects. */
+static bool files_is_plain(const struct statfs *fs) {
     switch ((unsigned long)fs->f_type) {
     case OVERLAYFS_SUPER_MAGIC:
     case EXT4_SUPER_MAGIC:
@@ -172,8 +172,8 @@ static bool is_plain(const struct statfs *fs) {
     }
 }
 
-/* A file in memory that is nobody's (memfd) has no size to be full at, and what we write there counts as ours. */
-static bool is_endless(const struct statfs *fs) {
+/* A memfd has no size limit, and the daemon is charged for the pages that it writes there. */
+static bool files_is_memfd(const struct statfs *fs) {
     return fs->f_type == TMPFS_MAGIC && fs->f_blocks == 0;
 }
 
@@ -184,13 +184,13 @@ int file_take(const struct guest_answer *a, int access) {
     int flags = fd < 0 ? -1 : fcntl(fd, F_GETFL);
     bool has_access = (flags & O_ACCMODE) == access || (flags & O_ACCMODE) == O_RDWR;
     if (flags < 0 || !has_access || (flags & (O_DIRECT | O_APPEND)) || fstat(fd, &st) < 0 ||
-        !S_ISREG(st.st_mode) || fstatfs(fd, &fs) < 0 || !is_plain(&fs) ||
-        (access == O_WRONLY && is_endless(&fs)))
+        !S_ISREG(st.st_mode) || fstatfs(fd, &fs) < 0 || !files_is_plain(&fs) ||
+        (access == O_WRONLY && files_is_memfd(&fs)))
         return -1;
     return TAKE_FD(a->fds[0]);
 }
 
-/* --- the record --- */
+/* --- records --- */
 
 int file_call_intend(struct file_call *f, const struct request_key *key, bool is_over,
                      struct ledger_wait *w, struct err *e) {
@@ -205,7 +205,7 @@ int file_call_intend(struct file_call *f, const struct request_key *key, bool is
     return 0;
 }
 
-static void set_path(struct str path, char **text, ProtobufCBinaryData *raw) {
+static void files_set_path(struct str path, char **text, ProtobufCBinaryData *raw) {
     if (str_is_utf8(path.p, path.n))
         *text = (char *)path.p;
     else
@@ -225,9 +225,9 @@ int file_call_record(struct file_call *f, const struct file_audit *audit, const 
     box_event_init(set->box, &event, &actor, c->who, false, c->key ? c->key->request_id : NULL);
     file.operation = (Berm__V1__FileOperation)audit->operation;
     file.bytes_moved = audit->bytes_moved;
-    set_path(audit->path, &file.path, &file.raw_path);
+    files_set_path(audit->path, &file.path, &file.raw_path);
     if (audit->new_path.n > 0)
-        set_path(audit->new_path, &file.new_path, &file.raw_new_path);
+        files_set_path(audit->new_path, &file.new_path, &file.raw_new_path);
     event.kind = BERM__V1__EVENT_KIND__EVENT_KIND_FILE;
     event.body_case = BERM__V1__EVENT__BODY_FILE;
     event.file = &file;

@@ -12,27 +12,27 @@
 #define CAPABILITIES_MAX 64
 #define CAPABILITY_MAX 64
 
-static int broken(struct err *e, const char *what) {
+static int hello_broken(struct err *e, const char *what) {
     return err_set(e, ERR_GUEST_PROTOCOL, "the guest sent %s", what);
 }
 
-static void ask_page(struct guest_hello *h, struct str after) {
+static void hello_ask_page(struct guest_hello *h, struct str after) {
     struct json_out *o = guest_link_ask(h->link, "status");
     json_put_str(o, "after", after);
     guest_link_send(h->link, NULL, 0, &h->page);
 }
 
-/* A list of programs: of hello's answer, or of a page after it. */
-static int take_execs(struct guest_hello *h, const struct json *result, struct err *e) {
+/* Takes the execs of the answer to hello or to a later status request. */
+static int hello_take_execs(struct guest_hello *h, const struct json *result, struct err *e) {
     const struct json *execs = json_get(result, "execs");
     const struct json *more = json_get(result, "more");
     if (!execs || execs->type != JSON_ARRAY || (more && more->type != JSON_BOOL))
-        return broken(e, "no list of programs");
+        return hello_broken(e, "no valid list of execs");
     bool goes_on = more && more->boolean;
     h->n_execs += execs->items.count;
     if (h->n_execs > EXECS_MAX ||
         (goes_on && (execs->items.count == 0 || ++h->n_pages > PAGES_MAX)))
-        return broken(e, "more programs than there can be");
+        return hello_broken(e, "more execs than it can run");
     struct str last = {0};
     JSON_FOR_EACH(it, execs) {
         struct guest_exec_state state;
@@ -44,21 +44,21 @@ static int take_execs(struct guest_hello *h, const struct json *result, struct e
             return 0;
     }
     if (goes_on)
-        ask_page(h, last);
+        hello_ask_page(h, last);
     else
         h->on_done(h->link, NULL);
     return 0;
 }
 
-static int take_capabilities(struct guest_hello *h, const struct json *list, struct err *e) {
+static int hello_take_capabilities(struct guest_hello *h, const struct json *list, struct err *e) {
     if (!list)
         return 0;
     if (list->type != JSON_ARRAY || list->items.count > CAPABILITIES_MAX)
-        return broken(e, "capabilities that are none");
+        return hello_broken(e, "invalid capabilities");
     size_t room = 1;
     JSON_FOR_EACH(it, list) {
         if (it->type != JSON_STRING || it->has_nul || it->text.n < 1 || it->text.n > CAPABILITY_MAX)
-            return broken(e, "capabilities that are none");
+            return hello_broken(e, "invalid capabilities");
         room += it->text.n + 1;
     }
     char *at = h->capabilities = calloc(room, 1);
@@ -71,32 +71,32 @@ static int take_capabilities(struct guest_hello *h, const struct json *list, str
     return 0;
 }
 
-static int take_hello(struct guest_hello *h, const struct json *result, struct err *e) {
+static int hello_take_version(struct guest_hello *h, const struct json *result, struct err *e) {
     const struct json *version = json_get(result, "version");
     const struct json *fds = json_get(result, "fd_passing");
     if (!version || version->type != JSON_INT || version->integer != VERSION_SPOKEN)
-        return broken(e, "a version that it was not offered");
+        return hello_broken(e, "a version that the daemon did not offer");
     if (!fds || fds->type != JSON_BOOL)
-        return broken(e, "a hello without fd_passing");
+        return hello_broken(e, "a hello without fd_passing");
     h->passes_fds = fds->boolean;
     h->greeted = true;
-    return take_capabilities(h, json_get(result, "capabilities"), e);
+    return hello_take_capabilities(h, json_get(result, "capabilities"), e);
 }
 
 static void on_page(struct guest_wait *w, const struct guest_answer *a) {
     struct guest_hello *h = container_of(w, struct guest_hello, page);
     struct err e;
     int r = 0;
-    if (a->e) { /* refused by the guest, or never sent */
+    if (a->e) { /* the guest refused it, or it was not sent */
         e = *a->e;
         if (e.code != ERR_GUEST_VERSION && e.code != ERR_GUEST_LOST)
             e.code = w->id < 0 ? ERR_GUEST_LOST : ERR_GUEST_PROTOCOL;
         r = err_wrap(&e, "hello");
     }
     if (r == 0 && !h->greeted)
-        r = take_hello(h, a->result, &e);
+        r = hello_take_version(h, a->result, &e);
     if (r == 0)
-        r = take_execs(h, a->result, &e);
+        r = hello_take_execs(h, a->result, &e);
     if (r < 0)
         h->on_done(h->link, &e);
 }

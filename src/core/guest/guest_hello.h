@@ -1,29 +1,30 @@
-/* guest_hello — the first words on a link: version, what the guest can do, the programs it knows.
+/* guest_hello — the handshake of a link: protocol version, capabilities, the execs that the guest knows.
  *
- * Owner: its guest_link, by whose requests it asks: `hello`, then a page of `status` while there are more.
- * Ends:  on_done, once, from the loop, after on_exec for each program; its error is GUEST_VERSION,
- *        GUEST_PROTOCOL or GUEST_LOST. Neither comes after guest_hello_end.
- * Bounds: PAGES_MAX pages, EXECS_MAX programs (guest_hello.c); the link gives it its time. */
+ * Sends `hello`, and then `status` for as long as the guest has more execs to list.
+ * Owner:  its guest_link.           End: on_done, exactly once, from the loop, after on_exec for each exec.
+ *         Neither fires after guest_hello_end.
+ * Bounds: PAGES_MAX pages and EXECS_MAX execs (guest_hello.c). The link sets the deadline.
+ * Errors: GUEST_VERSION, GUEST_PROTOCOL or GUEST_LOST, through on_done. */
 #pragma once
 
 #include "core/guest/guest_link.h"
 
 struct guest_hello {
     struct guest_link *link;
-    struct guest_wait page; /* the request it waits for */
+    struct guest_wait page; /* the pending request */
     unsigned n_pages;
     size_t n_execs;
-    bool greeted; /* hello is answered, the members below are known */
+    bool greeted; /* the guest answered hello; the members below are set */
     bool ended;
     bool passes_fds;
-    char *capabilities; /* each ends with NUL, the last with two */
+    char *capabilities; /* NUL-terminated strings, ended by an empty one */
     void (*on_exec)(struct guest_link *l, const struct guest_exec_state *state);
-    void (*on_done)(struct guest_link *l, const struct err *e); /* NULL: agreed */
+    void (*on_done)(struct guest_link *l, const struct err *e); /* NULL: success */
 };
 
 void guest_hello_begin(struct guest_hello *h, struct guest_link *l,
                        const struct guest_link_spec *spec,
                        void (*on_done)(struct guest_link *l, const struct err *e));
-void guest_hello_end(struct guest_hello *h); /* what it learned stays */
+void guest_hello_end(struct guest_hello *h); /* its members stay valid */
 void guest_hello_done(struct guest_hello *h);
 bool guest_hello_has(const struct guest_hello *h, const char *capability);

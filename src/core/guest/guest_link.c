@@ -15,9 +15,9 @@
 
 #define HELLO_US UINT64_C(10000000)
 #define ARENA_BYTES ((size_t)16 << 10)
-#define ARENA_MAX ((size_t)16 << 20) /* more than the bounds of a message can fill */
+#define ARENA_MAX ((size_t)16 << 20) /* a message within its bounds cannot fill it */
 
-static_assert(GUEST_FDS_MAX == RPC_MESSAGE_FDS_MAX, "both are the bound of spec/guest.md");
+static_assert(GUEST_FDS_MAX == RPC_MESSAGE_FDS_MAX, "spec/guest.md has one bound for both");
 
 struct guest_link {
     uv_poll_t poll;
@@ -25,7 +25,7 @@ struct guest_link {
     struct guest_hello hello;
     struct deadlines *deadlines;
     struct deadline hello_due;
-    struct deadline kick; /* brings what failed inside a call to the loop */
+    struct deadline kick; /* reports failures inside a call from the loop */
     struct transcript *transcript;
     const struct guest_events *events;
     void *user;
@@ -36,39 +36,40 @@ struct guest_link {
     bool asking;
 
     int64_t next_id;
-    int64_t *asked; /* ids without an answer, whoever still waits; in no order */
+    int64_t *asked; /* ids without an answer, with or without a waiter; unordered */
     size_t n_asked;
     size_t asked_capacity;
     struct list waits;
-    struct list refused; /* never sent: their id is -number of the failure */
+    struct list
+        refused; /* waiters whose request was not sent; their id is the negative error number */
 
     struct err why;
-    bool failing; /* `why` is set, and the loop will tell */
+    bool failing; /* `why` is set, and the loop reports it next */
     bool lost;
     bool closing;
 };
 
-static void lose(struct guest_link *l, const struct err *why);
+static void link_lose(struct guest_link *l, const struct err *why);
 static void on_poll(uv_poll_t *poll, int status, int events);
 
-static int watch(struct guest_link *l) {
+static int link_watch(struct guest_link *l) {
     return uv_poll_start(&l->poll, UV_READABLE | (l->stream.is_full ? UV_WRITABLE : 0), on_poll);
 }
 
-/* --- asking --- */
+/* --- requests --- */
 
-static void kick(struct guest_link *l) {
+static void link_kick(struct guest_link *l) {
     if (!l->kick.is_set)
         deadline_set(l->deadlines, &l->kick, clock_us() + 1);
 }
 
-/* As lose, from inside a call. */
-static void fail(struct guest_link *l, int sys, const char *what) {
+/* Loses the link from inside a call: the loop runs link_lose. */
+static void link_fail(struct guest_link *l, int sys, const char *what) {
     if (l->failing || l->lost)
         return;
     err_sys(&l->why, ERR_GUEST_LOST, sys, "%s", what);
     l->failing = true;
-    kick(l);
+    link_kick(l);
 }
 
 struct json_out *guest_link_ask(struct guest_link *l, const char *method) {
@@ -79,8 +80,8 @@ struct json_out *guest_link_ask(struct guest_link *l, const char *method) {
     return &l->out;
 }
 
-/* Ends the message at the end of tx. 0, or the code it is refused with. */
-static enum err_code finish(struct guest_link *l, size_t n_fds) {
+/* Ends the message at the end of tx. ERR_NONE, or the error that the request fails with. */
+static enum err_code link_end_request(struct guest_link *l, size_t n_fds) {
     if (n_fds > 0)
         json_put_u64(&l->out, "fds", n_fds);
     int r = rpc_close(&l->out);
@@ -94,7 +95,7 @@ static enum err_code finish(struct guest_link *l, size_t n_fds) {
     return r < 0 ? ERR_LIMIT_REACHED : ERR_NONE;
 }
 
-static bool asked_reserve(struct guest_link *l) {
+static bool link_reserve_asked(struct guest_link *l) {
     if (l->n_asked < l->asked_capacity)
         return true;
     size_t room = MAX(l->asked_capacity * 2, (size_t)8);
@@ -106,57 +107,58 @@ static bool asked_reserve(struct guest_link *l) {
     return true;
 }
 
-static enum err_code may_send(struct guest_link *l, size_t n_fds, const struct guest_wait *w) {
+static enum err_code link_check_send(struct guest_link *l, size_t n_fds,
+                                     const struct guest_wait *w) {
     if (l->lost || l->failing)
         return ERR_GUEST_LOST;
     if (n_fds > 0 && l->hello.greeted && !l->hello.passes_fds)
         return ERR_UNSUPPORTED;
     if (l->n_asked >= GUEST_WAITING_MAX && w != &l->hello.page)
         return ERR_LIMIT_REACHED;
-    return asked_reserve(l) ? ERR_NONE : ERR_LIMIT_REACHED;
+    return link_reserve_asked(l) ? ERR_NONE : ERR_LIMIT_REACHED;
 }
 
-/* Sends the message at the end of tx, or keeps it until it can be. */
-static enum err_code post(struct guest_link *l, const int *fds, size_t n_fds) {
+/* Sends the message at the end of tx, or queues it until the socket is writable. */
+static enum err_code link_post(struct guest_link *l, const int *fds, size_t n_fds) {
     bool was_full = l->stream.is_full;
     int r = guest_stream_post(&l->stream, l->out_at, fds, n_fds);
     if (r == -ENOBUFS)
         return ERR_LIMIT_REACHED;
     if (r == 0 && l->stream.is_full != was_full)
-        r = watch(l);
+        r = link_watch(l);
     if (r < 0)
-        fail(l, -r, "the guest takes no request");
+        link_fail(l, -r, "write a request to the guest");
     return ERR_NONE;
 }
 
-/* A request that nobody waits for and that does not go would be missed by nobody but the guest: then
- * the link ends, and its owner begins anew from what the guest says. */
-static void refuse(struct guest_link *l, struct guest_wait *w, enum err_code code) {
+/* Nobody would notice the loss of a request without a waiter, so the link ends instead. Its owner connects again
+ * and starts from the state that the guest reports. */
+static void link_refuse(struct guest_link *l, struct guest_wait *w, enum err_code code) {
     if (!w) {
-        fail(l, 0, "a request could not be sent");
+        link_fail(l, 0, "a request without a waiter could not be sent");
         return;
     }
     w->id = -(int64_t)code;
     list_push_back(&l->refused, &w->in_link);
-    kick(l);
+    link_kick(l);
 }
 
 void guest_link_send(struct guest_link *l, const int *fds, size_t n_fds, struct guest_wait *w) {
     assert(l->asking && n_fds <= GUEST_FDS_MAX && (!w || !guest_wait_is_on(w)));
     l->asking = false;
-    enum err_code code = finish(l, n_fds);
+    enum err_code code = link_end_request(l, n_fds);
     if (code == ERR_NONE)
-        code = may_send(l, n_fds, w);
+        code = link_check_send(l, n_fds, w);
     if (code == ERR_NONE && l->transcript)
         transcript_add(l->transcript, TRANSCRIPT_SENT,
                        (struct str){(const char *)buf_data(&l->stream.tx) + l->out_at,
                                     buf_len(&l->stream.tx) - l->out_at - 1},
                        n_fds);
     if (code == ERR_NONE)
-        code = post(l, fds, n_fds);
+        code = link_post(l, fds, n_fds);
     if (code != ERR_NONE) {
         buf_truncate(&l->stream.tx, l->out_at);
-        refuse(l, w, code);
+        link_refuse(l, w, code);
         return;
     }
     l->asked[l->n_asked++] = l->next_id;
@@ -177,19 +179,19 @@ void guest_wait_cancel(struct guest_wait *w) {
     list_remove(&w->in_link);
 }
 
-/* --- reading --- */
+/* --- messages of the guest --- */
 
-static int broken(struct err *e, const char *what) {
+static int link_broken(struct err *e, const char *what) {
     return err_set(e, ERR_GUEST_PROTOCOL, "the guest sent %s", what);
 }
 
-static int read_error(const struct json *error, struct err *e, int64_t *ret_next_offset,
-                      struct err *why) {
+static int link_read_error(const struct json *error, struct err *e, int64_t *ret_next_offset,
+                           struct err *why) {
     const struct json *code = json_get(error, "code");
     const struct json *message = json_get(error, "message");
     const struct json *data = json_get(error, "data");
     if (!code || code->type != JSON_INT || !message || message->type != JSON_STRING)
-        return broken(why, "a failure without code or message");
+        return link_broken(why, "an error without code or message");
     bool is_ours = code->integer > 0 && code->integer < 1000 && err_face((int)code->integer);
     err_set(e, is_ours ? (enum err_code)code->integer : ERR_GUEST_PROTOCOL, "%.*s",
             (int)MIN(message->text.n, sizeof e->text), message->text.p);
@@ -206,29 +208,29 @@ static int read_error(const struct json *error, struct err *e, int64_t *ret_next
     return 0;
 }
 
-/* Takes the descriptors of the present message, which says how many they are. */
-static int claim(struct guest_link *l, const struct rpc_message *m, int *fds, size_t *ret_n,
-                 struct err *why) {
+/* Takes the descriptors of this message. The message says how many there are. */
+static int link_claim_fds(struct guest_link *l, const struct rpc_message *m, int *fds,
+                          size_t *ret_n, struct err *why) {
     const struct json *count = json_get(m->result, "fds");
     int64_t n = count && count->type == JSON_INT ? count->integer : 0;
     if ((count && count->type != JSON_INT) || n < 0 || n > GUEST_FDS_MAX ||
         (n > 0 && !l->hello.passes_fds))
-        return broken(why, "a number of descriptors that cannot be");
+        return link_broken(why, "an invalid number of descriptors");
     if (rpc_in_claim(&l->stream.rx, (size_t)n, fds) < 0)
-        return broken(why, "other descriptors than it says");
+        return link_broken(why, "more or fewer descriptors than its message says");
     for (size_t i = 0; i < (size_t)n; i++) {
         struct stat st;
         if (fstat(fds[i], &st) < 0 || !(S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode)) ||
             (fcntl(fds[i], F_GETFL) & O_PATH)) {
             fd_close_all(fds, (size_t)n);
-            return broken(why, "a descriptor that is neither a file nor a pipe");
+            return link_broken(why, "a descriptor that is neither a file nor a pipe");
         }
     }
     *ret_n = (size_t)n;
     return 0;
 }
 
-static bool asked_take(struct guest_link *l, int64_t id) {
+static bool link_take_asked(struct guest_link *l, int64_t id) {
     for (size_t i = 0; i < l->n_asked; i++)
         if (l->asked[i] == id) {
             l->asked[i] = l->asked[--l->n_asked];
@@ -237,7 +239,7 @@ static bool asked_take(struct guest_link *l, int64_t id) {
     return false;
 }
 
-static struct guest_wait *wait_take(struct guest_link *l, int64_t id) {
+static struct guest_wait *link_take_wait(struct guest_link *l, int64_t id) {
     LIST_FOR_EACH(it, &l->waits) {
         struct guest_wait *w = container_of(it, struct guest_wait, in_link);
         if (w->id != id)
@@ -248,23 +250,23 @@ static struct guest_wait *wait_take(struct guest_link *l, int64_t id) {
     return NULL;
 }
 
-/* An answer that breaks the protocol is its waiter's failure first, and then the link's. */
-static int take_answer(struct guest_link *l, const struct rpc_message *m, int *fds, size_t n_fds,
-                       struct err *why) {
+/* An answer that breaks the protocol fails its waiter first and then ends the link. */
+static int link_take_answer(struct guest_link *l, const struct rpc_message *m, int *fds,
+                            size_t n_fds, struct err *why) {
     struct err e;
     int r = 0;
     struct guest_answer a = {.next_offset = -1, .result = m->result, .fds = fds, .n_fds = n_fds};
     if (m->kind == RPC_ERROR) {
         a.e = &e;
-        if (read_error(m->error, &e, &a.next_offset, why) < 0)
+        if (link_read_error(m->error, &e, &a.next_offset, why) < 0)
             return -(int)why->code;
         if (m->id == 0)
             return err_set(why, ERR_GUEST_PROTOCOL, "the guest could not read a message: %s",
                            e.text);
     }
-    if (!asked_take(l, m->id))
-        return broken(why, "an answer to what nobody asked");
-    struct guest_wait *w = wait_take(l, m->id);
+    if (!link_take_asked(l, m->id))
+        return link_broken(why, "an answer without a request");
+    struct guest_wait *w = link_take_wait(l, m->id);
     if (w && !a.e && w->read && (r = w->read(w, m->result, &l->arena, &a, why)) < 0)
         a = (struct guest_answer){.e = why, .next_offset = -1};
     if (w)
@@ -272,7 +274,7 @@ static int take_answer(struct guest_link *l, const struct rpc_message *m, int *f
     return r;
 }
 
-static int take_notice(struct guest_link *l, const struct rpc_message *m, struct err *why) {
+static int link_take_notice(struct guest_link *l, const struct rpc_message *m, struct err *why) {
     struct guest_notice n;
     int r = guest_notice_read(m->method, m->params, &l->arena, &n, why);
     if (r > 0)
@@ -280,7 +282,7 @@ static int take_notice(struct guest_link *l, const struct rpc_message *m, struct
     return MIN(r, 0);
 }
 
-static int take_message(struct guest_link *l, struct str text, struct err *why) {
+static int link_take_message(struct guest_link *l, struct str text, struct err *why) {
     struct rpc_message m;
     int fds[GUEST_FDS_MAX];
     size_t n_fds = 0;
@@ -289,85 +291,86 @@ static int take_message(struct guest_link *l, struct str text, struct err *why) 
     if (r == -ENOMEM)
         err_set(why, ERR_GUEST_LOST, "no memory for a message of the guest");
     else if (r == -E2BIG)
-        broken(why, "a message nested deeper or with more parts than allowed");
+        link_broken(why, "a message that is nested too deeply or has too many parts");
     else if (r < 0)
-        broken(why, "what is no message");
+        link_broken(why, "an invalid message");
     else
-        r = claim(l, &m, fds, &n_fds, why);
+        r = link_claim_fds(l, &m, fds, &n_fds, why);
     if (l->transcript)
         transcript_add(l->transcript, TRANSCRIPT_GOT, text, n_fds);
     if (r < 0)
         return r;
     if (m.kind == RPC_NOTIFICATION && l->hello.greeted)
-        r = take_notice(l, &m, why);
+        r = link_take_notice(l, &m, why);
     else if (m.kind == RPC_NOTIFICATION || m.kind == RPC_REQUEST)
-        r = broken(why, m.kind == RPC_REQUEST ? "a request" : "a notification before its hello");
+        r = link_broken(why,
+                        m.kind == RPC_REQUEST ? "a request" : "a notification before its hello");
     else
-        r = take_answer(l, &m, fds, n_fds, why);
+        r = link_take_answer(l, &m, fds, n_fds, why);
     fd_close_all(fds, n_fds);
     return r;
 }
 
-static int take_messages(struct guest_link *l, struct err *why) {
+static int link_take_messages(struct guest_link *l, struct err *why) {
     struct str text;
     int r;
     while (!l->closing && !l->lost && (r = rpc_in_next(&l->stream.rx, &text)) != 0) {
         if (r == -EMSGSIZE)
-            return broken(why, "a message that is too large");
+            return link_broken(why, "a message that is too large");
         if (r < 0)
-            return broken(why, "neither a line nor a header");
-        if (take_message(l, text, why) < 0)
+            return link_broken(why, "neither a line nor a header");
+        if (link_take_message(l, text, why) < 0)
             return -(int)why->code;
     }
     return 0;
 }
 
-static int receive(struct guest_link *l, struct err *why) {
+static int link_receive(struct guest_link *l, struct err *why) {
     int r = guest_stream_receive(&l->stream);
     if (r == 0)
         return 0;
     if (r == -EMSGSIZE)
-        return broken(why, "too many descriptors");
-    if (r == -EMFILE) /* those of a later message would be taken for the lost ones */
+        return link_broken(why, "too many descriptors");
+    if (r == -EMFILE) /* the link could no longer match descriptors and messages */
         return err_sys(why, ERR_GUEST_LOST, EMFILE, "take descriptors from the guest");
     if (r < 0)
         return err_sys(why, ERR_GUEST_LOST, r == -EPIPE ? 0 : -r, "the guest closed the link");
     if (arena_init(&l->arena, ARENA_BYTES, ARENA_MAX) < 0)
         return err_set(why, ERR_GUEST_LOST, "no memory for a message of the guest");
-    r = take_messages(l, why);
+    r = link_take_messages(l, why);
     arena_done(&l->arena);
     return r;
 }
 
 /* -errno: the stream is broken. */
-static int write_more(struct guest_link *l) {
+static int link_write_more(struct guest_link *l) {
     int r = guest_stream_flush(&l->stream);
-    return r < 0 || l->stream.is_full ? r : watch(l);
+    return r < 0 || l->stream.is_full ? r : link_watch(l);
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events) {
     struct guest_link *l = poll->data;
     struct err why;
     if (l->failing) {
-        lose(l, &l->why);
+        link_lose(l, &l->why);
         return;
     }
-    int r = status == 0 && (events & UV_WRITABLE) ? write_more(l) : status;
+    int r = status == 0 && (events & UV_WRITABLE) ? link_write_more(l) : status;
     if (r < 0)
         err_sys(&why, ERR_GUEST_LOST, -r, "the link broke");
     else if (events & UV_READABLE)
-        r = receive(l, &why);
+        r = link_receive(l, &why);
     if (r < 0)
-        lose(l, &why);
+        link_lose(l, &why);
     else if (!l->closing)
-        buf_trim(&l->stream.rx.bytes); /* thousands of links lie idle */
+        buf_trim(&l->stream.rx.bytes); /* most links are idle, so they keep no buffer */
 }
 
-/* --- life --- */
+/* --- hello, loss and close --- */
 
 static void on_hello(struct guest_link *l, const struct err *e) {
     if (e) {
-        lose(l, e);
+        link_lose(l, e);
         return;
     }
     deadline_clear(l->deadlines, &l->hello_due);
@@ -376,19 +379,19 @@ static void on_hello(struct guest_link *l, const struct err *e) {
 
 static void on_hello_due(struct deadline *d) {
     struct err why;
-    err_set(&why, ERR_GUEST_LOST, "the guest did not say hello in time");
-    lose(container_of(d, struct guest_link, hello_due), &why);
+    err_set(&why, ERR_GUEST_LOST, "the guest did not answer hello in time");
+    link_lose(container_of(d, struct guest_link, hello_due), &why);
 }
 
-static void explain(enum err_code code, struct err *e) {
+static void link_explain(enum err_code code, struct err *e) {
     if (code == ERR_LIMIT_REACHED)
-        err_set(e, code, "too many requests wait for the guest");
+        err_set(e, code, "too many requests to the guest are pending");
     else
         err_set(e, code, "%s", err_face(code)->meaning);
 }
 
-/* Those that are refused meanwhile wait for another turn, so that nobody can keep this one going. */
-static void answer_refused(struct guest_link *l) {
+/* Requests refused by these callbacks wait for the next turn, so that a waiter cannot keep this loop running. */
+static void link_answer_refused(struct guest_link *l) {
     size_t n = 0;
     LIST_FOR_EACH(it, &l->refused)
         n++;
@@ -396,13 +399,13 @@ static void answer_refused(struct guest_link *l) {
         struct guest_wait *w =
             container_of(list_pop_front(&l->refused), struct guest_wait, in_link);
         struct err e;
-        explain((enum err_code) - w->id, &e);
+        link_explain((enum err_code) - w->id, &e);
         w->on_answer(w, &(struct guest_answer){.e = &e, .next_offset = -1});
     }
 }
 
-/* Everyone who waits hears of it, then the owner. Any of them may close the link. */
-static void lose(struct guest_link *l, const struct err *why) {
+/* Fails every waiter, then reports to the owner. Each callback may close the link. */
+static void link_lose(struct guest_link *l, const struct err *why) {
     if (l->lost || l->closing)
         return;
     struct err e = *why;
@@ -418,16 +421,16 @@ static void lose(struct guest_link *l, const struct err *why) {
         struct guest_wait *w = container_of(it, struct guest_wait, in_link);
         w->on_answer(w, &a);
     }
-    answer_refused(l);
+    link_answer_refused(l);
     if (!l->closing)
         l->events->on_lost(l, &e);
 }
 
 static void on_kick(struct deadline *d) {
     struct guest_link *l = container_of(d, struct guest_link, kick);
-    answer_refused(l);
+    link_answer_refused(l);
     if (l->failing)
-        lose(l, &l->why);
+        link_lose(l, &l->why);
 }
 
 static void on_closed(uv_handle_t *handle) {
@@ -471,7 +474,7 @@ struct guest_link *guest_link_open(const struct guest_link_spec *spec) {
     deadline_init(&l->kick, on_kick);
     guest_hello_begin(&l->hello, l, spec, on_hello);
     deadline_set(l->deadlines, &l->hello_due, clock_us() + HELLO_US);
-    if (watch(l) < 0) {
+    if (link_watch(l) < 0) {
         guest_link_close(l);
         return NULL;
     }

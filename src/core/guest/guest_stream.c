@@ -8,11 +8,11 @@
 
 #define READ_BYTES ((size_t)65536)
 
-/* Descriptors of a message whose first byte is not sent yet. */
+/* Descriptors of a message whose first byte is unsent. */
 struct parcel {
     struct list in_stream;
     uint64_t at;  /* stream offset of that byte */
-    bool is_ours; /* else the caller's, for the time of its call */
+    bool is_ours; /* false: the caller's, valid for its call only */
     size_t n;
     int fds[RPC_MESSAGE_FDS_MAX];
 };
@@ -45,7 +45,7 @@ void guest_stream_done(struct guest_stream *s) {
     close(s->fd);
 }
 
-static ssize_t send_some(int fd, const void *bytes, size_t n, const struct parcel *p) {
+static ssize_t stream_send(int fd, const void *bytes, size_t n, const struct parcel *p) {
     struct iovec iov = {.iov_base = (void *)bytes, .iov_len = n};
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
     union {
@@ -65,8 +65,8 @@ static ssize_t send_some(int fd, const void *bytes, size_t n, const struct parce
     return sent < 0 ? -errno : sent;
 }
 
-/* A write ends where the next descriptors begin. */
-static ssize_t write_some(struct guest_stream *s) {
+/* One write ends where the message of the next descriptors begins. */
+static ssize_t stream_write(struct guest_stream *s) {
     size_t n = buf_len(&s->tx);
     struct parcel *now = NULL;
     LIST_FOR_EACH(it, &s->parcels) {
@@ -77,7 +77,7 @@ static ssize_t write_some(struct guest_stream *s) {
         }
         now = p;
     }
-    ssize_t sent = send_some(s->fd, buf_data(&s->tx), n, now);
+    ssize_t sent = stream_send(s->fd, buf_data(&s->tx), n, now);
     if (sent > 0 && now)
         parcel_drop(now);
     return sent;
@@ -86,7 +86,7 @@ static ssize_t write_some(struct guest_stream *s) {
 int guest_stream_flush(struct guest_stream *s) {
     s->is_full = false;
     while (buf_len(&s->tx) > 0) {
-        ssize_t n = write_some(s);
+        ssize_t n = stream_write(s);
         if (n == -EINTR)
             continue;
         if (n == -EAGAIN) {
@@ -131,7 +131,7 @@ int guest_stream_post(struct guest_stream *s, size_t from, const int *fds, size_
     list_remove(&here.in_stream);
     if (unsent && r == 0)
         r = parcel_keep(s, &here);
-    /* Too many descriptors are on their way to guests; that passes. */
+    /* Too many descriptors are in flight to guests at the moment. */
     return unsent && r == -ETOOMANYREFS ? -ENOBUFS : r;
 }
 

@@ -1,9 +1,9 @@
-/* guest_stream — messages with descriptors on a Unix socket that does not block; knows no requests.
+/* guest_stream — messages with descriptors on a non-blocking Unix socket. It does not interpret messages.
  *
- * Owner:   its guest_link, which watches the socket: for reading always, for writing while is_full.
- * Bounds:  GUEST_MESSAGE_MAX a message, GUEST_UNREAD_MAX unsent bytes, RPC_FDS_MAX descriptors that wait.
- * Writing: a message is appended to `tx` and then posted; it goes at once when the socket takes it.
- *          Descriptors ride on the first byte of their message. */
+ * Owner:   its guest_link, which polls the socket: always for reading, and for writing while is_full.
+ * Bounds:  GUEST_MESSAGE_MAX per message, GUEST_UNREAD_MAX unsent bytes, RPC_FDS_MAX pending descriptors.
+ * Writing: the link appends a message to `tx` and posts it. The stream sends it at once if the socket accepts
+ *          it. Descriptors travel with the first byte of their message. */
 #pragma once
 
 #include "base/list.h"
@@ -17,19 +17,20 @@ struct guest_stream {
     struct rpc_in rx;
     struct buf tx;
     uint64_t tx_offset;  /* stream offset of the first byte in tx */
-    struct list parcels; /* descriptors that wait, in the order of their messages */
-    bool is_full;        /* the socket takes no more now; else tx is empty */
+    struct list parcels; /* pending descriptors, in the order of their messages */
+    bool is_full;        /* the socket is not writable; otherwise tx is empty */
 };
 
 void guest_stream_init(struct guest_stream *s, int fd);
 void guest_stream_done(struct guest_stream *s);
-/* Forgets what is unsent and ends the conversation; the fd stays open until _done. */
+/* Drops unsent bytes and shuts the socket down; the descriptor stays open until _done. */
 void guest_stream_end(struct guest_stream *s);
 
-/* The message at the end of tx, from `from` on, with descriptors that stay the caller's. -ENOBUFS: they
- * can neither be sent nor kept; nothing of the message is sent, and the caller cuts it off. Else -errno: the stream is broken. */
+/* Sends the message at the end of tx, from `from` on, with descriptors that stay the caller's. -ENOBUFS: it can
+ * neither send nor keep the descriptors, has sent nothing of the message, and the caller truncates it. Another
+ * -errno: the stream is broken. */
 MUST_USE int guest_stream_post(struct guest_stream *s, size_t from, const int *fds, size_t n_fds);
 MUST_USE int guest_stream_flush(struct guest_stream *s);
-/* Reads once into rx. 1, or 0 when there is nothing; -EPIPE: the end; -EMSGSIZE: too many
+/* Reads once into rx. 1, or 0 if nothing is available. -EPIPE: end of stream. -EMSGSIZE: too many
  * descriptors. */
 MUST_USE int guest_stream_receive(struct guest_stream *s);

@@ -12,8 +12,8 @@
 #include "base/log.h"
 
 #define GATHER_BYTES ((size_t)16 << 10)
-#define LINE_MAX_BYTES ((size_t)16 << 10) /* a longer message is told by its size */
-#define TEXT_MAX_BYTES 1024               /* and so is a longer string */
+#define LINE_MAX_BYTES ((size_t)16 << 10) /* a longer message is logged as its size */
+#define TEXT_MAX_BYTES 1024               /* a longer string is, too */
 #define ARENA_MAX ((size_t)16 << 20)
 
 static const struct json_bounds bounds = {.depth = 32, .nodes = 131072, .members = 256};
@@ -21,7 +21,7 @@ static const struct json_bounds bounds = {.depth = 32, .nodes = 131072, .members
 struct transcript {
     int dir_fd;
     char name[64];
-    char fresh_name[72]; /* of the file that takes its place */
+    char fresh_name[72]; /* of the file that replaces it */
     int64_t max_bytes;
     struct buf lines;
     bool complained;
@@ -49,29 +49,29 @@ void transcript_close(struct transcript *t) {
     free(t);
 }
 
-/* --- what a line shows --- */
+/* --- lines --- */
 
-static bool is_one_of(struct str key, const char *const *names) {
+static bool transcript_is_one_of(struct str key, const char *const *names) {
     for (; *names; names++)
         if (str_is(key, str_of(*names)))
             return true;
     return false;
 }
 
-/* Members that hold what programs read and write. */
-static bool is_content(struct str key) {
+/* Members with input, output or file contents. */
+static bool transcript_is_content(struct str key) {
     static const char *const names[] = {"data_b64", "old_b64", "new_b64", "old_text",
                                         "new_text", "text",    NULL};
-    return is_one_of(key, names);
+    return transcript_is_one_of(key, names);
 }
 
-/* The lines around a match; `after` is also the name of an id, and that is no array. */
-static bool is_content_list(const struct json *j) {
+/* The lines around a match. `after` also names an id, which is not an array. */
+static bool transcript_is_content_list(const struct json *j) {
     static const char *const names[] = {"before", "after", NULL};
-    return j->type == JSON_ARRAY && is_one_of(j->key, names);
+    return j->type == JSON_ARRAY && transcript_is_one_of(j->key, names);
 }
 
-static void put_size(struct json_out *o, const struct json *j) {
+static void transcript_put_size(struct json_out *o, const struct json *j) {
     char text[40];
     size_t n = j->text.n;
     if (str_ends(j->key, STR("_b64"))) {
@@ -86,23 +86,23 @@ static void put_size(struct json_out *o, const struct json *j) {
 
 enum inside { OPEN_TEXT, IN_ENV, IN_CONTENT };
 
-static void put_string(struct json_out *o, const struct json *j, enum inside in) {
-    bool is_hidden = in == IN_CONTENT || is_content(j->key) ||
+static void transcript_put_string(struct json_out *o, const struct json *j, enum inside in) {
+    bool is_hidden = in == IN_CONTENT || transcript_is_content(j->key) ||
                      (in == IN_ENV && !str_is(j->key, STR("key"))) || j->text.n > TEXT_MAX_BYTES;
     if (is_hidden)
-        put_size(o, j);
+        transcript_put_size(o, j);
     else
         json_str(o, j->text);
 }
 
-static void put_number(struct json_out *o, double number) {
+static void transcript_put_number(struct json_out *o, double number) {
     char text[40];
     int n = snprintf(text, sizeof text, "%.17g", number);
     json_raw(o, (struct str){text, (size_t)n});
 }
 
-/* Writes the message anew; the reader's bound on depth is this one's too. */
-static void put_value(struct json_out *o, const struct json *j, enum inside in) {
+/* The parser has bounded the depth of this recursion. */
+static void transcript_put_value(struct json_out *o, const struct json *j, enum inside in) {
     switch (j->type) {
     case JSON_NULL:
         json_null(o);
@@ -114,30 +114,30 @@ static void put_value(struct json_out *o, const struct json *j, enum inside in) 
         json_i64(o, j->integer);
         break;
     case JSON_DOUBLE:
-        put_number(o, j->number);
+        transcript_put_number(o, j->number);
         break;
     case JSON_STRING:
-        put_string(o, j, in);
+        transcript_put_string(o, j, in);
         break;
     case JSON_ARRAY:
     case JSON_OBJECT:
         if (str_is(j->key, STR("env")))
             in = IN_ENV;
-        else if (is_content(j->key) || is_content_list(j))
+        else if (transcript_is_content(j->key) || transcript_is_content_list(j))
             in = IN_CONTENT;
         json_open(o, j->type == JSON_ARRAY ? '[' : '{');
         JSON_FOR_EACH(it, j) {
             if (j->type == JSON_OBJECT)
                 json_key_str(o, it->key);
-            put_value(o, it, in);
+            transcript_put_value(o, it, in);
         }
         json_close(o, j->type == JSON_ARRAY ? ']' : '}');
         break;
     }
 }
 
-/* -errno: nothing of it may be shown. */
-static int put_message(struct buf *to, struct str message) {
+/* -errno: the line must not show the message. */
+static int transcript_put_message(struct buf *to, struct str message) {
     struct arena a;
     struct json *root;
     int r = arena_init(&a, 4096, ARENA_MAX);
@@ -147,15 +147,15 @@ static int put_message(struct buf *to, struct str message) {
     if (r == 0) {
         struct json_out o;
         json_begin(&o, to);
-        put_value(&o, root, OPEN_TEXT);
+        transcript_put_value(&o, root, OPEN_TEXT);
         r = json_end(&o);
     }
     arena_done(&a);
     return r;
 }
 
-/* The time and the direction. */
-static int put_head(struct buf *to, enum transcript_way way, size_t n_fds) {
+/* Time and direction. */
+static int transcript_put_head(struct buf *to, enum transcript_way way, size_t n_fds) {
     struct timespec now;
     struct tm tm;
     char text[80];
@@ -173,15 +173,15 @@ void transcript_add(struct transcript *t, enum transcript_way way, struct str me
                     size_t n_fds) {
     struct buf line;
     buf_init(&line, LINE_MAX_BYTES);
-    int r = put_head(&line, way, n_fds);
+    int r = transcript_put_head(&line, way, n_fds);
     size_t head = buf_len(&line);
-    if (r == 0 && (put_message(&line, message) < 0 || buf_append(&line, "\n", 1) < 0)) {
+    if (r == 0 && (transcript_put_message(&line, message) < 0 || buf_append(&line, "\n", 1) < 0)) {
         char text[40];
         int n = snprintf(text, sizeof text, "<%zu bytes>\n", message.n);
         buf_truncate(&line, head);
         r = buf_append(&line, text, (size_t)n);
     }
-    if (r == 0) /* its room holds one line more than makes it flush */
+    if (r == 0) /* it flushes below, so there is always space for one more line */
         (void)!buf_append(&t->lines, buf_data(&line), buf_len(&line));
     buf_done(&line);
     if (buf_len(&t->lines) >= GATHER_BYTES)
@@ -191,17 +191,18 @@ void transcript_add(struct transcript *t, enum transcript_way way, struct str me
 /* --- the file --- */
 
 /* The newest whole lines of `bytes` that fit into max. */
-static struct str newest(const void *bytes, size_t n, size_t max) {
+static struct str transcript_newest(const void *bytes, size_t n, size_t max) {
     const char *p = bytes;
     if (n <= max)
         return (struct str){p, n};
-    const char *cut = p + n - max - 1; /* a line that begins right after a line end fits too */
+    const char *cut =
+        p + n - max - 1; /* so that a line that starts exactly at the limit is found */
     const char *end = memchr(cut, '\n', max + 1);
     return end ? (struct str){end + 1, (size_t)(p + n - end - 1)} : (struct str){p, 0};
 }
 
-/* What is kept of the old file and what came since, under a new name that then takes the old one's. */
-static int write_anew(struct transcript *t, int old, size_t old_size) {
+/* Writes the kept part of the old file and the new lines to a new file, and renames it over the old one. */
+static int transcript_rewrite(struct transcript *t, int old, size_t old_size) {
     size_t half = (size_t)t->max_bytes / 2, max = (size_t)t->max_bytes;
     size_t want = buf_len(&t->lines) < half ? MIN(old_size, half + 1) : 0;
     AUTO_FREE char *kept = malloc(want + 1);
@@ -214,8 +215,8 @@ static int write_anew(struct transcript *t, int old, size_t old_size) {
         fd_open_beneath(t->dir_fd, t->fresh_name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (fd < 0)
         return fd;
-    struct str head = newest(kept, (size_t)got, half);
-    struct str tail = newest(buf_data(&t->lines), buf_len(&t->lines), max);
+    struct str head = transcript_newest(kept, (size_t)got, half);
+    struct str tail = transcript_newest(buf_data(&t->lines), buf_len(&t->lines), max);
     int r = fd_write_all(fd, head.p, head.n);
     if (r == 0)
         r = fd_write_all(fd, tail.p, tail.n);
@@ -226,7 +227,7 @@ static int write_anew(struct transcript *t, int old, size_t old_size) {
     return r;
 }
 
-static int write_lines(struct transcript *t) {
+static int transcript_write_lines(struct transcript *t) {
     struct stat st;
     AUTO_CLOSE int fd = fd_open_beneath(t->dir_fd, t->name, O_RDWR | O_CREAT | O_APPEND, 0600);
     if (fd < 0)
@@ -235,9 +236,9 @@ static int write_lines(struct transcript *t) {
         return -errno;
     size_t n = buf_len(&t->lines);
     if (st.st_size + (int64_t)n > t->max_bytes)
-        return write_anew(t, fd, (size_t)st.st_size);
+        return transcript_rewrite(t, fd, (size_t)st.st_size);
     int r = fd_write_all(fd, buf_data(&t->lines), n);
-    if (r < 0 && ftruncate(fd, st.st_size) < 0) /* no half lines */
+    if (r < 0 && ftruncate(fd, st.st_size) < 0) /* do not leave half a line */
         r = -errno;
     return r;
 }
@@ -245,7 +246,7 @@ static int write_lines(struct transcript *t) {
 void transcript_flush(struct transcript *t) {
     if (buf_len(&t->lines) == 0 || t->dir_fd < 0)
         return;
-    int r = write_lines(t);
+    int r = transcript_write_lines(t);
     if (r < 0 && !t->complained)
         log_text(LOG_WARN, "transcript", "%s is not written: %s", t->name, strerror(-r));
     t->complained = r < 0;

@@ -10,7 +10,7 @@
 
 struct copy_feed {
     uv_poll_t poll;
-    int fd; /* -1: nothing more is read */
+    int fd; /* -1: reading has ended */
     struct guest_link *link;
     struct guest_wait wait;
     uint64_t handle;
@@ -19,14 +19,14 @@ struct copy_feed {
     uint8_t bytes[CHUNK_BYTES];
 };
 
-static void stop_reading(struct copy_feed *f) {
+static void feed_stop_reading(struct copy_feed *f) {
     uv_poll_stop(&f->poll);
     if (f->fd >= 0)
         close(TAKE_FD(f->fd));
 }
 
 /* A chunk without bytes is the end of the stream. */
-static void send_chunk(struct copy_feed *f) {
+static void feed_send_chunk(struct copy_feed *f) {
     struct str chunk = {(const char *)f->bytes + f->at, f->n - f->at};
     guest_files_ask(f->link,
                     &(struct guest_file_request){.method = GUEST_WRITE_CHUNK,
@@ -46,20 +46,20 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
     if (n > 0)
         uv_poll_stop(poll);
     else
-        stop_reading(f); /* half an archive is told by its missing end */
-    send_chunk(f);
+        feed_stop_reading(f); /* the guest notices half an archive by its missing end */
+    feed_send_chunk(f);
 }
 
 static void on_taken(struct guest_wait *w, const struct guest_answer *a) {
     struct copy_feed *f = container_of(w, struct copy_feed, wait);
     if (a->e) {
-        stop_reading(f);
+        feed_stop_reading(f);
         return;
     }
     f->offset += a->file->write_chunk.n_taken;
     f->at += a->file->write_chunk.n_taken;
     if (f->at < f->n)
-        send_chunk(f);
+        feed_send_chunk(f);
     else if (f->fd >= 0)
         uv_poll_start(&f->poll, UV_READABLE, on_readable);
 }
@@ -93,6 +93,6 @@ void copy_feed_close(struct copy_feed *f) {
     if (!f)
         return;
     guest_wait_cancel(&f->wait);
-    stop_reading(f);
+    feed_stop_reading(f);
     uv_close((uv_handle_t *)&f->poll, on_closed);
 }
