@@ -1,4 +1,4 @@
-/* The command line: options by the command's own lists, and values people write. */
+/* The command line: parses options by the command's lists, and values in human notation. */
 #include <errno.h>
 #include <stdarg.h>
 
@@ -47,7 +47,7 @@ static int keep(struct cli *cli, const struct opt *o, char *text) {
     return -1;
 }
 
-/* --name, --name VALUE, --name=VALUE. *at is moved past what was used. */
+/* Parses --name, --name VALUE and --name=VALUE. Advances *at past the words it used. */
 static int take_long(struct cli *cli, char **argv, int argc, int *at) {
     char *word = argv[*at] + 2;
     char *equals = strchr(word, '=');
@@ -66,7 +66,7 @@ static int take_long(struct cli *cli, char **argv, int argc, int *at) {
     return keep(cli, o, argv[++*at]);
 }
 
-/* -a, -abc, -s VALUE, -sVALUE. */
+/* Parses -a, -abc, -s VALUE and -sVALUE. */
 static int take_short(struct cli *cli, char **argv, int argc, int *at) {
     for (char *letter = argv[*at] + 1; *letter != '\0'; letter++) {
         const struct opt *o = find(cli, (struct str){0}, *letter);
@@ -114,7 +114,7 @@ int args_parse(struct cli *cli, int argc, char **argv) {
             cli->n_program = (size_t)(argc - i - is_end);
             break;
         }
-        if (is_end) { /* what follows are arguments, whatever they look like */
+        if (is_end) { /* all further words are arguments */
             while (++i < argc)
                 cli->args[cli->n_args++] = argv[i];
             break;
@@ -174,7 +174,7 @@ struct unit {
     int64_t factor;
 };
 
-/* A whole number and a unit; -1 for "none" or "never". */
+/* Parses a whole number with a unit; -1 for "none" or "never". */
 static bool with_unit(const struct cli *cli, const char *name, const struct unit *units, size_t n,
                       const char *example, int64_t *value) {
     const char *text = opt_get(cli, name);

@@ -1,6 +1,8 @@
-/* cli — what the commands of berm share: the table's rows, the arguments of this run, and output.
+/* cli — shared by the commands of berm: the rows of the table, the arguments of this run, and
+ * output.
  *
- * A command answers the exit status. Memory of a run is its arena's; berm is short-lived. */
+ * A command returns the exit status. Memory belongs to the arena of the run, because berm is
+ * short-lived. */
 #pragma once
 
 #include <berm.h>
@@ -13,19 +15,19 @@
 #include "base/macros.h"
 #include "base/str.h"
 
-/* What berm itself answers; a program's own status is passed on. */
+/* Exit statuses of berm itself; a program's own status is passed through. */
 enum cli_exit {
     EXIT_TIMED_OUT = 124,
-    EXIT_BERM = 125, /* berm or the daemon failed, wrong usage included */
+    EXIT_BERM = 125, /* berm or the daemon failed, or invalid usage */
     EXIT_NOT_EXECUTABLE = 126,
     EXIT_NOT_FOUND = 127,
-    EXIT_SIGNAL = 128, /* and the signal's number; 137 also for out of memory */
+    EXIT_SIGNAL = 128, /* plus the signal number; 137 also for out of memory */
 };
 
 struct opt {
-    const char *name;  /* without its dashes; NULL ends a list */
-    char letter;       /* 0 = none */
-    const char *takes; /* what stands behind it; NULL = a switch */
+    const char *name;  /* without dashes; NULL ends a list */
+    char letter;       /* 0: none */
+    const char *takes; /* name of the value; NULL: a switch */
     const char *what;
 };
 
@@ -33,15 +35,15 @@ struct cli;
 
 struct command {
     const char *name;          /* "run", "daemon start" */
-    const char *usage;         /* what stands behind the options */
+    const char *usage;         /* arguments after the options */
     const char *what;          /* one line */
-    const char *more;          /* further lines of its help; may be NULL */
-    const struct opt *opts[3]; /* lists that hold */
+    const char *more;          /* more lines of help; may be NULL */
+    const struct opt *opts[3]; /* applicable lists */
     int min_args;
-    int max_args;     /* -1 = any number */
-    bool has_program; /* what follows the arguments is a program's command line */
+    int max_args;     /* -1: any number */
+    bool has_program; /* a program's command line follows the arguments */
     int (*run)(struct cli *cli);
-    bool no_daemon; /* works without one, and starts none */
+    bool no_daemon; /* works without a daemon and does not start one */
 };
 
 extern const struct command commands[];
@@ -55,7 +57,7 @@ struct cli {
     struct berm_client *client;
     char **args;
     size_t n_args;
-    char **program; /* and its arguments */
+    char **program; /* with its arguments */
     size_t n_program;
     struct {
         const char *name;
@@ -65,8 +67,8 @@ struct cli {
     struct kept *kept;
     bool json;
     bool color;
-    bool detached; /* the user left a program that goes on */
-    bool feeds;    /* a thread of ours may still wait for input: no memory is freed at the end */
+    bool detached; /* the user detached from a running program */
+    bool feeds;    /* a thread may still wait for input, so do not free memory at the end */
 };
 
 /* --- help.c --- */
@@ -80,15 +82,15 @@ void help_man(void);
 
 extern const struct opt common_opts[];
 extern const struct opt quiet_opt[];
-/* -1 to go on, or the exit status of a wrong command line. */
+/* Returns -1 to continue, or the exit status of an invalid command line. */
 int args_parse(struct cli *cli, int argc, char **argv);
 bool opt_has(const struct cli *cli, const char *name);
-/* The last one given, or NULL. */
+/* Returns the last value given, or NULL. */
 char *opt_get(const struct cli *cli, const char *name);
 size_t opt_count(const struct cli *cli, const char *name);
-/* The next one from *at on, or NULL. */
+/* Returns the next value from *at, or NULL. */
 char *opt_next(const struct cli *cli, const char *name, size_t *at);
-/* Each writes what an option says, or leaves the default; false after a word to the user. */
+/* Each sets the value of an option or leaves the default. Returns false after printing an error. */
 bool opt_size(const struct cli *cli, const char *name, int64_t *value);
 bool opt_duration(const struct cli *cli, const char *name, int64_t *value_ms);
 bool opt_number(const struct cli *cli, const char *name, int64_t min, int64_t max, int64_t *value);
@@ -99,24 +101,24 @@ int opt_usage(const struct cli *cli, const char *fmt, ...) PRINTF(2, 3);
 
 /* --- out.c --- */
 
-/* Zeroed memory of the run; ends berm when there is none. */
+/* Returns zeroed memory of the run. Exits when out of memory. */
 void *cli_alloc(struct cli *cli, size_t n);
 char *cli_text(struct cli *cli, const char *fmt, ...) PRINTF(2, 3);
-/* Sixteen hexadecimal digits nobody guesses. */
+/* Returns sixteen random hexadecimal digits. */
 char *cli_random(struct cli *cli);
-/* An answer that lives as long as the run. */
+/* Keeps a response until the end of the run. */
 void cli_keep(struct cli *cli, void *message);
 void cli_done(struct cli *cli);
-/* Says why and what to do next. EXIT_BERM. */
+/* Prints the error and what to do next. Returns EXIT_BERM. */
 int cli_fail(const struct cli *cli, const struct berm_error *e);
 int cli_complain(const char *fmt, ...) PRINTF(1, 2);
-/* The message as one JSON document and a newline. */
+/* Prints the message as one JSON document with a newline. */
 void cli_print_json(const void *message);
-/* Text from elsewhere, fit for a terminal: no control characters. */
+/* Removes control characters, so that foreign text is safe for a terminal. */
 char *cli_clean(struct cli *cli, const char *text);
-/* "ready" for SANDBOX_STATE_READY. */
+/* Returns "ready" for SANDBOX_STATE_READY. */
 const char *cli_enum(struct cli *cli, const ProtobufCEnumDescriptor *type, int value);
-/* "5s", "3h"; of a time in milliseconds since 1970. */
+/* Returns an age such as "5s" or "3h", from milliseconds since 1970. */
 const char *cli_age(struct cli *cli, int64_t unix_ms);
 const char *cli_bytes(struct cli *cli, int64_t bytes);
 const char *cli_pairs(struct cli *cli, size_t n, Berm__V1__KeyValue **pairs);
@@ -124,7 +126,7 @@ const char *cli_pairs(struct cli *cli, size_t n, Berm__V1__KeyValue **pairs);
 struct table {
     struct cli *cli;
     size_t n_columns;
-    size_t colored; /* the column whose words have a colour */
+    size_t colored; /* the column with colours */
     size_t n_rows;
     size_t cap;
     const char **cells;
@@ -132,78 +134,83 @@ struct table {
 void table_init(struct table *t, struct cli *cli, const char *const *heads, size_t n_columns,
                 size_t colored);
 void table_add(struct table *t, const char *const *cells);
-/* Columns are cut where the terminal is too narrow; into a pipe everything goes whole. */
+/* Truncates columns if the terminal is too narrow; output into a pipe is complete. */
 void table_print(const struct table *t);
 
 /* --- what commands share --- */
 
 extern const struct opt spec_opts[];
 extern const struct opt exec_opts[];
-/* From the options of create and run. False after a word to the user. */
+/* Fills in the options of create and run. Returns false after printing an error. */
 bool spec_fill(struct cli *cli, Berm__V1__SandboxSpec *spec);
 bool limits_fill(struct cli *cli, Berm__V1__Limits *limits, bool *ret_any);
 bool lifetime_fill(struct cli *cli, Berm__V1__Lifetime *lifetime, bool *ret_any);
 bool exec_fill(struct cli *cli, Berm__V1__ExecSpec *spec);
-/* Makes a sandbox and waits until it is ready. -code, or -1 when the user was told and e->code is 0.
- * Cut off by a signal, it still says which sandbox there is to remove. */
+/* Creates a sandbox and waits until it is ready. Returns -code, or -1 with e->code 0 after printing
+ * an error. When a signal interrupts it, it still returns the sandbox, so that the caller can
+ * remove it. */
 int sandbox_make(struct cli *cli, bool wait, Berm__V1__Sandbox **ret_sandbox, struct berm_error *e);
 int sandbox_remove(struct cli *cli, const char *id, struct berm_error *e);
-/* A program in front. From begin to end our signals end calls, and go to the program once it runs. */
+/* A program in the foreground. Between begin and end, signals end our calls; while a program runs
+ * they are forwarded to it. */
 struct foreground;
 struct foreground *foreground_begin(struct cli *cli);
-/* Starts it, shows its output, takes our input to it when asked. Answers the exit status. */
+/* Starts the program, prints its output and, if asked, sends our input. Returns the exit status. */
 int foreground_run(struct foreground *f, char *sandbox_id, Berm__V1__ExecSpec *spec, bool input);
-int foreground_signal(const struct foreground *f); /* the last one that came, or 0 */
+int foreground_signal(const struct foreground *f); /* the last signal, or 0 */
 void foreground_end(struct foreground *f);
-/* The same for a program that runs already; signals are ours alone. */
+/* Does the same for a running program; signals are not forwarded. */
 int foreground_attach(struct cli *cli, Berm__V1__AttachExecRequest *request, bool input);
-/* A program with our terminal, or a stream of our input where we have none: starts it, or attaches to a running
- * one. Answers the exit status; 0 when the user left it, which cli->detached says. */
+/* Connects a program with our terminal, or with our input stream if we have none: starts it, or
+ * attaches to a running one. Returns the exit status; 0 and cli->detached when the user
+ * detached. */
 int terminal_run(struct cli *cli, const Berm__V1__InteractRequest *first);
-/* What a new terminal is like: ours. */
+/* Describes a new terminal like ours. */
 Berm__V1__Terminal *terminal_fill(struct cli *cli);
-/* Says why a program could not be started; the exit status. */
+/* Prints why a program could not be started. Returns the exit status. */
 int start_failed(struct cli *cli, const struct berm_error *e);
-/* The status to end with, and a word on stderr where a number says too little. */
+/* Returns the exit status, and prints a message where the number alone is unclear. */
 int exit_status_of(const Berm__V1__ExitStatus *exit);
-/* "exited 3", "out of memory". */
+/* Returns a text such as "exited 3" or "out of memory". */
 const char *exit_text(struct cli *cli, const Berm__V1__Exec *exec);
 struct berm_client *cli_client(const struct cli *cli, int64_t connect_ms);
 
-/* Root starts a daemon where one listens by default and none does, unless told not to. */
+/* Starts a daemon as root if none listens at the default socket, unless disabled. */
 void daemon_ensure(struct cli *cli);
 
 /* --- files --- */
 
-/* "SANDBOX:PATH"; false when there is no colon before the first slash. */
+/* Parses "SANDBOX:PATH". Returns false if there is no colon before the first slash. */
 bool remote_parse(struct cli *cli, const char *text, char **ret_sandbox, char **ret_path);
-/* A name as the contract has it: text when it is UTF-8, else bytes. */
+/* Sets a path as text if it is UTF-8, else as bytes. */
 void remote_path(const char *path, char **ret_text, ProtobufCBinaryData *ret_raw);
 const char *remote_name(struct cli *cli, const char *text, const ProtobufCBinaryData *raw);
 
-/* How far a copy has got, on a terminal. */
+/* The progress of a copy, shown on a terminal. */
 struct progress {
     bool shown;
-    uint64_t total_bytes; /* 0 = not known */
+    uint64_t total_bytes; /* 0: unknown */
     uint64_t drawn_us;
 };
 void progress_begin(struct progress *p, struct cli *cli, uint64_t total_bytes);
 void progress_at(struct progress *p, uint64_t bytes);
 void progress_end(struct progress *p);
 
-/* A local tree as a tar stream: a berm_source that can begin anew. */
+/* A local tree as a tar stream: a berm_source that can start again. */
 struct pack;
 struct pack *pack_new(struct cli *cli, const char *root, struct progress *p);
 ssize_t pack_source(void *user, uint64_t offset, void *into, size_t n);
-uint64_t pack_left_out(const struct pack *k); /* things the archive does not hold; each was told */
+uint64_t pack_left_out(const struct pack *k); /* number of omitted entries; each was reported */
 void pack_free(struct pack *k);
-/* A tar stream below a local directory: a berm_sink that can begin anew. Follows no link. */
+/* Unpacks a tar stream below a local directory: a berm_sink that can start again. Follows no
+ * links. */
 struct unpack;
 struct unpack *unpack_new(struct cli *cli, int root, struct progress *p);
 int unpack_sink(void *user, uint64_t offset, const void *bytes, size_t n);
-/* False after a word to the user: the archive was not whole. */
+/* Returns false after printing an error: the archive was incomplete. */
 bool unpack_end(struct unpack *u);
-/* Puts a local tree at a path of a sandbox. The exit status; what was left out was told. */
+/* Copies a local tree to a path of a sandbox. Returns the exit status; omitted entries were
+ * reported. */
 int tree_put(struct cli *cli, const char *local, char *sandbox_id, char *path,
              uint64_t *ret_left_out);
 

@@ -1,4 +1,4 @@
-/* cp: files and trees, into a sandbox and out of it. */
+/* cp: copies files and trees into and out of a sandbox. */
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 
-#define DRAW_US 100000 /* between two drawings */
+#define DRAW_US 100000 /* between updates */
 #define BAR 30
 
 /* --- progress --- */
@@ -73,7 +73,7 @@ int tree_put(struct cli *cli, const char *local, char *sandbox_id, char *path,
     pack_free(pack);
     if (r < 0)
         return cli_fail(cli, &e);
-    if (cli->json && !cli->command->has_program) /* run has an answer of its own */
+    if (cli->json && !cli->command->has_program) /* run prints its own response */
         cli_print_json(response);
     berm_free(response);
     return 0;
@@ -124,7 +124,7 @@ static int file_put(struct cli *cli, int fd, const struct stat *st, char *sandbo
     return 0;
 }
 
-/* What the path names, links followed; -code. */
+/* Stats the path, following links. Returns -code on failure. */
 static int remote_stat(struct cli *cli, char *sandbox_id, char *path,
                        Berm__V1__StatFileResponse **ret, struct berm_error *e) {
     Berm__V1__StatFileRequest request = BERM__V1__STAT_FILE_REQUEST__INIT;
@@ -144,7 +144,7 @@ static bool ends_with_slash(const char *path) {
     return path[0] != '\0' && path[strlen(path) - 1] == '/';
 }
 
-/* Into a directory that is there, under the source's own name. */
+/* If the target is an existing directory, appends the source's name. */
 static char *put_target(struct cli *cli, const char *local, char *sandbox_id, char *path) {
     struct berm_error e;
     Berm__V1__StatFileResponse *there;
@@ -175,8 +175,9 @@ static int copy_in(struct cli *cli, const char *local, char *sandbox_id, char *p
 
 /* --- out --- */
 
-/* Opens the directory that a tree is copied into, and creates it if it is missing. A link of that name may have come
- * out of the sandbox with an earlier copy, so cp follows it only when the user wrote a slash behind it. */
+/* Opens the directory that a tree is copied into, and creates it if it is missing. An earlier copy
+ * may have put a link of that name there, so cp follows it only if the user wrote a trailing
+ * slash. */
 static int tree_root(const char *local) {
     int follow = ends_with_slash(local) ? 0 : O_NOFOLLOW;
     if (mkdir(local, 0777) < 0 && errno != EEXIST)
@@ -208,7 +209,7 @@ static int tree_get(struct cli *cli, char *sandbox_id, char *path, const char *l
     struct unpack *unpack = unpack_new(cli, root, &progress);
     int r = berm_tree_download(cli->client, &request, unpack_sink, unpack, &end, &e);
     progress_end(&progress);
-    if (r < 0) /* why it is not whole */
+    if (r < 0) /* why it is incomplete */
         cli_fail(cli, &e);
     else if (unpack_end(unpack) && end && end->skipped_unreadable == 0) {
         if (cli->json)
@@ -240,7 +241,8 @@ static int read_into(struct cli *cli, char *sandbox_id, char *path, int fd, uint
                    : 0;
 }
 
-/* Beside its place first: what is there stays until the copy is whole. */
+/* Writes to a temporary file next to the target first, so that the old file stays until the copy is
+ * complete. */
 static int file_get(struct cli *cli, char *sandbox_id, char *path, const char *local,
                     const Berm__V1__FileInfo *info) {
     if (strcmp(local, "-") == 0)

@@ -14,18 +14,18 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 
-#define START_US ((uint64_t)60 * 1000000) /* what lives from before is adopted first */
+#define START_US ((uint64_t)60 * 1000000) /* the daemon first adopts running sandboxes */
 #define STOP_MS 60000
 #define LOG_TAIL_BYTES 2048
 
-/* --- who is there --- */
+/* --- finding the daemon --- */
 
 static int get_info(struct cli *cli, Berm__V1__GetInfoResponse **ret, struct berm_error *e) {
     Berm__V1__GetInfoRequest request = BERM__V1__GET_INFO_REQUEST__INIT;
     return berm_info(cli->client, &request, ret, e);
 }
 
-/* The process that listens on the socket, by the kernel's word; -1 when there is none. */
+/* Returns the process that listens on the socket, from the kernel; -1 if there is none. */
 static pid_t listener_of(const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct ucred peer;
@@ -65,7 +65,7 @@ int cmd_daemon_status(struct cli *cli) {
 
 /* --- start --- */
 
-/* Beside this program, else in PATH. */
+/* Finds bermd in the directory of this program, else in PATH. */
 static const char *find_bermd(struct cli *cli) {
     char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -79,7 +79,7 @@ static const char *find_bermd(struct cli *cli) {
     return "bermd";
 }
 
-/* What bermd is started with: our options under its names, then what follows "--". */
+/* Builds bermd's arguments: our options under its names, then what follows "--". */
 static char **bermd_argv(struct cli *cli, const char *program) {
     static const char *const passed[] = {"state", "socket", "listen", "config", "log-level"};
     char **argv = cli_alloc(
@@ -91,7 +91,7 @@ static char **bermd_argv(struct cli *cli, const char *program) {
             argv[n++] = cli_text(cli, "--%s", passed[i]);
             argv[n++] = opt_get(cli, passed[i]);
         }
-    if (!opt_has(cli, "socket") && !opt_has(cli, "config")) { /* BERM_SOCKET holds for both of us */
+    if (!opt_has(cli, "socket") && !opt_has(cli, "config")) { /* BERM_SOCKET applies to both */
         argv[n++] = (char *)"--socket";
         argv[n++] = (char *)berm_client_target(cli->client);
     }
@@ -104,7 +104,8 @@ static char **bermd_argv(struct cli *cli, const char *program) {
     return argv;
 }
 
-/* A log beside the socket unless one is named: the state folder is the daemon's own. */
+/* Opens the log next to the socket unless --log is given, because the state directory belongs to
+ * the daemon. */
 static int open_log(struct cli *cli, const char **ret_path) {
     const char *target = berm_client_target(cli->client);
     const char *path = opt_get(cli, "log");
@@ -121,7 +122,7 @@ static int open_log(struct cli *cli, const char **ret_path) {
     return fd < 0 ? -errno : fd;
 }
 
-/* In a session of its own; the pid, or -1. */
+/* Starts bermd in a new session. Returns the pid, or -1. */
 static pid_t launch(char **argv, int log_fd) {
     pid_t pid = fork();
     if (pid != 0)
@@ -190,7 +191,7 @@ int cmd_daemon_start(struct cli *cli) {
     return wait_for_answer(cli, pid, path, from, false);
 }
 
-/* --- started by need --- */
+/* --- started on demand --- */
 
 static bool is_default(const struct cli *cli) {
     return !opt_has(cli, "socket") && !opt_has(cli, "address") && !getenv("BERM_SOCKET") &&
@@ -198,7 +199,7 @@ static bool is_default(const struct cli *cli) {
 }
 
 void daemon_ensure(struct cli *cli) {
-    struct cli other = *cli; /* the command's own options are none of the daemon's */
+    struct cli other = *cli; /* without the command's own options */
     const char *path;
     if (geteuid() != 0 || !is_default(cli) || opt_has(cli, "no-start") || getenv("BERM_NO_START") ||
         listener_of(berm_client_target(cli->client)) > 0)
@@ -207,7 +208,7 @@ void daemon_ensure(struct cli *cli) {
     AUTO_CLOSE int log_fd = open_log(&other, &path);
     struct stat st;
     if (log_fd < 0 || fstat(log_fd, &st) < 0)
-        return; /* the command itself says that no daemon answers */
+        return; /* the command itself reports that no daemon replies */
     fflush(stdout);
     pid_t pid = launch(bermd_argv(&other, find_bermd(&other)), log_fd);
     if (pid > 0 && wait_for_answer(&other, pid, path, st.st_size, true) == 0)
@@ -224,7 +225,7 @@ int cmd_daemon_stop(struct cli *cli) {
     if (pid <= 0)
         return cli_complain("no daemon listens at %s", target);
     AUTO_CLOSE int fd = pidfd_open(pid, 0);
-    if (fd < 0 || listener_of(target) != pid) /* still the one we hold */
+    if (fd < 0 || listener_of(target) != pid) /* the pidfd still refers to the listener */
         return cli_complain("the daemon at %s went away", target);
     if (pidfd_send_signal(fd, SIGTERM, NULL, 0) < 0)
         return cli_complain("pid %ld: %s", (long)pid, strerror(errno));

@@ -1,4 +1,5 @@
-/* doctor: what this machine allows, line by line, and how to get what is missing. Works without a daemon. */
+/* doctor: checks what this machine supports, line by line, and how to fix what is missing. Works
+ * without a daemon. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,11 +11,11 @@
 #include "base/json.h"
 #include "cli/cli.h"
 
-#define KERNEL_MAJOR 6 /* as berm-spawn asks for */
+#define KERNEL_MAJOR 6 /* required by berm-spawn */
 #define KERNEL_MINOR 1
 #define DISK_BYTES ((uint64_t)1 << 30)
 
-/* Each says what it found in cli's memory, and answers whether that will do. */
+/* Each check sets a text in cli's memory, and returns whether the result suffices. */
 typedef bool (*check_fn)(struct cli *cli, const char **found);
 
 static const char *read_line(struct cli *cli, const char *path) {
@@ -28,7 +29,8 @@ static const char *read_line(struct cli *cli, const char *path) {
     return cli_text(cli, "%s", line);
 }
 
-/* A limit of 1 on core files, which every sandbox has, stops a handler behind a pipe. A socket ignores the limit. */
+/* Every sandbox has a core limit of 1, which stops a handler behind a pipe. A socket ignores the
+ * limit. */
 static bool check_core_dumps(struct cli *cli, const char **found) {
     const char *pattern = read_line(cli, "/proc/sys/kernel/core_pattern");
     *found = cli_text(cli, "core_pattern %s", pattern ? pattern : "unknown");
@@ -57,7 +59,8 @@ static bool has_word(const char *words, const char *wanted) {
     return false;
 }
 
-/* As berm-spawn has it: a v2 tree or v1's freezer to hold programs, and a tree of either for each limit. */
+/* Like berm-spawn: a v2 tree or the v1 freezer to hold programs, and a tree of either version for
+ * each limit. */
 static bool check_cgroups(struct cli *cli, const char **found) {
     static const char *const needed[] = {"cpu", "memory", "pids"};
     const char *v2 = NULL, *v1 = "", *missing = "";
@@ -81,7 +84,7 @@ static bool check_cgroups(struct cli *cli, const char **found) {
     return missing[0] == '\0' && (v2 || has_word(v1, "freezer"));
 }
 
-/* Where it is a module nobody has used yet, asking for it loads it; that takes root. */
+/* If overlay is a module that is not loaded yet, fsopen loads it; that needs root. */
 static bool check_overlay(struct cli *cli, const char **found) {
     char line[128];
     AUTO_CLOSE int asked = (int)syscall(SYS_fsopen, "overlay", 1 /* FSOPEN_CLOEXEC */);
@@ -133,7 +136,7 @@ static bool check_programs(struct cli *cli, const char **found) {
     return all;
 }
 
-/* Where the state is, or will be. */
+/* Checks the disk of the state directory, existing or future. */
 static bool check_disk(struct cli *cli, const char **found) {
     static const char *const folders[] = {"/var/lib/berm", "/var/lib", "/"};
     struct statvfs fs;
@@ -171,7 +174,7 @@ static bool check_daemon(struct cli *cli, const char **found) {
 static const struct check {
     const char *name;
     check_fn check;
-    bool is_needed; /* for sandboxes; else it is good to have */
+    bool is_needed; /* required for sandboxes; otherwise recommended */
     const char *fix;
 } checks[] = {
     {"root", check_root, true, "run berm and bermd as root: sudo berm doctor"},

@@ -1,4 +1,4 @@
-/* events: what happened, and what happens. */
+/* events: prints past and new events. */
 #include <time.h>
 
 #include "cli/cli.h"
@@ -47,7 +47,7 @@ static int on_event(const Berm__V1__WatchEventsResponse *m, void *user) {
         cli_print_json(v);
         return 0;
     }
-    /* Of its own arena: a watch may go on for days. */
+    /* Uses a separate arena, because a watch may run for days. */
     struct cli line = *cli;
     char when[32];
     time_t seconds = (time_t)(v->time_unix_ms / 1000);
@@ -62,7 +62,7 @@ static int on_event(const Berm__V1__WatchEventsResponse *m, void *user) {
     return fflush(stdout) != 0;
 }
 
-/* Without -f: everything kept, then the end. With it: from now on, unless --since says more. */
+/* Without -f: all stored events, then the end. With -f: from now on, unless --since is given. */
 static bool fill_start(struct cli *cli, Berm__V1__WatchEventsRequest *request) {
     const char *since = opt_get(cli, "since");
     bool follow = opt_has(cli, "follow");

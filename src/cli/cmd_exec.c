@@ -21,7 +21,7 @@ const struct opt exec_opts[] = {
     {0},
 };
 
-/* Without a word on it, output into a pipe or a file arrives whole: the program waits for us. */
+/* By default, output into a pipe or file must be complete, so the program waits for us. */
 static bool fill_policy(struct cli *cli, Berm__V1__ExecSpec *spec) {
     static const char *const names[] = {"drop", "block", "kill", NULL};
     static const int policies[] = {BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_DROP_OLDEST,
@@ -55,7 +55,8 @@ bool exec_fill(struct cli *cli, Berm__V1__ExecSpec *spec) {
         !opt_size(cli, "output-limit", &spec->output_limit_bytes) || !fill_policy(cli, spec))
         return false;
     if (opt_has(cli, "grace") && spec->grace_ms == 0)
-        spec->grace_ms = -1; /* none is SIGKILL at once; 0 would be the daemon's default */
+        /* no grace means SIGKILL immediately; 0 would select the daemon's default */
+        spec->grace_ms = -1;
     return true;
 }
 
@@ -159,7 +160,7 @@ int cmd_shell(struct cli *cli) {
 
 /* --- attach, logs --- */
 
-/* An offset belongs to one stream; with one, and no word on which, that is stdout. */
+/* An offset belongs to one stream: stdout, unless another is named. */
 static bool fill_attach(struct cli *cli, Berm__V1__AttachExecRequest *request) {
     static const char *const names[] = {"stdout", "stderr", "both", NULL};
     static const int streams[] = {BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDOUT,
@@ -189,7 +190,7 @@ static bool fill_attach(struct cli *cli, Berm__V1__AttachExecRequest *request) {
 
 struct logs {
     struct cli *cli;
-    int status; /* the program's, once it has ended */
+    int status; /* of the program, after it has ended */
 };
 
 static int on_log(const Berm__V1__AttachExecResponse *m, void *user) {
@@ -221,7 +222,7 @@ int cmd_logs(struct cli *cli) {
     return r < 0 ? cli_fail(cli, &e) : r > 0 ? EXIT_BERM : 0;
 }
 
-/* What cannot be asked for is told by the call that follows. */
+/* If this fails, the call that follows reports the error. */
 static bool has_terminal(struct cli *cli) {
     Berm__V1__GetExecRequest request = BERM__V1__GET_EXEC_REQUEST__INIT;
     Berm__V1__GetExecResponse *response;
@@ -233,7 +234,7 @@ static bool has_terminal(struct cli *cli) {
     return has;
 }
 
-/* Without a word on where to begin: what a screen or two hold, not the whole day. */
+/* By default, starts with the last screens of output, not with all of it. */
 static int attach_terminal(struct cli *cli, Berm__V1__AttachExecRequest *request) {
     Berm__V1__InteractRequest first = BERM__V1__INTERACT_REQUEST__INIT;
     if (!opt_has(cli, "since-offset") && !opt_has(cli, "tail"))
@@ -259,7 +260,7 @@ int cmd_attach(struct cli *cli) {
 
 /* --- kill, ps --- */
 
-/* "TERM", "SIGTERM" or "15". */
+/* Parses "TERM", "SIGTERM" or "15". */
 static int signal_of(const char *text) {
     uint64_t number;
     if (str_to_u64(str_of(text), 1, 64, &number) == 0)

@@ -1,4 +1,4 @@
-/* cat, find, grep; and how a path of a sandbox is written. */
+/* cat, find, grep; and the notation for paths in a sandbox. */
 #include <errno.h>
 
 #include "cli/cli.h"
@@ -23,7 +23,7 @@ const char *remote_name(struct cli *cli, const char *text, const ProtobufCBinary
     return raw->len > 0 ? cli_text(cli, "%.*s", (int)raw->len, (const char *)raw->data) : text;
 }
 
-/* "SANDBOX" alone is its workspace. */
+/* "SANDBOX" alone means its workspace. */
 static void sandbox_and_path(struct cli *cli, char *text, char **ret_sandbox, char **ret_path) {
     if (!remote_parse(cli, text, ret_sandbox, ret_path)) {
         *ret_sandbox = text;
@@ -31,7 +31,7 @@ static void sandbox_and_path(struct cli *cli, char *text, char **ret_sandbox, ch
     }
 }
 
-/* Into a terminal go no control characters that a name or a line brings. */
+/* Removes control characters of a name or line if the output is a terminal. */
 static const char *shown(struct cli *cli, const char *text) {
     return isatty(STDOUT_FILENO) ? cli_clean(cli, text) : text;
 }

@@ -1,4 +1,4 @@
-/* get: a sandbox or a program, whole. */
+/* get: prints all details of a sandbox or program. */
 #include "cli/cli.h"
 
 static void line(const char *name, const char *value) {
@@ -88,7 +88,7 @@ static int get_exec(struct cli *cli, char *id, struct berm_error *e) {
     return 0;
 }
 
-/* A generated id says what it names; of others a sandbox comes first. */
+/* The prefix of a generated id tells its kind; for other ids a sandbox is tried first. */
 int cmd_get(struct cli *cli) {
     struct berm_error e, second;
     char *id = cli->args[0];

@@ -1,14 +1,14 @@
 /* create, ls, update, stop, start, pause, resume, rm. */
 #include "cli/cli.h"
 
-#define WAIT_MS 60000 /* the longest a daemon holds an answer back; events tell the rest */
+#define WAIT_MS 60000 /* the longest wait of the daemon; after that we wait by events */
 #define STATE(name) (1u << BERM__V1__SANDBOX_STATE__SANDBOX_STATE_##name)
 
 static bool is_state(const Berm__V1__Sandbox *s, uint32_t states) {
     return (unsigned)s->state < 32 && (states >> s->state & 1) != 0;
 }
 
-/* A sandbox that did not come where it should: its own reason is the error. */
+/* Reports a sandbox that did not reach its state, with its own reason as the error. */
 static int complain_state(struct cli *cli, const Berm__V1__Sandbox *s) {
     const char *state = cli_enum(cli, &berm__v1__sandbox_state__descriptor, (int)s->state);
     const char *code = s->reason && s->reason->code[0] != '\0' ? s->reason->code : NULL;
@@ -36,7 +36,7 @@ int sandbox_make(struct cli *cli, bool wait, Berm__V1__Sandbox **ret_sandbox,
     if (opt_has(cli, "id"))
         request.sandbox_id = opt_get(cli, "id");
     int r = berm_sandbox_create(cli->client, &request, &made, e);
-    if (r == -(int)BERM_CANCELLED) { /* the same request again says what became of it */
+    if (r == -(int)BERM_CANCELLED) { /* repeating the request returns its outcome */
         request.wait_ms = 0;
         berm_client_set_wake(cli->client, -1, NULL, NULL);
         if (berm_sandbox_create(cli->client, &request, &made, NULL) < 0)
@@ -114,7 +114,7 @@ static void print_sandboxes(struct cli *cli, const Berm__V1__ListSandboxesRespon
     table_print(&t);
 }
 
-/* Every page, as one answer. */
+/* Collects all pages into one response. */
 static int list_all(struct cli *cli, Berm__V1__ListSandboxesRequest *request,
                     Berm__V1__ListSandboxesResponse *all, struct berm_error *e) {
     size_t cap = 0;
@@ -191,12 +191,12 @@ int cmd_update(struct cli *cli) {
     return 0;
 }
 
-/* --- stop, start, pause, resume, rm: the same call under other names --- */
+/* --- stop, start, pause, resume, rm: the same call with different methods --- */
 
 struct change {
     const char *method;
-    uint32_t until; /* states in which it is done */
-    uint32_t good;  /* of these, the ones that were asked for */
+    uint32_t until; /* states that end the wait */
+    uint32_t good;  /* of these, the requested ones */
 };
 
 static const struct change STOP = {"StopSandbox", ~STATE(STOPPING), STATE(STOPPED)};
@@ -205,14 +205,15 @@ static const struct change PAUSE = {"PauseSandbox", ~STATE(READY), STATE(PAUSED)
 static const struct change RESUME = {"ResumeSandbox", ~STATE(PAUSED), STATE(READY)};
 static const struct change DELETE = {"DeleteSandbox", STATE(DELETED), STATE(DELETED)};
 
-/* A field of any message by its name; NULL when it has none. */
+/* Returns a field of any message by name; NULL if it has none. */
 static void *member(void *message, const char *name) {
     const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(
         ((ProtobufCMessage *)message)->descriptor, name);
     return f ? (char *)message + f->offset : NULL;
 }
 
-/* Asks, and waits for the outcome where wait_ms says so. *ret_sandbox lives as long as the run. */
+/* Calls the method, and waits for the outcome if wait_ms says so. *ret_sandbox lives as long as the
+ * run. */
 static int change(struct cli *cli, const struct change *how, const char *id, int64_t wait_ms,
                   Berm__V1__Sandbox **ret_sandbox, struct berm_error *e) {
     const struct berm_method *m = berm_method_find(how->method);
@@ -225,9 +226,9 @@ static int change(struct cli *cli, const struct change *how, const char *id, int
     int64_t *grace = member(request, "grace_ms");
     e->code = BERM_OK;
     if (grace && !opt_duration(cli, "grace", grace))
-        return -1; /* the user was told */
+        return -1; /* the error is already printed */
     if (grace && opt_has(cli, "grace") && *grace == 0)
-        *grace = -1; /* none is SIGKILL at once; 0 would be the daemon's default */
+        *grace = -1; /* no grace means SIGKILL immediately; 0 would select the daemon's default */
     int r = berm_unary(cli->client, m, request, &response, e);
     if (r < 0)
         return r;
@@ -244,7 +245,7 @@ static int change(struct cli *cli, const struct change *how, const char *id, int
     return 0;
 }
 
-/* Each of the arguments; one that fails does not keep the others from their turn. */
+/* Handles each argument; a failure does not stop the others. */
 static int change_all(struct cli *cli, const struct change *how) {
     int status = 0;
     int64_t wait_ms = opt_has(cli, "no-wait") ? 0 : WAIT_MS;

@@ -83,7 +83,7 @@ int cmd_ping(struct cli *cli) {
 
 /* --- debug guest-log --- */
 
-/* As bermd chooses: the system's folder for root, the user's own for anyone else. */
+/* Like bermd: the system's directory for root, the user's directory for others. */
 static const char *state_folder(struct cli *cli) {
     const char *given = opt_get(cli, "state");
     const char *xdg = getenv("XDG_STATE_HOME");

@@ -1,7 +1,7 @@
-/* completion: scripts for three shells, written from the table of commands. */
+/* completion: prints scripts for three shells from the table of commands. */
 #include "cli/cli.h"
 
-/* Every option of a command as one shell word each. */
+/* Prints every option of a command as a shell word. */
 static void print_words(const struct command *c) {
     for (size_t i = 0; i <= COUNT_OF(c->opts); i++)
         for (const struct opt *o = i < COUNT_OF(c->opts) ? c->opts[i] : common_opts; o && o->name;
@@ -9,7 +9,8 @@ static void print_words(const struct command *c) {
             printf(" --%s", o->name);
 }
 
-/* The second words of a first one, each once and in the table's order; the empty first word has the first ones. */
+/* Prints the second words of a first word, each once and in the table's order. For the empty first
+ * word, prints the first words. */
 static void print_next(const char *first, int n) {
     const char *last = "";
     for (size_t i = 0; i < n_commands; i++) {
@@ -26,7 +27,8 @@ static void print_next(const char *first, int n) {
     }
 }
 
-/* For bash and zsh: a function that says which words there are at a place, in what both understand. */
+/* For bash and zsh: a function that prints the words for a position, in syntax that both
+ * understand. */
 static void print_function(void) {
     printf("_berm_words() { # PLACE FIRST SECOND\n"
            "    local list=\n"
@@ -65,7 +67,7 @@ static void print_bash(void) {
         "complete -o default -F _berm berm\n");
 }
 
-/* To be sourced, or to lie in zsh's fpath as _berm. */
+/* For sourcing, or as _berm in zsh's fpath. */
 static void print_zsh(void) {
     printf("#compdef berm\n");
     print_function();
@@ -82,7 +84,7 @@ static void print_zsh(void) {
            "fi\n");
 }
 
-/* What stands in single quotes of fish. */
+/* Prints text inside single quotes of fish. */
 static void print_quoted(const char *text) {
     putchar('\'');
     for (; *text != '\0'; text++)

@@ -1,8 +1,8 @@
-/* A program in front: its output here, our input there, our signals to it.
+/* A program in the foreground: prints its output, sends our input, forwards our signals.
  *
- * The main thread follows the output; a second one, with a client of its own, feeds the input, because a
- * program that does not read must not hold its output up. Signals come to the main thread through a
- * signalfd that the client watches while it waits. */
+ * The main thread reads the output. A second thread with its own client sends the input, because a
+ * program that does not read must not block its output. The main thread gets signals through a
+ * signalfd, which the client polls while it waits. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,8 +13,9 @@
 #include "base/fd.h"
 #include "cli/cli.h"
 
-#define ACK_BYTES ((uint64_t)4 << 20) /* of output, the most between two acknowledgements */
-#define ACK_NS 100000000              /* … and the longest time: the program may wait for less */
+#define ACK_BYTES ((uint64_t)4 << 20) /* most output between two acknowledgements */
+/* longest time between them, because the program may wait for less */
+#define ACK_NS 100000000
 #define INPUT_BYTES ((size_t)64 * 1024)
 #define RECONNECT_MS 30000
 #define RUN_INPUT_BYTES ((size_t)1 << 20)
@@ -23,15 +24,15 @@ struct foreground {
     struct cli *cli;
     char *exec_id;
     char reader_id[32]; /* empty: the program does not wait for us */
-    uint64_t offset[2]; /* stdout, stderr: everything before it is written */
-    uint64_t acked;     /* of both together */
-    uint64_t ack_bytes; /* between two acknowledgements: a part of what is kept */
-    int signal;         /* that ended our wait */
-    unsigned signals;   /* seen */
-    int write_error;    /* why our own output takes no more */
+    uint64_t offset[2]; /* stdout, stderr: everything before is written */
+    uint64_t acked;     /* both streams together */
+    uint64_t ack_bytes; /* between two acknowledgements: a part of what is stored */
+    int signal;         /* the signal that ended our wait */
+    unsigned signals;   /* number of signals */
+    int write_error;    /* why our own output fails */
     int status;
     bool ended;
-    int signal_fd, timer_fd; /* the timer is set while something waits to be acknowledged */
+    int signal_fd, timer_fd; /* the timer is set while an acknowledgement is pending */
     int wake_fd;             /* an epoll of both */
 };
 
@@ -97,7 +98,7 @@ static int on_output(const Berm__V1__AttachExecResponse *m, void *user) {
 
 /* --- signals --- */
 
-/* The first one goes to the program; after a second we no longer wait for it. */
+/* Forwards the first signal to the program. After a second one, we no longer wait. */
 static int on_signal(struct foreground *f) {
     struct signalfd_siginfo info;
     struct berm_error e;
@@ -111,7 +112,7 @@ static int on_signal(struct foreground *f) {
     request.signal_number = f->signal;
     int r = berm_exec_signal(f->cli->client, &request, NULL, &e);
     if (r == -(int)BERM_CANCELLED)
-        return 1; /* the second came before the first was sent */
+        return 1; /* the second signal came before the first was forwarded */
     if (r < 0 && e.code != BERM_EXEC_ENDED)
         cli_fail(f->cli, &e);
     return 0;
@@ -125,7 +126,7 @@ static int on_wake(void *user) {
     return on_signal(f);
 }
 
-/* Our signals and the timer end the client's waits. */
+/* Makes our signals and the timer interrupt the client's waits. */
 static void watch(struct foreground *f) {
     struct epoll_event event = {.events = EPOLLIN};
     f->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -164,7 +165,8 @@ void foreground_end(struct foreground *f) {
 
 /* --- input --- */
 
-/* Ends with our input, or when the program takes no more; what the program did is told elsewhere. */
+/* Ends with our input, or when the program accepts no more. The other thread reports what happened
+ * to the program. */
 static void *feed(void *user) {
     struct foreground *f = user;
     struct berm_error e;
@@ -210,9 +212,9 @@ static bool start_feeding(struct foreground *f) {
     return f->cli->feeds;
 }
 
-/* --- the whole --- */
+/* --- run and attach --- */
 
-/* Nobody takes the output any more: in a pipeline of one machine the program would get SIGPIPE. */
+/* Our output is closed. In a pipeline on one machine, the program would get SIGPIPE. */
 static int leave_unread(struct foreground *f, bool owns) {
     Berm__V1__SignalExecRequest request = BERM__V1__SIGNAL_EXEC_REQUEST__INIT;
     request.exec_id = f->exec_id;
@@ -248,7 +250,7 @@ int start_failed(struct cli *cli, const struct berm_error *e) {
                                                     : EXIT_BERM;
 }
 
-/* Our whole input, as far as one request takes it. */
+/* Reads our whole input, up to the maximum of one request. */
 static bool read_input(struct cli *cli, ProtobufCBinaryData *ret_data) {
     ret_data->data = cli_alloc(cli, RUN_INPUT_BYTES + 1);
     while (ret_data->len <= RUN_INPUT_BYTES) {
@@ -264,7 +266,7 @@ static bool read_input(struct cli *cli, ProtobufCBinaryData *ret_data) {
     return false;
 }
 
-/* With --json: one answer when it has ended, output included. */
+/* With --json: prints one response, including the output, at the end. */
 static int run_json(struct foreground *f, char *sandbox_id, Berm__V1__ExecSpec *spec, bool input) {
     struct berm_error e;
     Berm__V1__RunExecRequest request = BERM__V1__RUN_EXEC_REQUEST__INIT;
@@ -284,7 +286,7 @@ static int run_json(struct foreground *f, char *sandbox_id, Berm__V1__ExecSpec *
     return status;
 }
 
-/* Under BLOCK the program waits until a reader of this name says what it has. */
+/* With policy BLOCK, the program waits until a reader of this name acknowledges its output. */
 static void name_reader(struct foreground *f, Berm__V1__AttachExecRequest *attach,
                         const Berm__V1__ExecSpec *spec) {
     f->ack_bytes = ACK_BYTES;

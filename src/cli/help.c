@@ -84,7 +84,7 @@ void help_docs(void) {
 
 /* --- the manual page --- */
 
-/* A dash that is one, and no dot or quote where roff would take it for its own. */
+/* Escapes text for roff: literal dashes, and no control characters at the start of a line. */
 static void roff(const char *text) {
     bool at_start = true;
     for (; *text != '\0'; text++) {

@@ -1,4 +1,4 @@
-/* berm — finds the row of the command, reads the command line by it, runs it. */
+/* berm — finds the row of the command, parses the command line by it, and runs it. */
 #include <errno.h>
 
 #include "cli/cli.h"
@@ -13,7 +13,7 @@ struct berm_client *cli_client(const struct cli *cli, int64_t connect_ms) {
     return berm_client_new(&options);
 }
 
-/* "daemon start" is two words of the command line. */
+/* A name like "daemon start" is two words of the command line. */
 static const struct command *find_command(int argc, char **argv, int *ret_words) {
     for (size_t i = 0; i < n_commands; i++) {
         struct str second = str_of(commands[i].name), first;
@@ -27,9 +27,10 @@ static const struct command *find_command(int argc, char **argv, int *ret_words)
 }
 
 #define NAME_MAX_CHARS 32
-#define MISTAKES_MAX 2 /* more, and it is another word */
+#define MISTAKES_MAX 2 /* with more, it is another word */
 
-/* How many characters have to be added, removed, changed or swapped with their neighbour to make b of a. */
+/* Returns the edit distance of a and b: characters to add, remove, change or swap with a
+ * neighbour. */
 static size_t distance(const char *a, const char *b) {
     size_t n = strlen(a), m = strlen(b), d[NAME_MAX_CHARS + 1][NAME_MAX_CHARS + 1];
     if (n > NAME_MAX_CHARS || m > NAME_MAX_CHARS)
@@ -49,13 +50,13 @@ static size_t distance(const char *a, const char *b) {
     return d[n][m];
 }
 
-/* The word that tells a command: `daemon` of "daemon start". */
+/* Returns the first word of a command: `daemon` of "daemon start". */
 static const char *first_word(const char *command, char word[NAME_MAX_CHARS + 1]) {
     snprintf(word, NAME_MAX_CHARS + 1, "%.*s", (int)strcspn(command, " "), command);
     return word;
 }
 
-/* The command that a mistyped name most likely meant; NULL: none is near. */
+/* Returns the command that a mistyped name most likely meant; NULL if none is near. */
 static const char *nearest_command(const char *name) {
     const char *nearest = NULL;
     char word[NAME_MAX_CHARS + 1];

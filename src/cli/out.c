@@ -1,4 +1,4 @@
-/* What people see: words for values, tables that fit, errors that say what to do next. */
+/* Output for people: words for values, tables that fit, errors that say what to do next. */
 #include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
@@ -158,7 +158,7 @@ int cli_fail(const struct cli *cli, const struct berm_error *e) {
 
 /* --- JSON --- */
 
-/* Two spaces a level, as the whole of it is for people when it goes to a terminal. */
+/* Indents by two spaces per level, for a terminal. */
 static void print_indented(const char *json) {
     unsigned depth = 0;
     bool in_string = false;
@@ -198,7 +198,7 @@ void cli_print_json(const void *message) {
     else
         fputs(text, stdout);
     putchar('\n');
-    fflush(stdout); /* one by one where they come as a stream */
+    fflush(stdout); /* so that a stream of documents arrives one by one */
     free(text);
 }
 
@@ -210,7 +210,7 @@ char *cli_clean(struct cli *cli, const char *text) {
     return copy;
 }
 
-/* What all names of an enum begin with is not said: it is that of the zero value, UNSPECIFIED. */
+/* Omits the common prefix of an enum's names, which is that of the zero value, UNSPECIFIED. */
 const char *cli_enum(struct cli *cli, const ProtobufCEnumDescriptor *type, int value) {
     const ProtobufCEnumValue *zero = protobuf_c_enum_descriptor_get_value(type, 0);
     const ProtobufCEnumValue *known = protobuf_c_enum_descriptor_get_value(type, value);
@@ -277,7 +277,7 @@ void table_add(struct table *t, const char *const *cells) {
     t->n_rows++;
 }
 
-/* Characters, not bytes. */
+/* Counts characters, not bytes. */
 static size_t width_of(const char *text) {
     size_t n = 0;
     for (; *text != '\0'; text++)
@@ -305,7 +305,7 @@ static const char *color_of(const char *word) {
     return NULL;
 }
 
-/* At most `width` characters; the last of a cut text is a dot to show it. */
+/* Prints at most `width` characters; a truncated text ends with a dot. */
 static void print_cell(const char *text, size_t width, bool pad, const char *color) {
     size_t full = width_of(text);
     if (color)

@@ -1,5 +1,6 @@
-/* A local tree as a tar stream. What a sandbox would refuse is left out, and told: special files, and links that
- * lead outside the tree. So is a file that could not be read to its end, which is filled up with zeros. */
+/* Packs a local tree as a tar stream. Omits and reports what a sandbox would refuse: special files,
+ * and links that lead out of the tree. Also reports a file that could not be read completely, which
+ * is filled up with zeros. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -25,7 +26,7 @@ static void left_out(struct pack *k, const char *why) {
                  cli_clean(k->cli, k->packer.member.path), why);
 }
 
-/* From the beginning, also for the second time. */
+/* Starts from the beginning, also when the upload starts again. */
 static int begin(struct pack *k) {
     packer_done(&k->packer);
     buf_clear(&k->out);

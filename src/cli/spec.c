@@ -1,4 +1,4 @@
-/* Options → what a sandbox should be. */
+/* Converts options into a sandbox spec. */
 #include <limits.h>
 #include <sys/stat.h>
 
@@ -38,7 +38,7 @@ const struct opt spec_opts[] = {
     {0},
 };
 
-/* Thousandths of a processor, from "1.5". */
+/* Parses "1.5" into thousandths of a processor. */
 static bool fill_cpus(struct cli *cli, int64_t *millis) {
     const char *text = opt_get(cli, "cpus");
     char *end;
@@ -123,7 +123,7 @@ static bool fill_network(struct cli *cli, Berm__V1__SandboxSpec *spec) {
     return fill_egress(cli, spec->network);
 }
 
-/* A path that is there says by itself what it is; anything else names an image in a registry. */
+/* An existing path is a directory or archive; anything else names an image in a registry. */
 static void fill_image(struct cli *cli, Berm__V1__RootFilesystem *root, char *reference) {
     Berm__V1__ImageRoot *image = cli_alloc(cli, sizeof *image);
     struct stat st;
@@ -172,8 +172,8 @@ static bool fill_root(struct cli *cli, Berm__V1__SandboxSpec *spec) {
     return true;
 }
 
-/* SOURCE[:TARGET][:rw]; a relative source is ours, from where berm was called, and without a target it becomes
- * the workspace. */
+/* Parses SOURCE[:TARGET][:rw]. A relative source starts at the current directory. Without a target,
+ * the target is the workspace. */
 static bool split_paths(struct cli *cli, const char *name, const char *text, char **ret_source,
                         char **ret_target, bool *ret_writable) {
     char *copy = cli_text(cli, "%s", text);
@@ -219,7 +219,7 @@ static bool fill_paths(struct cli *cli, Berm__V1__SandboxSpec *spec) {
     return true;
 }
 
-/* NAME[:credentials][:cache], in any order. */
+/* Parses NAME[:credentials][:cache], in any order. */
 static bool fill_tool(struct cli *cli, const char *text, Berm__V1__Tool *t) {
     char *rest = cli_text(cli, "%s", text);
     t->name = strsep(&rest, ":");

@@ -1,8 +1,9 @@
-/* A program and our terminal, over Interact.
+/* Connects a program with our terminal, over Interact.
  *
- * One thread: while the client waits for output it watches an epoll of our input and our signals. Input that
- * the program does not take yet is not read from us either. In raw mode keys such as Ctrl-C are bytes for the
- * program's own terminal; Ctrl-P Ctrl-Q leaves. Signals that would end us leave, too: the program goes on. */
+ * One thread: while the client waits for output, it polls an epoll of our input and our signals. We
+ * do not read input that the program does not accept yet. In raw mode, keys such as Ctrl-C are
+ * bytes for the program's terminal; Ctrl-P Ctrl-Q detaches. Signals that would end us detach, too;
+ * the program keeps running. */
 #include <errno.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -25,9 +26,9 @@ struct terminal {
     bool is_raw;
     struct termios saved;
     bool reads;       /* our input is in the epoll */
-    bool input_ended; /* … and never again */
-    bool held_p;      /* a Ctrl-P came, and the next key says what it meant */
-    int signal;       /* that made us leave */
+    bool input_ended; /* our input is closed */
+    bool held_p;      /* a Ctrl-P was typed, and the next key decides */
+    int signal;       /* the signal that made us detach */
     int write_error;
     int status;
     bool ended;
@@ -79,10 +80,10 @@ static void watch_input(struct terminal *t, bool wanted) {
         return;
     t->reads = wanted;
     if (epoll_ctl(t->epoll_fd, wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, STDIN_FILENO, &event) < 0)
-        t->reads = false; /* a file: it is read whenever there is room */
+        t->reads = false; /* a regular file, which is read whenever there is space */
 }
 
-/* Takes the keys that are for us out; true when they say to leave. `keys` has room for one more. */
+/* Removes our own keys. Returns true if they mean detach. `keys` has space for one more. */
 static bool filter(struct terminal *t, uint8_t *keys, size_t *n) {
     uint8_t in[INPUT_BYTES];
     size_t out = 0;
@@ -100,12 +101,12 @@ static bool filter(struct terminal *t, uint8_t *keys, size_t *n) {
     return false;
 }
 
-/* 1: the user leaves. */
+/* Returns 1 if the user detaches. */
 static int take_input(struct terminal *t) {
     uint8_t keys[INPUT_BYTES + 1];
     size_t room = berm_session_room(t->session);
     if (room <= 1) {
-        watch_input(t, false); /* input_accepted brings it back */
+        watch_input(t, false); /* input_accepted continues */
         return 0;
     }
     ssize_t r = read(STDIN_FILENO, keys, MIN(room - 1, (size_t)INPUT_BYTES));
@@ -126,7 +127,8 @@ static int take_input(struct terminal *t) {
     return 0;
 }
 
-/* There is room. What epoll does not take, a file, is simply read. 1: the user leaves. */
+/* There is space for input. A regular file, which epoll refuses, is simply read. Returns 1 if the
+ * user detaches. */
 static int more_input(struct terminal *t) {
     watch_input(t, true);
     while (!t->reads && !t->input_ended && berm_session_room(t->session) > 1)
@@ -185,7 +187,7 @@ static int on_message(const Berm__V1__InteractResponse *m, void *user) {
     case BERM__V1__INTERACT_RESPONSE__EVENT_INPUT_ACCEPTED:
         return more_input(t);
     case BERM__V1__INTERACT_RESPONSE__EVENT_EXITED:
-        restore(t); /* before words on stderr */
+        restore(t); /* before printing to stderr */
         t->ended = true;
         t->status = exit_status_of(m->exited->exit);
         return 0;
@@ -194,7 +196,7 @@ static int on_message(const Berm__V1__InteractResponse *m, void *user) {
     }
 }
 
-/* --- the whole --- */
+/* --- the session --- */
 
 static bool begin(struct terminal *t) {
     sigset_t set;

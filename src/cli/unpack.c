@@ -1,8 +1,9 @@
-/* A tar stream from a sandbox below a local directory. The stream is written by code nobody trusts:
+/* Unpacks a tar stream from a sandbox below a local directory. The stream is untrusted:
  *
- * Safety: every member's directory is opened below the start and through no link; absolute names and ".." are
- *         refused, and so are devices; set-id bits go. Contents are written to a file made anew (O_EXCL): what
- *         had the name is unlinked first, never written to. Links are made as they are and never followed. */
+ * Safety: every member's directory is opened beneath the start without following links. Absolute
+ *         names, ".." and devices are refused, and setuid bits are removed. Contents go to a new file
+ *         (O_EXCL); an existing file of that name is unlinked first, never written. Links are created
+ *         as they are and never followed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,7 +14,7 @@
 
 #define OWNER_NEEDS 0700
 
-/* A directory that gets its mode at the end, after what it holds. */
+/* A directory whose mode is set at the end, after its contents. */
 struct late {
     struct late *next;
     mode_t mode;
@@ -26,7 +27,7 @@ struct unpack {
     int root;
     struct tar_in tar;
     char path[TAR_PATH_MAX + 1];
-    int file; /* being written; -1 = none */
+    int file; /* being written; -1: none */
     struct late *late;
     bool failed;
 };
@@ -38,7 +39,7 @@ static int fail(struct unpack *u, const char *why) {
     return -1;
 }
 
-/* The directories above the member, where they are missing. */
+/* Creates the missing parent directories of the member. */
 static int make_parents(struct unpack *u) {
     char part[TAR_PATH_MAX + 1];
     snprintf(part, sizeof part, "%s", u->path);
@@ -55,15 +56,16 @@ static int make_parents(struct unpack *u) {
     return 0;
 }
 
-/* Where it is now: an O_PATH descriptor has no fchmod, and a path could lead elsewhere by then. */
+/* Uses /proc/self/fd, because fchmod does not work with O_PATH, and the path may lead elsewhere by
+ * now. */
 static int set_mode(int path_fd, mode_t mode) {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", path_fd);
     return chmod(path, mode);
 }
 
-/* A directory that is there keeps its mode; one that its owner closed, as a download that broke off may have
- * left it, is open until the end. */
+/* An existing directory keeps its mode. One without owner permissions, which an interrupted
+ * download may have left, gets them until the end. */
 static int make_directory(struct unpack *u, int dir, const char *name) {
     struct stat st;
     mode_t mode = u->tar.member.mode & 0777;
@@ -76,7 +78,7 @@ static int make_directory(struct unpack *u, int dir, const char *name) {
     if (!is_new)
         mode = st.st_mode & 07777;
     if ((mode & OWNER_NEEDS) == OWNER_NEEDS || set_mode(fd, mode | OWNER_NEEDS) < 0)
-        return 0; /* open already, or somebody else's */
+        return 0; /* already accessible, or owned by someone else */
     struct late *l = cli_alloc(u->cli, sizeof *l);
     *l = (struct late){.next = u->late, .mode = mode, .path = cli_text(u->cli, "%s", u->path)};
     u->late = l;
