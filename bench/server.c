@@ -50,6 +50,6 @@ int main(int argc, char **argv) {
         {STR("/berm.bench.v1.BenchService/Stream"), &berm__bench__v1__stream_request__descriptor,
          &berm__bench__v1__stream_response__descriptor, METHOD_SERVER_STREAM, SCOPE_USER, &stream},
     };
-    static const struct api_methods extra = {rows, COUNT_OF(rows)};
-    return daemon_main(argc, argv, &extra);
+    static const struct api_methods methods = {rows, COUNT_OF(rows)};
+    return daemon_main(argc, argv, &(struct daemon_extra){.methods = &methods});
 }

@@ -95,6 +95,9 @@ SUITES = [
     pytest("guest-exec-asan", all_but("guest", GUEST_FILES), 500, SANITIZED_GUEST),
     pytest("guest-files-asan", files("guest", GUEST_FILES), 500, SANITIZED_GUEST),
 
+    pytest("plain-asan", "tests/plain", 300, "BERMD=build-asan/bin/bermd-plain "),
+    pytest("plain-nofd-asan", "tests/plain", 300, "BERM_PLAIN_LINK=bytes BERMD=build-asan/bin/bermd-plain "),
+
     pytest("control", all_but("control", CONTROL_APART), 300),
     control("events", "events", 500),
     control("output", "output", 300),

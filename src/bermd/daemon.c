@@ -1,6 +1,7 @@
 #include "bermd/daemon.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <link.h>
 #include <malloc.h>
 #include <signal.h>
@@ -29,6 +30,7 @@
  * reached. */
 struct daemon {
     uv_loop_t loop;
+    const struct daemon_extra *extra;
     struct file_turns file_turns;
     struct options options;
     struct state state;
@@ -255,8 +257,26 @@ static void daemon_add_driver(struct daemon *d, struct driver *driver) {
     d->n_opening++;
 }
 
+/* False: it failed, and the daemon ends. */
+static bool daemon_open_extra_driver(struct daemon *d) {
+    struct err e;
+    char guest[PATH_MAX];
+    if (!d->extra->open_driver)
+        return true;
+    rights_find_program("berm-guest", daemon_config(d)->guest, guest, sizeof guest);
+    struct driver *driver =
+        d->extra->open_driver(&d->loop, d->state.dir_fd, guest, on_driver_open, d, &e);
+    if (driver)
+        daemon_add_driver(d, driver);
+    else
+        daemon_fail(d, &e);
+    return driver != NULL;
+}
+
 static void daemon_open_drivers(struct daemon *d) {
     struct err e;
+    if (!daemon_open_extra_driver(d))
+        return;
     if (d->rights.spawn_fd >= 0) {
         int spawn_fd = TAKE_FD(d->rights.spawn_fd), run_dir_fd = TAKE_FD(d->rights.run_dir_fd);
         struct driver *native = native_open(&d->loop, spawn_fd, run_dir_fd, on_driver_open, d, &e);
@@ -266,16 +286,19 @@ static void daemon_open_drivers(struct daemon *d) {
             daemon_fail(d, &e);
         return;
     }
+    if (d->n_drivers > 0)
+        return;
     snprintf(d->no_driver, sizeof d->no_driver,
              "the native driver needs root; start bermd as root");
     log_text(LOG_WARN, "driver", "%s", d->no_driver);
     daemon_open_registry(d);
 }
 
-static int daemon_open_api(struct daemon *d, const struct api_methods *extra, struct err *e) {
+static int daemon_open_api(struct daemon *d, struct err *e) {
     struct api_methods tables[2] = {*api_daemon_methods()};
     const struct config *c = daemon_config(d);
     struct api_auth auth = {.uids = c->allow_uids.uids, .n_uids = c->allow_uids.n};
+    const struct api_methods *extra = d->extra->methods;
     if (extra)
         tables[1] = *extra;
     if (c->listen[0] != '\0' && state_token(&d->state, auth.token, e) < 0)
@@ -339,13 +362,13 @@ static int daemon_run(struct daemon *d, struct err *e) {
     return e->code == ERR_NONE ? 0 : -(int)e->code;
 }
 
-static int daemon_open_and_run(struct daemon *d, const struct api_methods *extra, struct err *e) {
+static int daemon_open_and_run(struct daemon *d, struct err *e) {
     int r = state_open(&d->state, daemon_config(d)->state, e);
     if (r < 0)
         return r;
     d->rights =
         (struct rights){.spawn_fd = -1, .open_fd = -1, .run_dir_fd = -1, .sandboxes_fd = -1};
-    r = daemon_open_api(d, extra, e);
+    r = daemon_open_api(d, e);
     if (r == 0) {
         r = rights_open(&d->rights, daemon_config(d), &d->state, e);
         daemon_learn_facts(d);
@@ -379,13 +402,15 @@ static void daemon_give_memory_back(void) {
     mallopt(M_TRIM_THRESHOLD, 512 * 1024);
 }
 
-int daemon_main(int argc, char **argv, const struct api_methods *extra) {
+int daemon_main(int argc, char **argv, const struct daemon_extra *extra) {
+    static const struct daemon_extra none;
     /* The struct is large, and most of it is never touched. calloc does not touch the pages;
      * zeroing it on the stack would. */
     AUTO_FREE struct daemon *d = calloc(1, sizeof *d);
     struct err e;
     if (!d)
         return EXIT_BROKEN;
+    d->extra = extra ? extra : &none;
     daemon_hold_standard_fds();
     daemon_give_memory_back();
     int status = options_parse(&d->options, argc, argv);
@@ -397,7 +422,7 @@ int daemon_main(int argc, char **argv, const struct api_methods *extra) {
                  "BERM_FAILPOINT: must name a failpoint; see --list-failpoints");
         return EXIT_USAGE;
     }
-    if (daemon_open_and_run(d, extra, &e) == 0) {
+    if (daemon_open_and_run(d, &e) == 0) {
         log_text(LOG_INFO, "stopped", "version %s", BERM_VERSION);
         log_flush();
         return EXIT_STOPPED;

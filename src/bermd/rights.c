@@ -56,8 +56,7 @@ static int rights_find_user(const struct config *c, struct rights *r, struct err
 
 /* --- berm-spawn and berm-open --- */
 
-/* Returns the given path, or the program of that name in our own directory. */
-static void rights_beside(const char *name, const char *given, char *out, size_t cap) {
+void rights_find_program(const char *name, const char *given, char *out, size_t cap) {
     ssize_t n = given[0] ? 0 : readlink("/proc/self/exe", out, cap);
     if (n <= 0 || (size_t)n + strlen(name) >= cap) {
         snprintf(out, cap, "%s", given[0] ? given : name);
@@ -140,9 +139,9 @@ static int rights_start_helpers(struct rights *r, const struct config *c, const 
     char *spawn_argv[11 + 2 * CONFIG_MAX_PATHS] = {
         spawn, "--state-fd", "4", "--guest", guest, "--socket-fd", "3", "--reserve", reserve};
     char *open_argv[7 + 2 * CONFIG_MAX_PATHS] = {opener, "--state-fd", "4", "--socket-fd", "3"};
-    rights_beside("berm-spawn", c->spawn, spawn, sizeof spawn);
-    rights_beside("berm-guest", c->guest, guest, sizeof guest);
-    rights_beside("berm-open", c->open, opener, sizeof opener);
+    rights_find_program("berm-spawn", c->spawn, spawn, sizeof spawn);
+    rights_find_program("berm-guest", c->guest, guest, sizeof guest);
+    rights_find_program("berm-open", c->open, opener, sizeof opener);
     snprintf(reserve, sizeof reserve, "%lld", (long long)c->limits.of[LIMIT_DISK_RESERVE]);
     if (rights_read_roots(c, &roots, e) < 0)
         return -(int)e->code;

@@ -22,3 +22,6 @@ MUST_USE int rights_open(struct rights *r, const struct config *c, const struct 
 /* Drops all privileges. Nothing privileged can be opened afterwards. */
 MUST_USE int rights_drop(struct rights *r, const struct state *s, struct err *e);
 void rights_close(struct rights *r);
+
+/* The path of a program: as given, or beside our own. */
+void rights_find_program(const char *name, const char *given, char *out, size_t cap);

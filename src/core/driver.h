@@ -203,7 +203,8 @@ struct driver {
     const struct driver_parking_ops *parking;
     const struct driver_dormant_ops *dormant;
     const struct driver_slot_ops *slots;
-    unsigned features; /* enum driver_feature, final when on_open comes */
+    unsigned features;     /* enum driver_feature, final when on_open comes */
+    const char *user_name; /* account of programs of profile USER; NULL: "user" */
     uv_loop_t *loop;
     void (*on_open)(struct driver *d, const struct err *e); /* NULL: it can create instances */
     void (*on_lost)(struct driver *d);   /* it can do nothing any more; may be NULL */
@@ -215,6 +216,7 @@ struct instance {
     struct driver *driver;
     const struct instance_events *events;
     void *user;
+    bool is_bytes_only; /* its link passes no descriptors */
     char id[INSTANCE_ID_MAX];
 };
 
@@ -248,8 +250,8 @@ static inline struct instance *instance_adopt(struct driver *d, const char *id,
 MUST_USE static inline int instance_watch_exit(struct instance *p) {
     return p->driver->dormant ? p->driver->dormant->watch_exit(p) : 0;
 }
-/* A new connection to the guest: a stream socket, owned by the caller. -number when nobody answers. Whether it
- * passes descriptors is for the guest to say, in its hello. */
+/* A new connection to the guest: a stream socket, owned by the caller, without any byte of an earlier one. -number when
+ * nobody answers. It passes descriptors unless is_bytes_only, or the guest's hello says otherwise. */
 static inline int instance_connect(struct instance *p, struct err *e) {
     return p->driver->ops->connect(p, e);
 }

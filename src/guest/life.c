@@ -80,6 +80,11 @@ static void life_on_end(struct timer *t) {
     container_of(t, struct guest, end)->loop.stop = true;
 }
 
+/* The daemon has everything that it can still ask for. The timer `end` bounds the wait for that. */
+static bool life_is_released(const struct guest *g) {
+    return !g->link.connected || (buf_len(&g->link.tx) == 0 && !execs_hold_output(g->execs));
+}
+
 /* Sends everything that this turn produced in one write. Work that can wait comes after it. */
 static void life_on_turn(void *arg) {
     struct guest *g = arg;
@@ -89,8 +94,7 @@ static void life_on_turn(void *arg) {
     if (watches_turn(g->watches))
         link_flush(&g->link);
     settings_make_workspace(&g->settings);
-    bool is_sent = !g->link.connected || buf_len(&g->link.tx) == 0;
-    if (g->ending && g->execs->running == 0 && is_sent)
+    if (g->ending && g->execs->running == 0 && life_is_released(g))
         g->loop.stop = true;
 }
 

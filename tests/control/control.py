@@ -547,11 +547,11 @@ class Daemon:
 
     def kept(self):
         """What it has written down, as {path in the state directory: bytes}; not the sandboxes' own files, which are
-        berm-spawn's and come and go."""
+        the driver's and come and go."""
         found = {}
         for top, names, files in os.walk(self.state):
             if pathlib.Path(top) == self.state:
-                names.remove("spawn")
+                names[:] = set(names) - {"spawn", "plain"}
             for path in (pathlib.Path(top, name) for name in files):
                 with contextlib.suppress(OSError):      # sockets, and what goes meanwhile
                     found[str(path.relative_to(self.state))] = path.read_bytes()

@@ -168,3 +168,35 @@ TEST(guest_exec_ends_the_link_after_an_invalid_answer) {
     CHECK_LOG(&peer, "r0=GUEST_PROTOCOL lost:GUEST_PROTOCOL ");
     peer_close(&peer);
 }
+
+TEST(guest_exec_status_that_is_written_reads_the_same) {
+    static const struct guest_exit exits[] = {{.kind = GUEST_EXIT_CODE, .number = 7},
+                                              {.kind = GUEST_EXIT_SIGNAL, .number = 9},
+                                              {.kind = GUEST_EXIT_TIMED_OUT, .number = 15},
+                                              {.kind = GUEST_EXIT_OUT_OF_MEMORY},
+                                              {.kind = GUEST_EXIT_OUTPUT_LIMIT}};
+    struct buf line;
+    CHECK_INT(arena_init(&arena, 1024, 65536), 0);
+    buf_init(&line, GUEST_STATUS_MAX);
+    for (size_t i = 0; i < COUNT_OF(exits); i++) {
+        struct guest_exec_state wrote = {.exec_id = STR("ex-1"),
+                                         .exit = exits[i],
+                                         .started_unix_ms = 5,
+                                         .exited_unix_ms = 6,
+                                         .max_rss_bytes = 7,
+                                         .output_bytes = {8, 9}};
+        buf_clear(&line);
+        CHECK_INT(guest_exec_status_write(&wrote, &line), 0);
+        CHECK_INT(buf_append(&line, "", 1), 0);
+        CHECK_INT(reads((const char *)buf_data(&line)), 0);
+        CHECK(state.has_exited && str_is(state.exec_id, STR("ex-1")));
+        CHECK_INT(state.exit.kind, exits[i].kind);
+        CHECK_INT(state.exit.number, exits[i].number);
+        CHECK_INT(state.started_unix_ms, 5);
+        CHECK_INT(state.exited_unix_ms, 6);
+        CHECK_INT(state.max_rss_bytes, 7);
+        CHECK(state.output_bytes[0] == 8 && state.output_bytes[1] == 9);
+    }
+    buf_done(&line);
+    arena_done(&arena);
+}

@@ -54,7 +54,7 @@ static inline bool box_is(const struct box *b, int state) {
 /* The user of execs whose spec names none. */
 static inline const char *box_user(const struct box *b) {
     bool is_root = b->record->spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT;
-    return is_root ? "root" : "user";
+    return is_root ? "root" : b->driver->user_name ? b->driver->user_name : "user";
 }
 
 /* 0 when `asked` is the present incarnation, or 0. */

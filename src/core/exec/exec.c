@@ -146,6 +146,7 @@ static struct exec *exec_new(struct env *env, struct exec_table *table, struct e
     guest_wait_init(&x->input_wait, NULL);
     deadline_init(&x->again, on_again);
     exec_readers_init(x);
+    exec_fetch_init(x);
     map_add(&table->by_id, &x->by_id, record->exec_id);
     if (set)
         list_push_back(&set->all, &x->in_set);
@@ -201,6 +202,7 @@ void exec_drop(struct exec *x) {
     guest_wait_cancel(&x->start_wait);
     guest_wait_cancel(&x->input_wait);
     exec_asks_cancel(x);
+    exec_fetch_done(x);
     deadline_clear(deadlines, &x->again);
     map_remove(&x->table->by_id, &x->by_id);
     list_remove(&x->in_set);

@@ -244,14 +244,37 @@ static bool exec_exit_may_be_out_of_memory(const struct exec *x) {
            x->set->box->instance && x->set->box->driver->usage;
 }
 
-static void exec_exit_begin(struct exec *x, Berm__V1__ExitStatus *s) {
-    exec_set_phase(x, PHASE_ENDING);
-    guest_wait_cancel(&x->start_wait);
+/* What is missing of its output cannot be had any more: whatever the guest said of its exit is not the whole truth. */
+static void exec_exit_lose_output(struct exec *x) {
+    Berm__V1__ExitStatus *s = exec_exit_new();
+    if (!s ||
+        !exec_exit_set_lost(s, "GUEST_LOST", "a part of its output was lost with the guest")) {
+        free(s);
+        return;
+    }
+    berm__v1__exit_status__free_unpacked(x->exit, NULL);
     x->exit = s;
+}
+
+void exec_on_fetched(struct exec *x) {
+    if (x->phase != PHASE_ENDING)
+        return;
+    if (x->fetch.is_broken)
+        exec_exit_lose_output(x);
+    else
+        exec_fetch_write_status(x);
     if (exec_exit_may_be_out_of_memory(x))
         instance_measure(x->set->box->instance, on_usage, (void *)(uintptr_t)x->number);
     else
         exec_exit_finish(x);
+}
+
+static void exec_exit_begin(struct exec *x, Berm__V1__ExitStatus *s) {
+    exec_set_phase(x, PHASE_ENDING);
+    guest_wait_cancel(&x->start_wait);
+    x->exit = s;
+    if (exec_fetch_is_complete(x)) /* else it is being copied */
+        exec_on_fetched(x);
 }
 
 void exec_on_exited(struct exec *x, const struct guest_exec_state *state) {
@@ -262,6 +285,10 @@ void exec_on_exited(struct exec *x, const struct guest_exec_state *state) {
     if (!s || !exec_exit_fill(x, s, &state->exit)) {
         free(s); /* out of memory: the guest reports it again on the next link */
         return;
+    }
+    if (exec_fetch_is_used(x)) {
+        exec_fetch_keep_status(x, state);
+        exec_fetch_note(x, state->output_bytes);
     }
     bool has_run = s->how_case != BERM__V1__EXIT_STATUS__HOW_NOT_STARTED;
     if (has_run && x->record->started_unix_ms == 0)
@@ -306,7 +333,10 @@ static void exec_exit_without_guest(struct exec *x) {
         exec_exit_take_file(x);
     if (x->phase == PHASE_OVER)
         return;
-    if (x->phase == PHASE_ENDING) { /* it waited for the memory controller, which is gone */
+    if (x->phase ==
+        PHASE_ENDING) { /* it waited for the memory controller or its output, which are gone */
+        if (!exec_fetch_is_complete(x))
+            exec_exit_lose_output(x);
         exec_exit_finish(x);
         return;
     }

@@ -1,6 +1,7 @@
 /* exec_impl — the fields of an exec, for core/exec alone. */
 #pragma once
 
+#include "base/buf.h"
 #include "base/outlog.h"
 #include "core/exec/exec.h"
 #include "core/exec/exec_state.h"
@@ -12,6 +13,18 @@ struct exec_reader {
     struct exec_watch *watch; /* NULL: detached */
     uint64_t acked[EXEC_STREAMS];
     uint64_t held_until_us; /* 0 = attached */
+};
+
+/* Output that is copied from the guest; all 0 where the guest writes into our files. See exec_fetch.c. */
+struct exec_fetch {
+    struct guest_wait wait;
+    struct deadline retry;
+    uint64_t reported[EXEC_STREAMS]; /* sizes of the guest's logs, as it says */
+    uint64_t end[EXEC_STREAMS];      /* of our files */
+    unsigned stream;                 /* asked for last */
+    unsigned n_retries;              /* of a write to our file */
+    bool is_broken;                  /* the rest cannot be had */
+    struct buf status; /* the line for our status file, once the guest has reported the exit */
 };
 
 struct exec {
@@ -41,6 +54,7 @@ struct exec {
     /* output */
     int log_fds[EXEC_STREAMS]; /* for reading; -1 = not open */
     struct outlog_view views[EXEC_STREAMS];
+    struct exec_fetch fetch;
     struct exec_reader *readers;
     size_t n_readers;
     uint64_t granted_bytes;
@@ -92,6 +106,23 @@ void exec_not_started(struct exec *x, const struct err *e);
 /* Reads usage from its cgroup, if there is one. */
 void exec_read_usage(struct exec *x);
 void exec_record_exit(struct exec *x);
+/* Its output is complete, as far as it can be had: an exit that waited for it is reported. */
+void exec_on_fetched(struct exec *x);
+
+/* exec_fetch.c */
+void exec_fetch_init(struct exec *x);
+void exec_fetch_done(struct exec *x);
+/* The guest keeps the logs of this program. Only after the link's hello. */
+bool exec_fetch_is_used(const struct exec *x);
+bool exec_fetch_is_complete(const struct exec *x);
+/* The guest says how large its logs are: copies what is missing. */
+void exec_fetch_note(struct exec *x, const uint64_t sizes[EXEC_STREAMS]);
+/* The guest reports the exit: keeps its words, for exec_fetch_write_status. */
+void exec_fetch_keep_status(struct exec *x, const struct guest_exec_state *state);
+/* Before the exit is reported: it survives bermd and the guest from here on. */
+void exec_fetch_write_status(struct exec *x);
+/* The link is up: goes on with what is missing. */
+void exec_fetch_resume(struct exec *x);
 
 /* exec_output.c */
 void exec_close_logs(struct exec *x);
@@ -110,6 +141,8 @@ void exec_remove_files(struct execs *set, const char *id);
 /* exec_output_cap.c */
 int64_t exec_cap(const struct exec *x); /* its own, or what is left of its sandbox's */
 void exec_count_output(struct exec *x);
+/* Drops the oldest of an output that is copied from the guest, where its policy says so. */
+void exec_output_hold_cap(struct exec *x);
 
 /* exec_readers.c */
 void exec_readers_init(struct exec *x);

@@ -53,6 +53,8 @@ void exec_extent(struct exec *x, enum exec_stream s, uint64_t *ret_first, uint64
     *ret_end = (uint64_t)st.st_size;
     off_t first = lseek(fd, 0, SEEK_DATA);
     *ret_first = first >= 0 ? (uint64_t)first : (uint64_t)st.st_size;
+    if (s < x->record->n_output)
+        *ret_first = MAX(*ret_first, x->record->output[s]->first_offset);
     if (st.st_size == 0)
         *ret_first = 0;
 }
@@ -83,6 +85,10 @@ ssize_t exec_read(struct exec *x, enum exec_stream s, uint64_t offset, void *out
         return 0; /* not created yet, or never */
     if (fd < 0)
         return err_sys(e, ERR_INTERNAL, -fd, "open the output of %s", id);
+    if (s < x->record->n_output && offset < x->record->output[s]->first_offset) {
+        *ret_next = x->record->output[s]->first_offset; /* within a block that is partly kept */
+        return 0;
+    }
     ssize_t got = outlog_read(&x->views[s], fd, offset, out, n, &first);
     if (got > 0) {
         *ret_next = offset + (uint64_t)got;
@@ -130,11 +136,16 @@ static void exec_output_report_cap(struct exec *x) {
     ledger_commit(t, NULL);
 }
 
-void exec_on_grew(struct exec *x, uint64_t total_bytes) {
+void exec_on_grew(struct exec *x, const uint64_t sizes[EXEC_STREAMS]) {
+    uint64_t total_bytes = sizes[EXEC_STDOUT] + sizes[EXEC_STDERR];
     if (x->phase == PHASE_OVER)
         return;
     if (!x->cap_is_reported && total_bytes >= (uint64_t)x->record->spec->output_limit_bytes)
         exec_output_report_cap(x);
+    if (exec_fetch_is_used(x)) {
+        exec_fetch_note(x, sizes);
+        return;
+    }
     exec_count_output(x);
     exec_wake(x);
 }

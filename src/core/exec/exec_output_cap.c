@@ -54,6 +54,15 @@ static void exec_output_drop_oldest(struct exec *x, uint64_t excess) {
         (void)!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)upto);
 }
 
+/* The guest holds its own log to the cap; a copy that keeps up with it holds more. */
+void exec_output_hold_cap(struct exec *x) {
+    uint64_t kept = exec_output_kept(x), cap = (uint64_t)x->record->spec->output_limit_bytes;
+    bool drops =
+        x->record->spec->output_policy <= BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_DROP_OLDEST;
+    if (drops && kept > cap)
+        exec_output_drop_oldest(x, kept - cap);
+}
+
 static void exec_output_kill(struct exec *x) {
     struct execs *set = x->set;
     if (x->is_over_limit || !box_is_linked(set->box))

@@ -50,7 +50,7 @@ static int exec_start_open_files(struct exec *x, struct files *f, struct err *e)
     int r = exec_start_add_file(x, f, dir, EXEC_FILE_STDOUT, "stdout", e);
     if (r == 0 && exec_n_streams(x) == 2)
         r = exec_start_add_file(x, f, dir, EXEC_FILE_STDERR, "stderr", e);
-    if (r == 0)
+    if (r == 0 && !exec_fetch_is_used(x))
         r = exec_start_add_file(x, f, dir, EXEC_FILE_STATUS, "status", e);
     return r;
 }
@@ -79,7 +79,8 @@ static void exec_start_send(struct exec *x) {
         return;
     }
     size_t n_files = f.n;
-    if (x->cgroup_fd >= 0) {
+    bool passes_fds = !exec_fetch_is_used(x);
+    if (passes_fds && x->cgroup_fd >= 0) {
         f.fds[f.n] = x->cgroup_fd;
         f.roles[f.n++] = x->cgroup_is_dir ? "leaf" : "cgroup";
     }
@@ -93,7 +94,7 @@ static void exec_start_send(struct exec *x) {
                          .spec = spec,
                          .takes_input = is_piped || spec->terminal || x->input,
                          .output_limit_bytes = exec_cap(x),
-                         .n_fds = f.n,
+                         .n_fds = passes_fds ? f.n : 0,
                          .fds = f.fds,
                          .fd_roles = f.roles,
                      },
@@ -120,7 +121,11 @@ void exec_go(struct exec *x) {
 /* --- what the guest knows --- */
 
 void exec_on_known(struct exec *x, const struct guest_exec_state *state) {
-    if (!exec_is_live(x) || x->phase == PHASE_INTENT) /* an honest guest does not know it */
+    if (x->phase == PHASE_OVER || x->phase == PHASE_INTENT) /* an honest guest does not know it */
+        return;
+    if (exec_fetch_is_used(x))
+        exec_fetch_note(x, state->output_bytes);
+    if (!exec_is_live(x))
         return;
     bool was_sent = x->phase == PHASE_SENT;
     exec_set_phase(x, PHASE_RUNNING);

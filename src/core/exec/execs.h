@@ -60,6 +60,8 @@ struct exec *execs_find(struct execs *set, struct str id);
 void execs_learn_kills(struct execs *set);
 /* The guest answers: starts every exec that it does not know, and continues the others. */
 void execs_resume(struct execs *set);
+/* The guest answers: copies output that only the guest has, where the link passes no descriptors. */
+void execs_fetch(struct execs *set);
 /* Wakes the watchers of execs that have not started: the sandbox is no longer ready. */
 void execs_wake_starting(struct execs *set);
 /* The guest does not answer: takes exits from status files, which the last daemon may have reported. */
@@ -78,7 +80,7 @@ void execs_count_output(struct execs *set);
 
 /* What the guest reports of one exec: in its hello, or as a notification. */
 void exec_on_known(struct exec *x, const struct guest_exec_state *state);
-void exec_on_grew(struct exec *x, uint64_t total_bytes);
+void exec_on_grew(struct exec *x, const uint64_t sizes[EXEC_STREAMS]);
 void exec_on_exited(struct exec *x, const struct guest_exec_state *state);
 void exec_on_stdin_writable(struct exec *x, uint64_t next_offset);
 /* Its end is durable. */

@@ -39,6 +39,22 @@ static int exec_read_input(const struct guest_wait *w, const struct json *result
     return 0;
 }
 
+/* The daemon asks below the size that the guest has reported, so that an answer brings something or skips something. */
+static int exec_read_output(const struct guest_wait *w, const struct json *result, struct arena *a,
+                            struct guest_answer *ret, struct err *e) {
+    struct guest_output_answer *output = arena_alloc(a, sizeof *output);
+    if (!output)
+        return guest_field_no_memory(e);
+    if (guest_field_u64(result, "offset", &output->offset, e) < 0 ||
+        guest_field_bytes(result, "data_b64", w->bound.max_bytes, a, &output->data, e) < 0)
+        return -(int)e->code;
+    if (output->offset < w->bound.offset ||
+        (output->offset == w->bound.offset && output->data.n == 0))
+        return guest_field_bad(e, "offset");
+    ret->output = output;
+    return 0;
+}
+
 /* --- start --- */
 
 static void exec_put_terminal(struct json_out *o, const Berm__V1__Terminal *t) {
@@ -122,6 +138,17 @@ void guest_exec_signal(struct guest_link *l, const char *exec_id, int signal, bo
     json_put_i64(o, "signal", signal);
     json_put_bool(o, "leader_only", leader_only);
     json_put_u64(o, "number", number);
+    guest_link_send(l, NULL, 0, w);
+}
+
+void guest_exec_read_output(struct guest_link *l, const char *exec_id, bool is_stderr,
+                            uint64_t offset, struct guest_wait *w) {
+    struct json_out *o = exec_ask(l, "read_output", exec_id);
+    json_put_str(o, "stream", is_stderr ? STR("stderr") : STR("stdout"));
+    json_put_u64(o, "offset", offset);
+    json_put_u64(o, "max_bytes", GUEST_OUTPUT_BYTES);
+    w->read = exec_read_output;
+    w->bound = (struct guest_bound){offset, GUEST_OUTPUT_BYTES};
     guest_link_send(l, NULL, 0, w);
 }
 

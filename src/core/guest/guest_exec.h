@@ -11,11 +11,13 @@
 #pragma once
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "berm/v1/berm.pb-c.h"
 #include "core/guest/guest_link.h"
 
-#define GUEST_STATUS_MAX 4096   /* bytes of a status file */
-#define GUEST_STDIN_BYTES 49152 /* most raw bytes of one guest_exec_write */
+#define GUEST_STATUS_MAX 4096    /* bytes of a status file */
+#define GUEST_STDIN_BYTES 49152  /* most raw bytes of one guest_exec_write */
+#define GUEST_OUTPUT_BYTES 49152 /* most raw bytes of one guest_exec_read_output */
 
 enum guest_exit_kind {
     GUEST_EXIT_UNKNOWN, /* the guest sent no valid exit */
@@ -41,9 +43,17 @@ struct guest_exec_state {
     struct guest_exit exit; /* UNKNOWN unless it has exited */
     uint64_t stdin_next;
     bool stdin_closed;
-    int64_t started_unix_ms; /* 0 = not sent */
-    int64_t exited_unix_ms;  /* 0 = not sent */
-    uint64_t max_rss_bytes;  /* 0 = not sent */
+    int64_t started_unix_ms;  /* 0 = not sent */
+    int64_t exited_unix_ms;   /* 0 = not sent */
+    uint64_t max_rss_bytes;   /* 0 = not sent */
+    uint64_t output_bytes[2]; /* sizes of stdout and stderr */
+};
+
+/* Output that the guest keeps. `offset` is the one asked for, or above it where bytes were dropped. `data` is empty
+ * only behind dropped bytes. */
+struct guest_output_answer {
+    uint64_t offset;
+    struct str data;
 };
 
 struct guest_input_answer {
@@ -73,6 +83,10 @@ void guest_exec_close_stdin(struct guest_link *l, const char *exec_id, uint64_t 
 /* The guest sends a signal of the same `number` once only. */
 void guest_exec_signal(struct guest_link *l, const char *exec_id, int signal, bool leader_only,
                        uint64_t number, struct guest_wait *w);
+/* Reads the log that a guest without descriptors keeps. The caller knows that there is more than `offset` bytes.
+ * Answered with guest_answer.output. */
+void guest_exec_read_output(struct guest_link *l, const char *exec_id, bool is_stderr,
+                            uint64_t offset, struct guest_wait *w);
 void guest_exec_resize(struct guest_link *l, const char *exec_id, uint32_t cols, uint32_t rows,
                        struct guest_wait *w);
 /* Nobody waits for the answers of the following. */
@@ -80,6 +94,8 @@ void guest_exec_kill(struct guest_link *l, const char *exec_id);
 void guest_exec_grant(struct guest_link *l, const char *exec_id, uint64_t total_bytes);
 void guest_exec_forget(struct guest_link *l, struct str exec_id);
 
+/* Appends the line of a status file, for an exit that the guest did not write itself. -errno */
+MUST_USE int guest_exec_status_write(const struct guest_exec_state *state, struct buf *to);
 /* Reads the status file that the guest writes when an exec ends. -EBADMSG: it holds no whole line or no
  * exec_state, which counts as an empty file. -ENOMEM. The state borrows from `text` and the arena. */
 MUST_USE int guest_exec_status_read(struct str text, struct arena *a, struct guest_exec_state *ret);

@@ -59,9 +59,44 @@ int guest_exec_state_read(const struct json *state, struct guest_exec_state *ret
         .started_unix_ms = (int64_t)json_count(state, "started_unix_ms"),
         .exited_unix_ms = (int64_t)json_count(state, "exited_unix_ms"),
         .max_rss_bytes = max_rss_bytes < RSS_MAX ? max_rss_bytes : 0,
+        .output_bytes = {json_count(state, "stdout_bytes"), json_count(state, "stderr_bytes")},
     };
     exec_read_exit(json_get(state, "exit"), &ret->exit);
     return 0;
+}
+
+static void exec_write_exit(struct json_out *o, const struct guest_exit *exit) {
+    json_key(o, "exit");
+    json_open(o, '{');
+    if (exit->kind == GUEST_EXIT_CODE || exit->kind == GUEST_EXIT_SIGNAL)
+        json_put_i64(o, exit->kind == GUEST_EXIT_CODE ? "code" : "signal", exit->number);
+    else if (exit->kind == GUEST_EXIT_OUT_OF_MEMORY || exit->kind == GUEST_EXIT_OUTPUT_LIMIT)
+        json_put_bool(o, exit->kind == GUEST_EXIT_OUT_OF_MEMORY ? "out_of_memory" : "output_limit",
+                      true);
+    else if (exit->kind == GUEST_EXIT_TIMED_OUT) {
+        json_key(o, "timed_out");
+        json_open(o, '{');
+        json_put_i64(o, "signal", exit->number);
+        json_close(o, '}');
+    }
+    json_close(o, '}');
+}
+
+int guest_exec_status_write(const struct guest_exec_state *state, struct buf *to) {
+    struct json_out o;
+    json_begin(&o, to);
+    json_open(&o, '{');
+    json_put_str(&o, "exec_id", state->exec_id);
+    json_put_str(&o, "state", STR("exited"));
+    exec_write_exit(&o, &state->exit);
+    json_put_u64(&o, "stdout_bytes", state->output_bytes[0]);
+    json_put_u64(&o, "stderr_bytes", state->output_bytes[1]);
+    json_put_i64(&o, "started_unix_ms", state->started_unix_ms);
+    json_put_i64(&o, "exited_unix_ms", state->exited_unix_ms);
+    json_put_u64(&o, "max_rss_bytes", state->max_rss_bytes);
+    json_close(&o, '}');
+    int r = json_end(&o);
+    return r < 0 ? r : buf_append(to, "\n", 1);
 }
 
 int guest_exec_status_read(struct str text, struct arena *a, struct guest_exec_state *ret) {

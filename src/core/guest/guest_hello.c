@@ -78,7 +78,7 @@ static int hello_take_version(struct guest_hello *h, const struct json *result, 
         return hello_broken(e, "a version that the daemon did not offer");
     if (!fds || fds->type != JSON_BOOL)
         return hello_broken(e, "a hello without fd_passing");
-    h->passes_fds = fds->boolean;
+    h->passes_fds = fds->boolean && !h->is_bytes_only;
     h->greeted = true;
     return hello_take_capabilities(h, json_get(result, "capabilities"), e);
 }
@@ -104,7 +104,10 @@ static void on_page(struct guest_wait *w, const struct guest_answer *a) {
 void guest_hello_begin(struct guest_hello *h, struct guest_link *l,
                        const struct guest_link_spec *spec,
                        void (*on_done)(struct guest_link *l, const struct err *e)) {
-    *h = (struct guest_hello){.link = l, .on_exec = spec->events->on_exec, .on_done = on_done};
+    *h = (struct guest_hello){.link = l,
+                              .is_bytes_only = spec->is_bytes_only,
+                              .on_exec = spec->events->on_exec,
+                              .on_done = on_done};
     guest_wait_init(&h->page, on_page);
     struct json_out *o = guest_link_ask(l, "hello");
     json_key(o, "versions");
@@ -115,7 +118,7 @@ void guest_hello_begin(struct guest_hello *h, struct guest_link *l,
     if (spec->run_id)
         json_put_str(o, "run_id", str_of(spec->run_id));
     json_put_i64(o, "lease_ms", spec->lease_ms);
-    if (failpoint_file_chunks())
+    if (failpoint_file_chunks() || spec->is_bytes_only)
         json_put_bool(o, "file_chunks", true);
     if (spec->sandbox_id)
         json_put_str(o, "sandbox_id", str_of(spec->sandbox_id));

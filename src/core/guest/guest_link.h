@@ -46,6 +46,7 @@ struct guest_link_spec {
     uv_loop_t *loop;
     struct deadlines *deadlines;
     int fd;                        /* a connected Unix stream socket; the link takes it */
+    bool is_bytes_only;            /* it passes no descriptors */
     struct transcript *transcript; /* borrowed; NULL = none */
     const char *run_id;
     const char *sandbox_id;
@@ -65,6 +66,7 @@ struct guest_answer {
     const struct guest_file_answer *file;
     const struct guest_exec_state *exec;
     const struct guest_input_answer *input;
+    const struct guest_output_answer *output;
     int *fds;
     size_t n_fds;
 };
@@ -96,6 +98,7 @@ void guest_link_give(struct guest_link *l, const struct guest_events *events, vo
 void *guest_link_user(const struct guest_link *l);
 /* From the answer to hello; false before on_ready. */
 bool guest_link_has(const struct guest_link *l, const char *capability);
+/* Descriptors can travel. Otherwise the guest keeps output itself and moves files in chunks. */
 bool guest_link_passes_fds(const struct guest_link *l);
 
 void guest_wait_init(struct guest_wait *w,

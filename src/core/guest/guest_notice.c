@@ -7,13 +7,12 @@
 
 static int notice_read_grew(const struct json *params, struct arena *a, struct guest_notice *ret,
                             struct err *e) {
-    uint64_t out = 0, err = 0;
+    uint64_t *sizes = ret->grew.output_bytes;
     (void)a;
     if (guest_field_exec_id(params, &ret->grew.exec_id, e) < 0 ||
-        guest_field_u64(params, "stdout_bytes", &out, e) < 0 ||
-        guest_field_u64(params, "stderr_bytes", &err, e) < 0)
+        guest_field_u64(params, "stdout_bytes", &sizes[0], e) < 0 ||
+        guest_field_u64(params, "stderr_bytes", &sizes[1], e) < 0)
         return -(int)e->code;
-    ret->grew.total_bytes = out + err; /* each fits into int64_t */
     return 0;
 }
 

@@ -64,7 +64,7 @@ struct guest_notice {
     union {
         struct {
             struct str exec_id;
-            uint64_t total_bytes; /* of both streams */
+            uint64_t output_bytes[2]; /* sizes of stdout and stderr */
         } grew;
         struct guest_exec_state exited;
         struct {

@@ -180,6 +180,7 @@ static void pool_connect(struct entrant *it) {
             .loop = env->loop,
             .deadlines = env->deadlines,
             .fd = fd,
+            .is_bytes_only = it->parked.instance->is_bytes_only,
             .transcript = it->parked.transcript,
             .run_id = env->run_id,
             .lease_ms = LEASE_MS,

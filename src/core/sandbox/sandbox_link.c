@@ -29,6 +29,7 @@ static void on_exec(struct guest_link *l, const struct guest_exec_state *state) 
 
 static void sandbox_link_configured(struct sandbox *sb) {
     box_set_link(&sb->box, LINK_CONFIGURED);
+    execs_fetch(&sb->execs);
     if (sb->box.goal < GOAL_STOP) /* else no exec may start any more */
         execs_resume(&sb->execs);
     sandbox_converge(sb);
@@ -107,7 +108,7 @@ static void on_notice(struct guest_link *l, const struct guest_notice *n) {
     switch (n->kind) {
     case GUEST_GREW:
         if ((x = execs_find(&sb->execs, n->grew.exec_id)))
-            exec_on_grew(x, n->grew.total_bytes);
+            exec_on_grew(x, n->grew.output_bytes);
         break;
     case GUEST_EXITED:
         if ((x = execs_find(&sb->execs, n->exited.exec_id)))
@@ -172,6 +173,7 @@ void sandbox_connect(struct sandbox *sb) {
             .loop = sb->box.env->loop,
             .deadlines = sb->box.env->deadlines,
             .fd = fd,
+            .is_bytes_only = sb->box.instance->is_bytes_only,
             .transcript = sandbox_link_transcript(sb),
             .run_id = sb->box.env->run_id,
             .sandbox_id = sb->box.record->sandbox_id,

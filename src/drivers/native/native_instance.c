@@ -1,7 +1,6 @@
 /* native_instance — instances by berm-spawn: made or found, watched by the guest's pidfd, cleared away. */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,10 +11,7 @@
 #include <sys/un.h>
 
 #include "drivers/native/native_impl.h"
-
-#ifndef SO_PEERPIDFD /* Linux 6.5; older C libraries do not name it */
-#define SO_PEERPIDFD 77
-#endif
+#include "drivers/peer.h"
 
 /* --- their life --- */
 
@@ -252,25 +248,6 @@ static int connect_to(const struct native_instance *p, struct err *e) {
     if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0)
         return err_sys(e, ERR_GUEST_LOST, errno, "connect to the guest of %s", p->instance.id);
     return TAKE_FD(fd);
-}
-
-/* The peer's pidfd is the guest's own, because the guest called listen. Before Linux 6.5 there is only
- * its pid; that it still belongs to the guest shows in the connection, which its end would have cut. */
-static int peer_pidfd(int link) {
-    int fd = -1;
-    struct ucred cred;
-    socklen_t fd_len = sizeof fd, cred_len = sizeof cred;
-    if (getsockopt(link, SOL_SOCKET, SO_PEERPIDFD, &fd, &fd_len) == 0)
-        return fd;
-    if (errno != ENOPROTOOPT || getsockopt(link, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len) < 0)
-        return -errno;
-    fd = pidfd_open(cred.pid, 0);
-    struct pollfd p = {.fd = link, .events = POLLRDHUP};
-    if (fd >= 0 && poll(&p, 1, 0) == 0)
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return fd < 0 ? -errno : -ESRCH;
 }
 
 /* Connects, and watches whoever is at the other end; the connection is for the first instance_connect. */

@@ -19,6 +19,13 @@ void execs_done(struct execs *all) {
     free(all->spare);
 }
 
+bool execs_hold_output(const struct execs *all) {
+    LIST_FOR_EACH(it, (struct list *)&all->all)
+        if (container_of(it, struct exec, node)->output.owns_logs)
+            return true;
+    return false;
+}
+
 struct exec *execs_find(struct execs *all, struct str id) {
     LIST_FOR_EACH(it, &all->all) {
         struct exec *x = container_of(it, struct exec, node);

@@ -72,6 +72,8 @@ struct execs {
 void execs_init(struct execs *all, struct guest *g);
 void execs_done(struct execs *all);
 struct exec *execs_find(struct execs *all, struct str id);
+/* The guest keeps output that the daemon has not released with `done`. */
+bool execs_hold_output(const struct execs *all);
 
 /* Returns NULL without memory. `id` is valid. */
 struct exec *exec_new(struct guest *g, struct str id);

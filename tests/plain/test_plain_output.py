@@ -1,0 +1,3 @@
+"""tests/control/test_output.py on the plain driver."""
+
+from test_output import *     # noqa: F403
