@@ -169,8 +169,9 @@ def test_pause_freezes_every_process(daemon, client, box):
     held = client.sh(box, "echo up; read line; echo $line", stdin_mode=pb.STDIN_MODE_PIPE)
     next(m for m in client.attach(held.exec_id) if m.HasField("output"))
     assert client.pause(box).state == PAUSED
-    frozen = [path for paths in daemon.cgroups().values() for path in paths if is_frozen(path)]
-    assert frozen, "no cgroup of the sandbox says that it is frozen"
+    # The kernel freezes after the write to cgroup.freeze returned, once each process leaves the kernel.
+    eventually(lambda: any(is_frozen(path) for paths in daemon.cgroups().values() for path in paths),
+               "no cgroup of the sandbox says that it is frozen")
     with refused("SANDBOX_PAUSED", sandbox_id=box):
         client.exec(box, "true")
     assert client.get_exec(held.exec_id).state == 2
