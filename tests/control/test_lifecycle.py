@@ -7,7 +7,7 @@ import re
 import pytest
 
 from control import (DELETED, DELETING, FAILED, PAUSED, PENDING, READY, SLOW, STOPPED, STOPPING, WAIT_MS, Refused,
-                     at_once, fresh, labels_of, pairs, pb, refused)
+                     at_once, eventually, fresh, labels_of, pairs, pb, refused)
 
 GENERATED = re.compile(r"sb-[a-z2-7]{20}")
 
