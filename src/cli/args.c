@@ -54,7 +54,7 @@ static int take_long(struct cli *cli, char **argv, int argc, int *at) {
     struct str name = {word, equals ? (size_t)(equals - word) : strlen(word)};
     const struct opt *o = find(cli, name, 0);
     if (!o)
-        return opt_usage(cli, "there is no option --%.*s", (int)name.n, name.p);
+        return opt_usage(cli, "unknown option --%.*s", (int)name.n, name.p);
     if (!o->takes && equals)
         return opt_usage(cli, "--%s takes no value", o->name);
     if (!o->takes)
@@ -71,7 +71,7 @@ static int take_short(struct cli *cli, char **argv, int argc, int *at) {
     for (char *letter = argv[*at] + 1; *letter != '\0'; letter++) {
         const struct opt *o = find(cli, (struct str){0}, *letter);
         if (!o)
-            return opt_usage(cli, "there is no option -%c", *letter);
+            return opt_usage(cli, "unknown option -%c", *letter);
         char *value = NULL;
         if (o->takes && letter[1] != '\0')
             value = letter + 1;
@@ -91,7 +91,7 @@ static int check_count(const struct cli *cli) {
     if (opt_has(cli, "help"))
         return -1;
     if (cli->n_args < (size_t)c->min_args || (c->has_program && cli->n_program == 0))
-        return opt_usage(cli, "something is missing: berm %s %s", c->name, c->usage);
+        return opt_usage(cli, "missing argument: berm %s %s", c->name, c->usage);
     if (c->max_args >= 0 && cli->n_args > (size_t)c->max_args)
         return opt_usage(cli, "unexpected argument \"%s\"", cli->args[c->max_args]);
     return -1;
@@ -161,8 +161,8 @@ bool opt_number(const struct cli *cli, const char *name, int64_t min, int64_t ma
     if (!text)
         return true;
     if (str_to_u64(str_of(text), (uint64_t)min, (uint64_t)max, &number) < 0) {
-        opt_usage(cli, "--%s %s: give a number from %lld to %lld", name, text, (long long)min,
-                  (long long)max);
+        opt_usage(cli, "--%s: must be a number from %lld to %lld, got \"%s\"", name, (long long)min,
+                  (long long)max, text);
         return false;
     }
     *value = (int64_t)number;
@@ -193,7 +193,7 @@ static bool with_unit(const struct cli *cli, const char *name, const struct unit
                 *value = (int64_t)number * units[i].factor;
                 return true;
             }
-    opt_usage(cli, "--%s %s: give %s", name, text, example);
+    opt_usage(cli, "--%s: must be %s, got \"%s\"", name, example, text);
     return false;
 }
 
@@ -224,10 +224,10 @@ bool opt_choice(const struct cli *cli, const char *name, const char *const *name
             *value = choices[i];
             return true;
         }
-    fprintf(stderr, "berm %s: --%s %s: give", cli->command->name, name, text);
+    fprintf(stderr, "berm %s: --%s: must be", cli->command->name, name);
     for (size_t i = 0; names[i]; i++)
         fprintf(stderr, "%s %s", i == 0 ? "" : names[i + 1] ? "," : " or", names[i]);
-    fprintf(stderr, "\n");
+    fprintf(stderr, ", got \"%s\"\n", text);
     return false;
 }
 
@@ -238,7 +238,7 @@ bool opt_pairs(struct cli *cli, const char *name, size_t *ret_n, Berm__V1__KeyVa
     for (char *text; (text = opt_next(cli, name, &at)); n++) {
         const char *equals = strchr(text, '=');
         if (!equals || equals == text) {
-            opt_usage(cli, "--%s %s: give KEY=VALUE", name, text);
+            opt_usage(cli, "--%s: must be KEY=VALUE, got \"%s\"", name, text);
             return false;
         }
         pairs[n] = cli_alloc(cli, sizeof **pairs);

@@ -218,7 +218,7 @@ static int tree_get(struct cli *cli, char *sandbox_id, char *path, const char *l
         return 0;
     }
     if (end && end->skipped_unreadable > 0)
-        cli_complain("%llu files or directories could not be read and are left out",
+        cli_complain("cannot read %llu files or directories; the copy omits them",
                      (unsigned long long)end->skipped_unreadable);
     berm_free(end);
     return EXIT_BERM;
@@ -276,7 +276,8 @@ static int copy_out(struct cli *cli, char *sandbox_id, char *path, const char *l
     if (there->info->type != BERM__V1__FILE_TYPE__FILE_TYPE_DIRECTORY)
         return file_get(cli, sandbox_id, path, local, there->info);
     if (strcmp(local, "-") == 0)
-        return cli_complain("%s is a directory; standard output takes files", path);
+        return cli_complain(
+            "cannot write the directory %s to standard output; name a local directory", path);
     return tree_get(cli, sandbox_id, path, local);
 }
 
@@ -286,7 +287,7 @@ int cmd_cp(struct cli *cli) {
     for (int i = 0; i < 2; i++)
         is_remote[i] = remote_parse(cli, cli->args[i], &sandbox[i], &path[i]);
     if (is_remote[0] == is_remote[1])
-        return opt_usage(cli, "one of the two is SANDBOX:PATH, the other a local path");
+        return opt_usage(cli, "one argument must be SANDBOX:PATH, the other a local path");
     return is_remote[1] ? copy_in(cli, cli->args[0], sandbox[1], path[1])
                         : copy_out(cli, sandbox[0], path[0], cli->args[1]);
 }

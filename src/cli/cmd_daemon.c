@@ -141,7 +141,7 @@ static int complain_ended(const char *path, off_t from) {
     char tail[LOG_TAIL_BYTES];
     AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? 0 : pread(fd, tail, sizeof tail, from);
-    cli_complain("bermd ended; it said, in %s:", path);
+    cli_complain("bermd ended; its log %s says:", path);
     fprintf(stderr, "%.*s", (int)MAX(n, (ssize_t)0), tail);
     return EXIT_BERM;
 }
@@ -164,7 +164,7 @@ static int wait_for_answer(struct cli *cli, pid_t pid, const char *log, off_t fr
         berm_free(info);
         return 0;
     }
-    return cli_complain("bermd does not answer after a minute; pid %ld, log %s", (long)pid, log);
+    return cli_complain("bermd did not reply within a minute; pid %ld, log %s", (long)pid, log);
 }
 
 int cmd_daemon_start(struct cli *cli) {
@@ -173,15 +173,16 @@ int cmd_daemon_start(struct cli *cli) {
     Berm__V1__GetInfoResponse *info;
     const char *target = berm_client_target(cli->client);
     if (target[0] != '/')
-        return cli_complain("a daemon is started on a socket: give --socket PATH, from / on");
+        return cli_complain(
+            "cannot start a daemon at a TCP address; use --socket with an absolute path");
     if (get_info(cli, &info, &e) == 0) {
         berm_free(info);
-        return cli_complain("a daemon answers at %s already", target);
+        return cli_complain("a daemon already listens at %s", target);
     }
     const char *path;
     AUTO_CLOSE int log_fd = open_log(cli, &path);
     if (log_fd < 0)
-        return cli_complain("log %s: %s\n      say where it may be: --log FILE", path,
+        return cli_complain("open log %s: %s\n      choose another file with --log FILE", path,
                             strerror(-log_fd));
     off_t from = fstat(log_fd, &st) == 0 ? st.st_size : 0;
     fflush(stdout);
@@ -226,12 +227,12 @@ int cmd_daemon_stop(struct cli *cli) {
         return cli_complain("no daemon listens at %s", target);
     AUTO_CLOSE int fd = pidfd_open(pid, 0);
     if (fd < 0 || listener_of(target) != pid) /* the pidfd still refers to the listener */
-        return cli_complain("the daemon at %s went away", target);
+        return cli_complain("the daemon at %s has exited", target);
     if (pidfd_send_signal(fd, SIGTERM, NULL, 0) < 0)
         return cli_complain("pid %ld: %s", (long)pid, strerror(errno));
     struct pollfd p = {.fd = fd, .events = POLLIN};
     if (poll(&p, 1, STOP_MS) <= 0)
-        return cli_complain("pid %ld was asked to stop and has not ended yet", (long)pid);
+        return cli_complain("pid %ld got SIGTERM but has not exited yet", (long)pid);
     if (!cli->json)
         printf("stopped pid %ld\n", (long)pid);
     return 0;

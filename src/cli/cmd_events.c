@@ -78,7 +78,7 @@ static bool fill_start(struct cli *cli, Berm__V1__WatchEventsRequest *request) {
         return true;
     }
     if (str_to_u64(str_of(since), 0, UINT64_MAX, &sequence) < 0) {
-        opt_usage(cli, "--since %s: give a sequence, oldest or now", since);
+        opt_usage(cli, "--since: must be a sequence, oldest or now, got \"%s\"", since);
         return false;
     }
     request->start_case = BERM__V1__WATCH_EVENTS_REQUEST__START_AFTER_SEQUENCE;

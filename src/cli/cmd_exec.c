@@ -38,7 +38,7 @@ static bool fill_policy(struct cli *cli, Berm__V1__ExecSpec *spec) {
 bool exec_fill(struct cli *cli, Berm__V1__ExecSpec *spec) {
     berm__v1__exec_spec__init(spec);
     if (opt_has(cli, "tty") && cli->json && !opt_has(cli, "detach")) {
-        opt_usage(cli, "with --json there is no terminal: leave -t out");
+        opt_usage(cli, "-t: must not be used with --json, which has no terminal");
         return false;
     }
     if (opt_has(cli, "tty"))
@@ -142,7 +142,7 @@ int cmd_shell(struct cli *cli) {
     Berm__V1__StartExecRequest start = BERM__V1__START_EXEC_REQUEST__INIT;
     Berm__V1__InteractRequest first = BERM__V1__INTERACT_REQUEST__INIT;
     if (cli->json)
-        return opt_usage(cli, "a shell has a terminal, and no --json");
+        return opt_usage(cli, "a shell needs a terminal: no --json");
     if (!exec_fill(cli, &spec) || !opt_pairs(cli, "env", &spec.n_env, &spec.env))
         return EXIT_BERM;
     spec.argv = login;
@@ -171,7 +171,9 @@ static bool fill_attach(struct cli *cli, Berm__V1__AttachExecRequest *request) {
         !opt_choice(cli, "stream", names, streams, &stream))
         return false;
     if (opt_has(cli, "since-offset") && stream == 0) {
-        opt_usage(cli, "an offset is of one stream: give --stream stdout or stderr");
+        opt_usage(
+            cli,
+            "--since-offset: must name an offset of one stream; use --stream stdout or stderr");
         return false;
     }
     request->exec_id = cli->args[0];
@@ -202,7 +204,7 @@ static int on_log(const Berm__V1__AttachExecResponse *m, void *user) {
         return 0;
     }
     if (m->event_case == BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_GAP)
-        cli_complain("%llu bytes of output are no longer kept",
+        cli_complain("%llu bytes of output were dropped",
                      (unsigned long long)(m->gap->next_offset - m->gap->offset));
     if (m->event_case != BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_OUTPUT)
         return 0;
@@ -283,7 +285,8 @@ int cmd_kill(struct cli *cli) {
     request.signal_number = signal_of(name);
     request.leader_only = opt_has(cli, "leader");
     if (request.signal_number < 0)
-        return opt_usage(cli, "--signal %s: give a name such as TERM, or 1 to 64", name);
+        return opt_usage(cli, "--signal: must be a name such as TERM, or 1 to 64, got \"%s\"",
+                         name);
     for (size_t i = 0; i < cli->n_args; i++) {
         Berm__V1__SignalExecResponse *response;
         request.exec_id = cli->args[i];

@@ -38,13 +38,13 @@ static const char *shown(struct cli *cli, const char *text) {
 
 static void tell_truncated(struct cli *cli, Berm__V1__TruncatedReason why) {
     if (why != BERM__V1__TRUNCATED_REASON__TRUNCATED_REASON_UNSPECIFIED)
-        cli_complain("there may be more: the bound on %s was reached",
+        cli_complain("the result is incomplete: the limit on %s was reached",
                      cli_enum(cli, &berm__v1__truncated_reason__descriptor, (int)why));
 }
 
 static void tell_unreadable(uint64_t n) {
     if (n > 0)
-        cli_complain("%llu files or directories could not be read", (unsigned long long)n);
+        cli_complain("cannot read %llu files or directories", (unsigned long long)n);
 }
 
 int cmd_cat(struct cli *cli) {
@@ -55,7 +55,7 @@ int cmd_cat(struct cli *cli) {
         Berm__V1__ReadFileRequest request = BERM__V1__READ_FILE_REQUEST__INIT;
         char *path;
         if (!remote_parse(cli, cli->args[i], &request.sandbox_id, &path))
-            return opt_usage(cli, "%s: give SANDBOX:PATH", cli->args[i]);
+            return opt_usage(cli, "must be SANDBOX:PATH, got \"%s\"", cli->args[i]);
         remote_path(path, &request.path, &request.raw_path);
         if (opt_has(cli, "user"))
             request.user = opt_get(cli, "user");

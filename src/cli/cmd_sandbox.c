@@ -88,7 +88,7 @@ static bool fill_states(struct cli *cli, Berm__V1__ListSandboxesRequest *request
         const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value_by_name(
             &berm__v1__sandbox_state__descriptor, name);
         if (!v || v->value == 0) {
-            opt_usage(cli, "--state %s: there is no such state; try ready", text);
+            opt_usage(cli, "--state: must be a state such as ready, got \"%s\"", text);
             return false;
         }
         request->states[request->n_states++] = (Berm__V1__SandboxState)v->value;
@@ -182,7 +182,7 @@ int cmd_update(struct cli *cli) {
     request.limits = any_limits ? &limits : NULL;
     request.lifetime = any_lifetime ? &lifetime : NULL;
     if (!request.labels && !request.limits && !request.lifetime)
-        return opt_usage(cli, "say what to change");
+        return opt_usage(cli, "nothing to change; give an option");
     if (berm_sandbox_update(cli->client, &request, &response, &e) < 0)
         return cli_fail(cli, &e);
     if (cli->json)
@@ -311,6 +311,6 @@ static int remove_by_label(struct cli *cli) {
 int cmd_rm(struct cli *cli) {
     bool by_label = opt_has(cli, "label");
     if (by_label == (cli->n_args > 0))
-        return opt_usage(cli, "give sandboxes, or --label for all that bear it");
+        return opt_usage(cli, "give sandboxes, or --label to select them");
     return by_label ? remove_by_label(cli) : change_all(cli, &DELETE);
 }

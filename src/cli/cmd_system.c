@@ -111,8 +111,9 @@ int cmd_guest_log(struct cli *cli) {
         return opt_usage(cli, "\"%s\" is not an id", id);
     AUTO_CLOSE int dir = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
-        return cli_complain("state folder %s: %s\n      say where it is: --state DIR", state,
-                            strerror(errno));
+        return cli_complain(
+            "open state directory %s: %s\n      choose another one with --state DIR", state,
+            strerror(errno));
     const char *path = cli_text(cli, "sandboxes/%s/guest.log", id);
     AUTO_CLOSE int fd = fd_open_beneath(dir, path, O_RDONLY, 0);
     if (fd < 0)

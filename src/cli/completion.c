@@ -140,5 +140,5 @@ int cmd_completion(struct cli *cli) {
     for (size_t i = 0; i < COUNT_OF(shells); i++)
         if (strcmp(cli->args[0], shells[i].name) == 0)
             return shells[i].print(), 0;
-    return opt_usage(cli, "%s: give bash, zsh or fish", cli->args[0]);
+    return opt_usage(cli, "shell: must be bash, zsh or fish, got \"%s\"", cli->args[0]);
 }

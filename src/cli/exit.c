@@ -17,24 +17,24 @@ int exit_status_of(const Berm__V1__ExitStatus *exit) {
     case BERM__V1__EXIT_STATUS__HOW_SIGNAL:
         return EXIT_SIGNAL + exit->signal->signal_number;
     case BERM__V1__EXIT_STATUS__HOW_TIMED_OUT:
-        cli_complain("the program's time of %lld ms was over",
+        cli_complain("the program exceeded its timeout of %lld ms",
                      (long long)exit->timed_out->timeout_ms);
         return EXIT_TIMED_OUT;
     case BERM__V1__EXIT_STATUS__HOW_OUT_OF_MEMORY:
         cli_complain(
-            "the program was ended by its memory limit of %lld bytes; give more with --memory",
+            "the program was killed at its memory limit of %lld bytes; raise it with --memory",
             (long long)exit->out_of_memory->limit_bytes);
         return EXIT_SIGNAL + 9;
     case BERM__V1__EXIT_STATUS__HOW_LOST:
-        return cli_complain("nobody saw the program's end: %s (%s)", exit->lost->message,
+        return cli_complain("the exit status of the program is lost: %s (%s)", exit->lost->message,
                             exit->lost->code);
     case BERM__V1__EXIT_STATUS__HOW_OUTPUT_LIMIT:
-        return cli_complain("the program was ended at its output limit of %lld bytes",
+        return cli_complain("the program was killed at its output limit of %lld bytes",
                             (long long)exit->output_limit->limit_bytes);
     case BERM__V1__EXIT_STATUS__HOW_NOT_STARTED:
         return not_started(exit->not_started);
     default:
-        return cli_complain("the daemon did not say how the program ended");
+        return cli_complain("the daemon did not report how the program ended");
     }
 }
 

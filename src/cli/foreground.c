@@ -84,7 +84,7 @@ static int on_output(const Berm__V1__AttachExecResponse *m, void *user) {
     case BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_OUTPUT:
         return on_chunk(f, m->output);
     case BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_GAP:
-        cli_complain("%llu bytes of output are no longer kept",
+        cli_complain("%llu bytes of output were dropped",
                      (unsigned long long)(m->gap->next_offset - m->gap->offset));
         return 0;
     case BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_EXITED:
@@ -208,7 +208,7 @@ static bool start_feeding(struct foreground *f) {
     pthread_t thread;
     f->cli->feeds = pthread_create(&thread, NULL, feed, f) == 0;
     if (!f->cli->feeds)
-        cli_complain("no thread for the input");
+        cli_complain("cannot start a thread for the input");
     return f->cli->feeds;
 }
 
@@ -262,7 +262,7 @@ static bool read_input(struct cli *cli, ProtobufCBinaryData *ret_data) {
             return true;
         ret_data->len += (size_t)n;
     }
-    cli_complain("with --json the input is at most 1 MiB");
+    cli_complain("standard input: must be at most 1 MiB with --json");
     return false;
 }
 

@@ -82,9 +82,9 @@ static int no_command(const char *name) {
     if (shown > 0)
         fputc('\n', stderr);
     else if (nearest)
-        cli_complain("there is no command \"%s\"; did you mean `berm %s`?", name, nearest);
+        cli_complain("unknown command \"%s\"; did you mean `berm %s`?", name, nearest);
     else
-        cli_complain("there is no command \"%s\"; `berm --help` lists them", name);
+        cli_complain("unknown command \"%s\"; `berm --help` lists them", name);
     return EXIT_BERM;
 }
 

@@ -190,7 +190,7 @@ static void print_indented(const char *json) {
 void cli_print_json(const void *message) {
     char *text = berm_json(message);
     if (!text) {
-        cli_complain("the answer cannot be shown as JSON");
+        cli_complain("cannot print the reply as JSON");
         exit(EXIT_BERM);
     }
     if (isatty(STDOUT_FILENO))

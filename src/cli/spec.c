@@ -46,7 +46,7 @@ static bool fill_cpus(struct cli *cli, int64_t *millis) {
         return true;
     double cpus = strtod(text, &end);
     if (end == text || *end != '\0' || !(cpus >= 0.01 && cpus <= 100000)) {
-        opt_usage(cli, "--cpus %s: give a number from 0.01 on", text);
+        opt_usage(cli, "--cpus: must be a number of at least 0.01, got \"%s\"", text);
         return false;
     }
     *millis = (int64_t)(cpus * 1000 + 0.5);
@@ -95,7 +95,7 @@ static bool fill_egress(struct cli *cli, Berm__V1__Network *network) {
         rule->host = colon ? cli_text(cli, "%.*s", (int)(colon - text), text) : text;
         if (colon) {
             if (str_to_u64(str_of(colon + 1), 1, 65535, &port) < 0) {
-                opt_usage(cli, "--allow %s: a port is 1 to 65535", text);
+                opt_usage(cli, "--allow: must have a port from 1 to 65535, got \"%s\"", text);
                 return false;
             }
             rule->ports = cli_alloc(cli, sizeof *rule->ports);
@@ -153,7 +153,7 @@ static bool fill_root(struct cli *cli, Berm__V1__SandboxSpec *spec) {
     if (!opt_choice(cli, "layer", names, layers, &layer))
         return false;
     if (image && snapshot) {
-        opt_usage(cli, "--image and --snapshot are two roots: give one");
+        opt_usage(cli, "--image and --snapshot: must not be used together, because each is a root");
         return false;
     }
     if (!image && !snapshot && layer == 0)
@@ -183,7 +183,8 @@ static bool split_paths(struct cli *cli, const char *name, const char *text, cha
         copy[n - 3] = '\0';
     char *colon = strrchr(copy, ':');
     if (copy[0] == '\0' || colon == copy || (colon && colon[1] != '/')) {
-        opt_usage(cli, "--%s %s: give SOURCE, or SOURCE:TARGET with TARGET from / on", name, text);
+        opt_usage(cli, "--%s: must be SOURCE, or SOURCE:TARGET with an absolute TARGET, got \"%s\"",
+                  name, text);
         return false;
     }
     char *workspace = opt_get(cli, "workspace");
@@ -226,7 +227,8 @@ static bool fill_tool(struct cli *cli, const char *text, Berm__V1__Tool *t) {
     for (const char *word; (word = strsep(&rest, ":"));) {
         bool is_credentials = strcmp(word, "credentials") == 0;
         if (!is_credentials && strcmp(word, "cache") != 0) {
-            opt_usage(cli, "--tool %s: give NAME, NAME:credentials, NAME:cache or both", text);
+            opt_usage(cli, "--tool: must be NAME, NAME:credentials, NAME:cache or both, got \"%s\"",
+                      text);
             return false;
         }
         t->credentials = t->credentials || is_credentials;
@@ -254,7 +256,7 @@ static bool fill_extras(struct cli *cli, Berm__V1__SandboxSpec *spec) {
         berm__v1__device_request__init(d);
         d->kind = colon ? cli_text(cli, "%.*s", (int)(colon - text), text) : text;
         if (colon && str_to_u64(str_of(colon + 1), 1, 1024, &count) < 0) {
-            opt_usage(cli, "--device %s: a count is 1 to 1024", text);
+            opt_usage(cli, "--device: must have a count from 1 to 1024, got \"%s\"", text);
             return false;
         }
         d->count = (uint32_t)count;

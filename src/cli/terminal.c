@@ -238,7 +238,7 @@ int terminal_run(struct cli *cli, const Berm__V1__InteractRequest *first) {
     t.session = berm_session_new(cli->client, first);
     if (!t.session || !begin(&t)) {
         berm_session_free(t.session);
-        return cli_complain("no terminal: %s", strerror(errno));
+        return cli_complain("set up the terminal: %s", strerror(errno));
     }
     int r = berm_session_run(t.session, on_message, &t, &e);
     restore(&t);

@@ -199,6 +199,6 @@ bool unpack_end(struct unpack *u) {
     if (u->file >= 0)
         close(TAKE_FD(u->file));
     if (!is_whole && !u->failed)
-        cli_complain("the archive ends too early");
+        cli_complain("the archive is truncated");
     return is_whole;
 }

@@ -132,9 +132,9 @@ def test_what_cannot_be_copied_is_told(berm, sandbox, tmp_path):
     assert b"fifo" in done.stderr and b"leads outside" in done.stderr
     assert berm("exec", sandbox, "--", "ls", "tree").stdout == b"file\n"
     for arguments, word in ((["/no/such", f"{sandbox}:x"], b"No such file"), ([f"{sandbox}:none", tmp_path], b"FILE_NOT_FOUND"),
-                            (["a", "b"], b"one of the two"), ([f"{sandbox}:a", f"{sandbox}:b"], b"one of the two"),
-                            ([tmp_path / "tree/file", f"{sandbox}:/proc/x"], b"FILE_"), (["x:y", "none:z"], b"one of the two"),
-                            ([f"{sandbox}:tree", "-"], b"is a directory"), ([tmp_path / "tree/file", "none:z"], b"SANDBOX_NOT_FOUND")):
+                            (["a", "b"], b"one argument must be SANDBOX:PATH"), ([f"{sandbox}:a", f"{sandbox}:b"], b"one argument must be SANDBOX:PATH"),
+                            ([tmp_path / "tree/file", f"{sandbox}:/proc/x"], b"FILE_"), (["x:y", "none:z"], b"one argument must be SANDBOX:PATH"),
+                            ([f"{sandbox}:tree", "-"], b"cannot write the directory"), ([tmp_path / "tree/file", "none:z"], b"SANDBOX_NOT_FOUND")):
         done = berm("cp", *arguments, status=125)
         assert word in done.stderr, (arguments, done)
 
@@ -203,7 +203,7 @@ def test_what_is_odd_and_harmless_is_unpacked(fake, tmp_path):
 
 def test_a_tree_that_ends_early(fake, tmp_path):
     fake.tree = pack([("file", tarfile.REGTYPE, "")])[:700]
-    assert b"ends too early" in Berm(fake.path)("cp", "sb-1:tree", tmp_path / "out", status=125).stderr
+    assert b"is truncated" in Berm(fake.path)("cp", "sb-1:tree", tmp_path / "out", status=125).stderr
 
 
 def test_run_with_this_folder(berm, sandbox, tmp_path):

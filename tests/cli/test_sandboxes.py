@@ -130,7 +130,7 @@ def test_one_that_fails_does_not_stop_the_others(berm, sandbox):
 @pytest.mark.parametrize("arguments, status, said", [
     (["--", "true"], 0, b""), (["--", "sh", "-c", "exit 77"], 77, b""), (["false"], 1, b""),
     (["--", "sh", "-c", "kill -9 $$"], 137, b""), (["--", "sh", "-c", "kill -15 $$"], 143, b""),
-    (["--timeout", "200ms", "--grace", "100ms", "--", "sleep", "50"], 124, b"time of 200 ms was over"),
+    (["--timeout", "200ms", "--grace", "100ms", "--", "sleep", "50"], 124, b"exceeded its timeout of 200 ms"),
     (["--", "no-such-program"], 127, b"PROGRAM_NOT_FOUND"), (["--", "/etc/passwd"], 126, b"PROGRAM_NOT_EXECUTABLE"),
     (["--cwd", "/no/such", "--", "true"], 125, b"CWD_NOT_FOUND"), (["--user", "nobody-here", "--", "true"], 125, b"USER_NOT_FOUND"),
     (["--output-limit", "64K", "--output-policy", "kill", "--", "yes"], 125, b"output limit")])
