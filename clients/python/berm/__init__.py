@@ -44,7 +44,7 @@ __all__ = [
     "Session",
     "Stdin",
     "UnreachableError",
-    # `from berm import *` shadows no builtin: berm.FileNotFoundError and the like need their prefix.
+    # `from berm import *` must not shadow builtins, so berm.FileNotFoundError and the like need their prefix.
     *(name for name in errors.__all__ if not hasattr(_builtins, name)),
     *types.__all__,
 ]

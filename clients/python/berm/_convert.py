@@ -1,4 +1,4 @@
-"""Messages of the contract from and to the values of berm.types."""
+"""Converts between messages of the API and the values of berm.types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Path = str | bytes | os.PathLike[str]
 
 
 def word(enum: Any, prefix: str, number: int) -> str:
-    """SANDBOX_STATE_READY as "ready"; UNSPECIFIED as ""; an unknown number as itself (SKEW-5)."""
+    """Converts SANDBOX_STATE_READY to "ready", UNSPECIFIED to "", and an unknown number to itself (SKEW-5)."""
     try:
         name: str = enum.Name(number)
     except ValueError:
@@ -26,7 +26,7 @@ def word(enum: Any, prefix: str, number: int) -> str:
 
 
 def number(enum: Any, prefix: str, text: str, what: str) -> Any:
-    """The other way round; "" is UNSPECIFIED."""
+    """The reverse; "" is UNSPECIFIED."""
     try:
         return enum.Value(prefix + (text or "unspecified").upper())
     except (ValueError, AttributeError):
@@ -36,7 +36,7 @@ def number(enum: Any, prefix: str, text: str, what: str) -> Any:
 
 @contextlib.contextmanager
 def arguments() -> Iterator[None]:
-    """For the building of a request: a value of a wrong type raises ArgumentError, whatever Protobuf raises."""
+    """Use it while building a request: turns any error of Protobuf about a wrong type into ArgumentError."""
     try:
         yield
     except BermError:
@@ -46,7 +46,7 @@ def arguments() -> Iterator[None]:
 
 
 def ms(seconds: float) -> int:
-    """Milliseconds, at least 1 for anything above 0; -1 stays what it is."""
+    """Converts to milliseconds; at least 1 for anything above 0; -1 stays -1."""
     if seconds < 0:
         return -1
     return max(1, round(seconds * 1000)) if seconds else 0
@@ -70,7 +70,7 @@ def mapping(values: Iterable[pb.KeyValue]) -> dict[str, str]:
 
 
 def path_fields(path: Path, name: str = "path") -> dict[str, Any]:
-    """The field of a request that a path goes into: raw_path when it is not UTF-8."""
+    """Returns the request field for a path: raw_path if it is not UTF-8."""
     raw = os.fsencode(path)
     try:
         return {name: raw.decode()}
@@ -205,7 +205,7 @@ def exit_of(message: pb.ExitStatus) -> types.Exit:
         return types.Exit("not_started", reason=message.not_started.code, message=message.not_started.message)
     if how == "lost":
         return types.Exit("lost", reason=message.lost.code, message=message.lost.message)
-    return types.Exit(how or "lost")  # out_of_memory, output_limit, or one newer than this
+    return types.Exit(how or "lost")  # out_of_memory, output_limit, or a newer one
 
 
 def exec_usage_of(message: pb.ExecUsage) -> types.ExecUsage:
@@ -233,7 +233,7 @@ def exec_of(message: pb.Exec) -> types.ExecInfo:
 
 
 def argv_of(command: str | Sequence[str]) -> list[str]:
-    """A list is a program and its arguments; a string is for the shell."""
+    """A list is a program with arguments; a string is a shell command."""
     return ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
 
 
@@ -295,7 +295,7 @@ def event_of(message: pb.Event) -> types.Event:
 
 
 def _body_of(message: pb.Event, body: str) -> dict[str, Any]:
-    """The fields that an event of this kind has."""
+    """Returns the fields of an event of this kind."""
     if body == "sandbox_state":
         state = message.sandbox_state
         return {

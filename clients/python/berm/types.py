@@ -1,7 +1,8 @@
-"""What the calls take and give: plain values, the same for both halves of the package.
+"""Arguments and results of calls: plain values, the same for both halves of the package.
 
-Kinds and states are lower-case strings, such as "ready" or "exec_exit"; a value that is newer than this
-package is passed on by its number, as a string."""
+Kinds and states are lower-case strings, such as "ready" or "exec_exit". A value that is newer than this package is
+passed on as its number, in a string.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-# Words that calls take; "" leaves the choice to the daemon.
+# Words that calls accept; "" lets the daemon choose.
 Profile = Literal["", "user", "root"]
 NetworkMode = Literal["", "none", "egress", "open"]
 Layer = Literal["", "disk", "memory"]
@@ -23,10 +24,11 @@ StreamName = Literal["stdout", "stderr"]
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on a sandbox. At create 0 = the daemon's default and -1 = none; in an update 0 = unchanged."""
+    """Limits of a sandbox. At create, 0 selects the daemon's default and -1 means none; in an update, 0 means
+    unchanged."""
 
     memory_bytes: int = 0
-    cpu_millis: int = 0  #: thousandths of one processor
+    cpu_millis: int = 0  #: thousandths of a processor
     pids: int = 0
     disk_bytes: int = 0
     disk_inodes: int = 0
@@ -37,7 +39,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Lifetime:
-    """When a sandbox ends by itself. Times in seconds; 0 = the daemon's default, -1 = never."""
+    """When a sandbox ends automatically. Times in seconds; 0: the daemon's default; -1: never."""
 
     idle_ttl: float = 0
     idle_action: LifetimeAction = ""  #: "stop" (default), "pause" or "delete"
@@ -48,7 +50,7 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class Mount:
-    """A host directory shown inside."""
+    """A host directory that is mounted in the sandbox."""
 
     source: str
     target: str
@@ -57,7 +59,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Copy:
-    """A host file or directory copied in before the first program."""
+    """A host file or directory that is copied in before the first program starts."""
 
     source: str
     target: str
@@ -66,16 +68,16 @@ class Copy:
 
 @dataclass(frozen=True)
 class Tool:
-    """A program of the host's, such as "git" or "uv", with what it needs."""
+    """A program of the host, such as "git" or "uv", with its dependencies."""
 
     name: str
-    credentials: bool = False  #: whether the caller's own credentials for it go in too
-    cache: bool = False  #: whether it begins with the caller's own cache
+    credentials: bool = False  #: also import the caller's credentials for it
+    cache: bool = False  #: start with the caller's cache
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image as root filesystem."""
+    """An image as root file system."""
 
     reference: str
     kind: ImageKind = "registry"  #: or "directory", "tarball", "oci_layout"
@@ -83,7 +85,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Egress:
-    """A destination that network="egress" lets through."""
+    """A destination that network="egress" allows."""
 
     host: str
     ports: Sequence[int] = ()
@@ -92,14 +94,14 @@ class Egress:
 
 @dataclass(frozen=True)
 class SandboxInfo:
-    """A sandbox as the daemon knew it when it answered."""
+    """A sandbox, as of the daemon's reply."""
 
     id: str
     state: str
     incarnation: int
     owner: str
-    cause: str  #: what brought the state about, such as "requested" or "guest_lost"
-    code: str  #: the reason of an error when something failed, else empty
+    cause: str  #: what caused the state, such as "requested" or "guest_lost"
+    code: str  #: reason of an error, else empty
     message: str
     labels: Mapping[str, str]
     env: Mapping[str, str]
@@ -117,12 +119,12 @@ class SandboxInfo:
 
 @dataclass(frozen=True)
 class Exit:
-    """How a program ended. Never invented: what nobody saw is "lost"."""
+    """How a program ended. An unknown end is "lost", never a guess."""
 
     how: str  #: "code", "signal", "timed_out", "out_of_memory", "output_limit", "not_started" or "lost"
-    code: int | None = None  #: what it returned; None when it did not return
-    signal: int | None = None  #: the signal that ended it, if one did
-    reason: str = ""  #: the reason of an error, when it was not started or is lost
+    code: int | None = None  #: exit code; None if the program did not return one
+    signal: int | None = None  #: signal that ended it, if any
+    reason: str = ""  #: reason of an error, if it was not started or is lost
     message: str = ""
 
     @property
@@ -131,8 +133,8 @@ class Exit:
 
     @property
     def shell_code(self) -> int:
-        """As a shell would say it: 128+N for signal N, 124 timed out, 127 or 126 not started, 137 out of
-        memory, 125 when nobody knows."""
+        """The exit code that a shell would report: 128+N for signal N, 124 timed out, 127 or 126 not started, 137 out
+        of memory, 125 unknown."""
         if self.code is not None:
             return self.code
         if self.how == "not_started":
@@ -155,7 +157,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class ExecUsage:
-    """What a program and all it started used; 0 where the host cannot measure."""
+    """Resource usage of a program and its descendants; 0 where the host cannot measure it."""
 
     cpu_user_us: int = 0
     cpu_system_us: int = 0
@@ -171,7 +173,7 @@ class ExecUsage:
 
 @dataclass(frozen=True)
 class ExecInfo:
-    """A program as the daemon knew it when it answered."""
+    """A program, as of the daemon's reply."""
 
     id: str
     sandbox_id: str
@@ -183,16 +185,16 @@ class ExecInfo:
     user: str
     labels: Mapping[str, str]
     terminal: bool
-    output_policy: str  #: "drop_oldest", "block" or "kill": what happens at the limit
-    output_limit: int  #: bytes of output that are kept
+    output_policy: str  #: what happens at the output limit: "drop_oldest", "block" or "kill"
+    output_limit: int  #: bytes of output that are stored
     created: datetime
-    stdin_offset: int  #: bytes of input taken so far
+    stdin_offset: int  #: bytes of input accepted so far
     stdin_closed: bool
 
 
 @dataclass(frozen=True)
 class Completed:
-    """A program that was run to its end."""
+    """A program that has ended, with its output."""
 
     exec_id: str
     argv: Sequence[str]
@@ -200,11 +202,11 @@ class Completed:
     stdout_bytes: bytes
     stderr_bytes: bytes
     usage: ExecUsage
-    truncated: bool = False  #: whether output is missing: beyond max_output, or no longer kept
+    truncated: bool = False  #: output is missing: beyond max_output, or dropped
 
     @property
     def stdout(self) -> str:
-        """The output as text; what is not UTF-8 shows as U+FFFD."""
+        """The output as text; invalid UTF-8 becomes U+FFFD."""
         return self.stdout_bytes.decode("utf-8", "replace")
 
     @property
@@ -213,7 +215,7 @@ class Completed:
 
     @property
     def exit_code(self) -> int | None:
-        """What the program returned; None when it did not: see `exit`."""
+        """The exit code; None if the program did not return one: see `exit`."""
         return self.exit.code
 
     @property
@@ -222,11 +224,11 @@ class Completed:
 
 
 class Chunk(bytes):
-    """Bytes of output that know where they stand."""
+    """Bytes of output with their position."""
 
     stream: str  #: "stdout" or "stderr"
-    offset: int  #: of the first byte in its stream; offset + len(chunk) is where to go on
-    missing: int  #: bytes before it that are no longer kept; 0 but for very much output
+    offset: int  #: offset of the first byte in its stream; continue at offset + len(chunk)
+    missing: int  #: bytes before it that were dropped; 0 except for very large output
 
     @classmethod
     def of(cls, data: bytes, stream: str, offset: int, missing: int = 0) -> Chunk:
@@ -236,7 +238,7 @@ class Chunk(bytes):
 
 
 class Text(str):
-    """Text of output that knows its stream."""
+    """Text of output with its stream."""
 
     stream: str  #: "stdout" or "stderr"
 
@@ -249,7 +251,7 @@ class Text(str):
 
 @dataclass(frozen=True)
 class Usage:
-    """What a sandbox uses at one moment; 0 where the host cannot measure."""
+    """Resource usage of a sandbox at one time; 0 where the host cannot measure it."""
 
     time: datetime
     cpu_us: int
@@ -269,7 +271,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened. `kind` says which of the fields below the line mean something."""
+    """An event. `kind` tells which of the fields below the line are set."""
 
     sequence: int
     time: datetime
@@ -280,12 +282,12 @@ class Event:
     actor: str  #: "caller", "daemon" or "sandbox"
     identity: str  #: of the caller, else empty
     request_id: str
-    replayed: bool  #: recorded before this watch began
+    replayed: bool  #: recorded before this watch started
     # ---
     state: str = ""  #: sandbox_state, snapshot, daemon
     previous: str = ""  #: sandbox_state
     cause: str = ""  #: sandbox_state, snapshot
-    code: str = ""  #: sandbox_state, snapshot: the reason of an error
+    code: str = ""  #: sandbox_state, snapshot: reason of an error
     message: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)  #: sandbox_state, sandbox_update
     parts: Sequence[str] = ()  #: sandbox_update
@@ -302,7 +304,7 @@ class Event:
 
 @dataclass(frozen=True)
 class FileInfo:
-    """What a path names. A name that is not UTF-8 is as os.fsdecode gives it, and is taken back so."""
+    """A file, directory or other entry. A name that is not UTF-8 is in os.fsdecode form, which calls accept too."""
 
     path: str
     type: str  #: "regular", "directory", "symlink", "fifo", "socket" or "device"
@@ -326,12 +328,12 @@ class FileInfo:
 
 @dataclass(frozen=True)
 class Lines:
-    """A window of a file's lines. Lines count from 0."""
+    """A window of a file's lines, counted from 0."""
 
     data: bytes
     first: int
-    next: int  #: where the next window begins
-    total: int  #: lines in the file; too small when `total_truncated`
+    next: int  #: first line of the next window
+    total: int  #: lines in the file; incomplete if `total_truncated`
     total_truncated: bool
 
     @property
@@ -350,8 +352,7 @@ class GrepMatch:
 
 @dataclass(frozen=True)
 class Found:
-    """What grep found; `truncated` says why there may be more: "" = these are all, else "matches",
-    "size" or "work"."""
+    """The matches of grep. `truncated` tells why there may be more: "" if complete, else "matches", "size" or "work"."""
 
     matches: Sequence[GrepMatch]
     truncated: str
@@ -360,7 +361,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Globbed:
-    """What glob found; `truncated` as in Found."""
+    """The matches of glob; `truncated` as in Found."""
 
     matches: Sequence[FileInfo]
     truncated: str
@@ -369,7 +370,7 @@ class Globbed:
 
 @dataclass(frozen=True)
 class FileChange:
-    """A change below a watched path. A "resync" means that some were missed: look at the tree again."""
+    """A change below a watched path. After a "resync", look at the tree again, because changes were missed."""
 
     kind: str  #: "created", "modified", "removed", "renamed", "attributes" or "resync"
     path: str = ""
@@ -380,7 +381,7 @@ class FileChange:
 
 @dataclass(frozen=True)
 class DaemonInfo:
-    """What the daemon is and can do."""
+    """The daemon's version, features and limits."""
 
     version: str
     spec_version: str

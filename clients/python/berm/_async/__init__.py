@@ -1,1 +1,1 @@
-"""The half of the package for asyncio; berm/_sync is derived from it by scripts/gen-python-sync.py."""
+"""The asyncio half of the package. scripts/gen-python-sync.py derives berm/_sync from it."""

@@ -17,24 +17,25 @@ from berm._async.session import AsyncSession
 from berm._gen.berm.v1 import berm_pb2 as pb
 from berm._status import ProgramFailedError
 
-_PIECE = 1024 * 1024  # of input in one call
-_ACK = 4 * 1024 * 1024  # the most bytes of output between two acknowledgements
-# Then there is no program left to end.
+_PIECE = 1024 * 1024  # bytes of input per call
+_ACK = 4 * 1024 * 1024  # most bytes of output between two acknowledgements
+# With these errors, no program is left to kill.
 _GONE = (errors.ExecNotFoundError, errors.SandboxDeletedError, errors.SandboxFailedError, errors.SandboxStoppedError)
 _STREAMS = {"stdout": pb.OUTPUT_STREAM_STDOUT, "stderr": pb.OUTPUT_STREAM_STDERR}
 
 
 class AsyncStdin:
-    """A program's standard input. Every byte is given exactly once, also when a call is repeated."""
+    """The standard input of a program. Every byte arrives exactly once, even if a call is retried."""
 
     def __init__(self, client: AsyncClient, exec_id: str, offset: int):
         self._client = client
         self._exec_id = exec_id
         self._lock = runtime.Lock()
-        self.offset = offset  #: bytes given so far
+        self.offset = offset  #: bytes written so far
 
     async def write(self, data: bytes | str) -> None:
-        """Returns once all of it was taken. A program that takes nothing for long is StdinFullError."""
+        """Returns when the program's input has accepted all data. Raises StdinFullError if the program does not read
+        for long."""
         left = memoryview(data.encode() if isinstance(data, str) else data)
         async with self._lock:
             while left:
@@ -46,7 +47,7 @@ class AsyncStdin:
                 self.offset = answer.next_offset
 
     async def close(self) -> None:
-        """The end of input; with a terminal it is the end-of-file character."""
+        """Ends the input. With a terminal, sends the end-of-file character."""
         async with self._lock:
             await self._client.call(
                 methods.CLOSE_STDIN, pb.CloseStdinRequest(exec_id=self._exec_id, offset=self.offset)
@@ -54,10 +55,11 @@ class AsyncStdin:
 
 
 class AsyncExec:
-    """A live program; its `id` finds it again from anywhere.
+    """A program in a sandbox. Its `id` identifies it for any client.
 
-    Iterating gives its output as bytes from the start, live, until its end. In a `with` block it is killed
-    at the end of the block if it still runs."""
+    Iterating yields its output as bytes from the start until it exits. A `with` block kills the program at its end if
+    the program still runs.
+    """
 
     def __init__(self, client: AsyncClient, info: types.ExecInfo, sequence: int):
         self._client = client
@@ -72,12 +74,12 @@ class AsyncExec:
 
     @property
     def info(self) -> types.ExecInfo:
-        """The program as last heard of; refresh() asks again."""
+        """The program's record from the last reply; refresh() updates it."""
         return self._info
 
     @property
     def exit(self) -> types.Exit | None:
-        """How it ended, as far as this handle has heard."""
+        """How the program ended, if this handle knows."""
         return self._info.exit
 
     async def refresh(self) -> types.ExecInfo:
@@ -98,12 +100,13 @@ class AsyncExec:
         follow: bool = True,
         fail_on_gap: bool = False,
     ) -> runtime.Stream[types.Chunk]:
-        """Output from byte offsets on, or from `tail` bytes before the present end. Each chunk is bytes
-        that know their stream and offset. Follows the program to its end, or stops at the present end of
-        the output with follow=False. Leaving the loop never ends the program.
+        """Yields output from byte offsets, or from `tail` bytes before the current end. Each chunk is bytes with a
+        stream and an offset. Follows the program until it exits; with follow=False, stops at the current end of
+        the output. Leaving the loop never ends the program.
 
-        Under output_policy="block" the program waits for whoever reads all of it here: a chunk counts as read
-        when the next one is asked for."""
+        With output_policy="block", the program waits for a reader of its whole output here: a chunk counts as read
+        when the next one is requested.
+        """
         at = await self._begin_at(since, since_stderr, tail)
         missing = dict.fromkeys(at, 0)
         holds = self._info.output_policy == "block" and follow and not streams
@@ -133,7 +136,7 @@ class AsyncExec:
                         acked = sum(at.values())
                         await self._acknowledge(at)
                 elif kind in ("attached", "heartbeat") and holds and sum(at.values()) > acked:
-                    acked = sum(at.values())  # the program may wait for just this
+                    acked = sum(at.values())  # the program may wait for exactly this
                     await self._acknowledge(at)
                 elif kind == "gap":
                     at[message.gap.stream] = message.gap.next_offset
@@ -154,8 +157,8 @@ class AsyncExec:
         encoding: str = "utf-8",
         errors: str = "replace",
     ) -> runtime.Stream[types.Text]:
-        """Output as text: what `output` gives, decoded per stream, so that a character which lies in two chunks
-        comes out whole. Each piece knows its stream."""
+        """Yields output as text: like `output`, decoded per stream, so that a character in two chunks stays whole.
+        Each piece has a stream."""
         decoders: dict[str, codecs.IncrementalDecoder] = {}
         decoder = codecs.getincrementaldecoder(encoding)
         chunks = self.output(since, since_stderr=since_stderr, streams=streams, tail=tail, follow=follow)
@@ -181,7 +184,7 @@ class AsyncExec:
         encoding: str = "utf-8",
         errors: str = "replace",
     ) -> runtime.Stream[types.Text]:
-        """Output line by line, without the line ends; the last line of a stream may lack its own. Lines of the two
+        """Yields output line by line, without line ends. The last line of a stream may lack one. Lines of the two
         streams come in the order in which they end."""
         rest: dict[str, str] = {}
         pieces = self.text(
@@ -203,7 +206,7 @@ class AsyncExec:
                 yield types.Text.of(line, name)
 
     async def _begin_at(self, since: int, since_stderr: int, tail: int | None) -> dict[int, int]:
-        """The first byte of each stream that is wanted."""
+        """Returns the first requested byte of each stream."""
         at: dict[int, int] = {pb.OUTPUT_STREAM_STDOUT: since, pb.OUTPUT_STREAM_STDERR: since_stderr}
         if tail is not None:
             answer = await self._client.call(methods.GET_EXEC, pb.GetExecRequest(exec_id=self.id))
@@ -212,7 +215,7 @@ class AsyncExec:
         return at
 
     async def _acknowledge(self, at: dict[int, int], *, release: bool = False) -> None:
-        """What lies before these bytes need not be kept for us."""
+        """Tells the daemon that it need not keep the bytes before these offsets for us."""
         request = pb.AckOutputRequest(
             exec_id=self.id,
             reader_id=self._reader,
@@ -224,16 +227,16 @@ class AsyncExec:
 
     @runtime.opening
     async def interact(self, since: int = 0, *, tail: int | None = None) -> AsyncSession:
-        """A conversation in one stream: output from a byte offset on, or from `tail` bytes before its present
-        end, input and the terminal's size. One program may have several, one after the other or at once."""
+        """Opens a session in one stream: output from a byte offset, or from `tail` bytes before the current end;
+        input; and the terminal size. A program may have several sessions, even at the same time."""
         return AsyncSession(self._client, self.id, await self._begin_at(since, 0, tail), self._heard)
 
     def _heard(self, info: types.ExecInfo) -> None:
         self._info = info
 
     async def wait(self, timeout: float | None = None, *, check: bool = False) -> types.Exit:
-        """How it ended, once it has; DeadlineExceededError when it has not within `timeout` seconds, which
-        leaves it running. With `check` anything but code 0 is ProgramFailedError."""
+        """Waits until the program exits and returns how. Raises DeadlineExceededError after `timeout` seconds; the
+        program keeps running. With `check`, raises ProgramFailedError for anything but code 0."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._info.exit is None:
             await self.refresh()
@@ -246,7 +249,7 @@ class AsyncExec:
         return self._info.exit
 
     async def _hear_of_it(self, deadline: float | None) -> None:
-        """Returns when an event says that it may have ended."""
+        """Returns when an event reports that the program may have ended."""
         events = self._client.events(
             since=self._sequence,
             kinds=["exec_exit", "sandbox_state"],
@@ -259,19 +262,19 @@ class AsyncExec:
                     return
 
     async def kill(self, signal: int = signals.SIGKILL) -> None:
-        """Ends the program and everything it started; no error when it has ended already."""
+        """Kills the program and all its descendants. Succeeds if the program has already ended."""
         try:
             await self.signal(signal)
         except errors.ExecEndedError:
             pass
 
     async def signal(self, number: int, *, leader_only: bool = False) -> None:
-        """Sends a signal to the whole tree, or to its first process alone."""
+        """Sends a signal to all processes of the program, or only to the first one."""
         request = pb.SignalExecRequest(exec_id=self.id, signal_number=number, leader_only=leader_only)
         await self._client.call(methods.SIGNAL_EXEC, request)
 
     async def resize(self, cols: int, rows: int) -> None:
-        """Sets the size of its terminal."""
+        """Sets the size of the terminal."""
         size = pb.TerminalSize(cols=cols, rows=rows)
         await self._client.call(methods.RESIZE_EXEC, pb.ResizeExecRequest(exec_id=self.id, size=size))
 

@@ -1,4 +1,4 @@
-"""The files of a sandbox. Paths are absolute or relative to the workspace, as text or as bytes."""
+"""Files of a sandbox. Paths are absolute or relative to the workspace, as text or bytes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from berm._async.client import AsyncClient
 from berm._convert import Path
 from berm._gen.berm.v1 import berm_pb2 as pb
 
-_PIECE = 1024 * 1024  # of an upload in one message
+_PIECE = 1024 * 1024  # bytes per upload message
 
 Data = bytes | str | BinaryIO | IO[bytes]
 
 
 class AsyncFiles:
-    """What a sandbox has on its disk; `user` is as whom, by default the sandbox's own user."""
+    """The files of a sandbox, accessed as `user`; by default as the sandbox's user."""
 
     def __init__(self, client: AsyncClient, sandbox_id: str, user: str = ""):
         self._client = client
@@ -30,13 +30,13 @@ class AsyncFiles:
         self._user = user
 
     def as_user(self, user: str) -> AsyncFiles:
-        """The same files, met as another user."""
+        """Returns the same files, accessed as another user."""
         return AsyncFiles(self._client, self._sandbox_id, user)
 
     # --- contents ---
 
     async def read(self, path: Path, *, offset: int = 0, max_bytes: int = 0) -> bytes:
-        """A file's bytes, whole or a range of them."""
+        """Returns the bytes of a file, or of a range."""
         data = bytearray()
         async with runtime.closing(self.stream(path, offset=offset, max_bytes=max_bytes)) as chunks:
             async for chunk in chunks:
@@ -47,8 +47,8 @@ class AsyncFiles:
         return (await self.read(path)).decode(encoding, errors)
 
     async def stream(self, path: Path, *, offset: int = 0, max_bytes: int = 0) -> runtime.Stream[bytes]:
-        """A file's bytes as they come. After a lost connection it goes on where it was; FileChangedError
-        when the file is no longer the same then."""
+        """Yields the bytes of a file. Resumes after a lost connection; raises FileChangedError if the file was
+        replaced meanwhile."""
         at, opened = offset, None
 
         def request() -> pb.ReadFileRequest:
@@ -73,14 +73,14 @@ class AsyncFiles:
                     at = message.chunk.offset + len(message.chunk.data)
                     yield message.chunk.data
                     if max_bytes and at - offset >= max_bytes:
-                        return  # a resumed range of 0 bytes would mean all of them
+                        return  # a resumed range of 0 bytes would mean the whole file
                 elif part == "end":
                     return
 
     async def read_lines(
         self, path: Path, first: int = 0, *, max_lines: int = 0, max_bytes: int = 0
     ) -> types.Lines:
-        """A window of lines; 0 = the daemon's default of 2000 lines and 512,000 bytes."""
+        """Returns a window of lines. 0 selects the daemon's default of 2000 lines and 512,000 bytes."""
         request = pb.ReadFileRequest(
             sandbox_id=self._sandbox_id,
             lines=pb.LineWindow(first_line=first, max_lines=max_lines, max_bytes=max_bytes),
@@ -92,7 +92,7 @@ class AsyncFiles:
             async for message in messages:
                 part = message.WhichOneof("part")
                 if part == "info":
-                    data.clear()  # the first message, of a repeated call too
+                    data.clear()  # the first message, also of a retried call
                 elif part == "chunk":
                     data += message.chunk.data
                 elif part == "end":
@@ -110,8 +110,8 @@ class AsyncFiles:
         make_parents: bool = True,
         must_not_exist: bool = False,
     ) -> types.FileInfo:
-        """Writes a file in one atomic step: bytes, text, or what an open binary file holds from where it
-        stands. A file that cannot seek is sent once and not again after a lost connection."""
+        """Writes a file atomically, from bytes, text, or an open binary file (from its current position). A file that
+        cannot seek is sent once and not again after a lost connection."""
         source = _Upload(data)
         header = pb.WriteFileHeader(
             sandbox_id=self._sandbox_id,
@@ -134,8 +134,8 @@ class AsyncFiles:
         return convert.file_of(answer.info)
 
     async def edit(self, path: Path, *edits: tuple[str, str], replace_all: bool = False) -> int:
-        """Replaces exact text, all edits or none; the number of replacements. Without `replace_all` each
-        old text must be there exactly once."""
+        """Replaces exact text; applies all edits or none. Returns the number of replacements. Without `replace_all`,
+        each old text must occur exactly once."""
         request = pb.EditFileRequest(
             sandbox_id=self._sandbox_id,
             edits=[pb.TextEdit(old_text=old, new_text=new, replace_all=replace_all) for old, new in edits],
@@ -153,7 +153,7 @@ class AsyncFiles:
         return convert.file_of((await self._client.call(methods.STAT_FILE, request)).info)
 
     async def exists(self, path: Path) -> bool:
-        """Whether the path names anything, a dangling symlink included."""
+        """Returns whether the path exists. A dangling symlink counts."""
         try:
             await self.stat(path)
         except (errors.FileNotFoundError, errors.NotADirectoryError):
@@ -161,7 +161,7 @@ class AsyncFiles:
         return True
 
     async def list(self, path: Path = ".", *, depth: int = 1) -> runtime.Stream[types.FileInfo]:
-        """The entries below a directory, sorted; each directory before what it holds."""
+        """Yields the entries below a directory, sorted, each directory before its contents."""
         request = pb.ListFilesRequest(
             sandbox_id=self._sandbox_id, depth=depth, user=self._user, **convert.path_fields(path)
         )
@@ -174,7 +174,7 @@ class AsyncFiles:
             request.page_token = page.next_page_token
 
     async def make_dir(self, path: Path, *, mode: int | None = None, make_parents: bool = True) -> bool:
-        """Makes a directory; whether there was none before."""
+        """Creates a directory. Returns whether it is new."""
         request = pb.MakeDirRequest(
             sandbox_id=self._sandbox_id,
             mode=None if mode is None else pb.FileMode(bits=mode),
@@ -185,7 +185,7 @@ class AsyncFiles:
         return (await self._client.call(methods.MAKE_DIR, request)).created
 
     async def remove(self, path: Path, *, recursive: bool = False, missing_ok: bool = False) -> int:
-        """Removes a file, a link or a directory; how many files and directories went."""
+        """Removes a file, link or directory. Returns the number of removed files and directories."""
         request = pb.RemoveRequest(
             sandbox_id=self._sandbox_id,
             recursive=recursive,
@@ -211,8 +211,8 @@ class AsyncFiles:
     async def watch(
         self, path: Path = ".", *, recursive: bool = False, include_info: bool = False
     ) -> runtime.Stream[types.FileChange]:
-        """Changes below a path as they happen. The first one is "watching": changes from then on are told.
-        When some were missed, a "resync" says so; so it does after a lost connection."""
+        """Yields changes below a path. The first one is "watching": changes after it are reported. A "resync" reports
+        that changes were missed, for example after a lost connection."""
         request = pb.WatchFilesRequest(
             sandbox_id=self._sandbox_id,
             recursive=recursive,
@@ -251,7 +251,7 @@ class AsyncFiles:
         before: int = 0,
         after: int = 0,
     ) -> types.Found:
-        """Lines that contain a text, or match an extended regular expression."""
+        """Returns lines that contain a text or match an extended regular expression."""
         request = pb.GrepRequest(
             sandbox_id=self._sandbox_id,
             pattern=pattern,
@@ -271,7 +271,7 @@ class AsyncFiles:
     async def glob(
         self, pattern: str, path: Path | None = None, *, all_types: bool = False, max_matches: int = 0
     ) -> types.Globbed:
-        """Paths that match a pattern: * ? [a] [!a] {a,b}, and ** for any directories."""
+        """Returns paths that match a pattern: * ? [a] [!a] {a,b}, and ** for any number of directories."""
         request = pb.GlobRequest(
             sandbox_id=self._sandbox_id,
             pattern=pattern,
@@ -287,7 +287,7 @@ class AsyncFiles:
     # --- whole trees ---
 
     async def upload_tree(self, path: Path, tar: Data, *, gzip: bool = False) -> int:
-        """Unpacks a tar archive below a directory; the number of files written."""
+        """Unpacks a tar archive below a directory. Returns the number of files written."""
         source = _Upload(tar)
         header = pb.UploadTreeHeader(
             sandbox_id=self._sandbox_id,
@@ -309,8 +309,8 @@ class AsyncFiles:
     async def download_tree(
         self, path: Path, to: BinaryIO | IO[bytes], *, excludes: Sequence[str] = (), gzip: bool = False
     ) -> int:
-        """Writes a tar archive of a file or directory to an open file that can seek; the number of files
-        in it. After a lost connection it begins again where `to` stood."""
+        """Writes a tar archive of a file or directory to an open, seekable file. Returns the number of files in it.
+        After a lost connection, starts again at the original position of `to`."""
         request = pb.DownloadTreeRequest(
             sandbox_id=self._sandbox_id,
             excludes=excludes,
@@ -335,8 +335,8 @@ class AsyncFiles:
         return files
 
     async def upload(self, local: str | os.PathLike[str], path: Path) -> int:
-        """Copies a local file or directory to a path inside; the number of files written. A directory's
-        contents land in the directory at `path`."""
+        """Copies a local file or directory into the sandbox. Returns the number of files written. The contents of a
+        directory go into the directory at `path`."""
         if not os.path.isdir(local):
             with open(local, "rb") as file:
                 await self.write(path, file, mode=os.stat(local).st_mode & 0o777)
@@ -347,10 +347,10 @@ class AsyncFiles:
             return await self.upload_tree(path, archive)
 
     async def download(self, path: Path, local: str | os.PathLike[str]) -> int:
-        """Copies a file or directory from inside to a local path; the number of files written. Nothing
-        lands outside of `local`, and links that lead out of it are left out. A link of the name `local` may
-        have come out of the sandbox earlier, so it is not followed: a file replaces it, and a directory
-        refuses it with NotADirectoryError unless the name ends with a slash."""
+        """Copies a file or directory from the sandbox to a local path. Returns the number of files written. Never
+        writes outside of `local`, and omits links that lead out of it. An earlier download may have created a link
+        named `local`, so it is not followed: a file replaces it, and a directory raises NotADirectoryError unless
+        the name ends with a slash."""
         if not (await self.stat(path, follow=True)).is_dir:
             async with runtime.closing(self.stream(path)) as chunks:
                 with _tar.replacing(local) as file:
@@ -364,7 +364,7 @@ class AsyncFiles:
 
 
 class _Upload:
-    """Bytes to send, in pieces, from the start again if need be."""
+    """Bytes to send, in pieces; can start again."""
 
     def __init__(self, data: Data):
         raw = data.encode() if isinstance(data, str) else data

@@ -1,4 +1,4 @@
-"""A sandbox: made or found, used, and removed."""
+"""A sandbox: create or find it, use it, delete it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from berm._gen.berm.v1 import berm_pb2 as pb
 from berm._methods import Method
 from berm._status import ArgumentError, ProgramFailedError
 
-_WAIT = 60.0  # what wait=True means, and the most a daemon is asked to wait at once
-_RUN_INPUT = _RUN_OUTPUT = 1024 * 1024  # the most RunExec takes, and gives of each stream
+_WAIT = 60.0  # the meaning of wait=True, and the longest wait to request at once
+_RUN_INPUT = _RUN_OUTPUT = 1024 * 1024  # maximum input of RunExec, and maximum of each output stream
 _GONE = ("deleting", "deleted")
 
 
 class AsyncSandbox:
-    """A computer of its own for an agent.
+    """An isolated computer for an agent.
 
-    One that `create` made is deleted at the end of its `with` block; one that `connect` found is left as it
-    is. `wait` on slow calls is how many seconds to wait for the outcome: True = 60, False = return as soon
-    as the daemon has taken the order."""
+    A `with` block deletes a sandbox that `create` made, and leaves one that `connect` found. `wait` on slow calls is
+    how many seconds to wait for the outcome: True means 60; False returns as soon as the daemon has accepted the
+    request.
+    """
 
     def __init__(self, client: AsyncClient, info: types.SandboxInfo, sequence: int):
         self._client = client
@@ -38,7 +39,7 @@ class AsyncSandbox:
         self._sequence = sequence
         self.files = AsyncFiles(client, info.id)
 
-    # --- making and finding ---
+    # --- creating and finding ---
 
     @classmethod
     @runtime.opening
@@ -63,8 +64,8 @@ class AsyncSandbox:
         wait: float | bool = True,
         client: AsyncClient | None = None,
     ) -> AsyncSandbox:
-        """Makes a sandbox and waits until it is ready. When it fails, or is not ready in time, it is
-        removed and the reason is raised. With layer="memory" files live in memory and do not survive a stop."""
+        """Creates a sandbox and waits until it is ready. If it fails or is not ready in time, deletes it and raises
+        the reason. With layer="memory", files are in memory and are lost on stop."""
         with convert.arguments():
             spec = pb.SandboxSpec(
                 labels=convert.pairs(labels, "labels"),
@@ -97,7 +98,7 @@ class AsyncSandbox:
         return made
 
     async def _become_ready(self, until: float) -> None:
-        """For create alone: no caller has a handle yet, so what fails must be removed here."""
+        """Used by create only: no caller has a handle yet, so a failed sandbox must be deleted here."""
         try:
             await self._settle(["ready"], until)
         except errors.BermError:
@@ -107,7 +108,7 @@ class AsyncSandbox:
     @classmethod
     @runtime.opening
     async def connect(cls, id: str, *, client: AsyncClient | None = None) -> AsyncSandbox:
-        """A sandbox that is there already."""
+        """Returns an existing sandbox."""
         used = client or AsyncClient()
         try:
             answer = await used.call(methods.GET_SANDBOX, pb.GetSandboxRequest(sandbox_id=id))
@@ -128,7 +129,7 @@ class AsyncSandbox:
         owner: str = "",
         client: AsyncClient | None = None,
     ) -> runtime.Stream[types.SandboxInfo]:
-        """The caller's sandboxes, newest first: all but deleted ones unless `states` says otherwise."""
+        """Yields the caller's sandboxes, newest first; without deleted ones unless `states` includes them."""
         with convert.arguments():
             request = pb.ListSandboxesRequest(
                 label_selector=convert.pairs(labels, "labels"),
@@ -156,8 +157,7 @@ class AsyncSandbox:
         wait: float | bool = True,
         client: AsyncClient | None = None,
     ) -> Sequence[str]:
-        """Removes every sandbox of the caller that has all of these labels; their ids. At least one label is
-        needed."""
+        """Deletes every sandbox of the caller that has all of these labels, at least one. Returns their ids."""
         seconds = _seconds(wait)
         with convert.arguments():
             selector = convert.pairs(labels, "labels")
@@ -181,7 +181,7 @@ class AsyncSandbox:
 
     @property
     def info(self) -> types.SandboxInfo:
-        """The sandbox as last heard of; refresh() asks again."""
+        """The sandbox's record from the last reply; refresh() updates it."""
         return self._info
 
     @property
@@ -190,8 +190,7 @@ class AsyncSandbox:
 
     @property
     def sequence(self) -> int:
-        """The event sequence of the last answer about this sandbox: events(since=sb.sequence) begins
-        right after it."""
+        """The event sequence of the last reply about this sandbox: events(since=sb.sequence) starts right after it."""
         return self._sequence
 
     async def refresh(self) -> types.SandboxInfo:
@@ -219,11 +218,10 @@ class AsyncSandbox:
         max_output: int | None = None,
         check: bool = False,
     ) -> types.Completed:
-        """Runs a program to its end. A list is a program and its arguments, a string is for /bin/sh.
-
-        After `timeout` seconds the daemon ends the program and all it started, and the exit says so. All
-        output that is kept is returned, or the first `max_output` bytes of each stream. How it ended is in
-        the result; only with `check` is anything but code 0 an error."""
+        """Runs a program and waits until it exits. A list is a program with arguments; a string is a command for
+        /bin/sh. After `timeout` seconds the daemon kills the program and its descendants, and the result reports
+        it. Returns all stored output, or the first `max_output` bytes of each stream. The result tells how the
+        program ended; only with `check` is anything but code 0 an error."""
         if output_policy == "block":
             raise ArgumentError(
                 "output_policy", "drop_oldest or kill: run reads nothing before the end; use exec", output_policy
@@ -263,14 +261,14 @@ class AsyncSandbox:
     async def _run_with_much_input(
         self, spec: pb.ExecSpec, data: bytes, max_output: int | None
     ) -> types.Completed:
-        """Output goes to the disk whether it is read or not, so input and output need no second thread."""
+        """Output goes to disk even if nobody reads it, so input and output need no second thread."""
         spec.stdin_mode = pb.STDIN_MODE_PIPE
         job = await self._start(spec, "")
         try:
             await job.stdin.write(data)
             await job.stdin.close()
         except (errors.StdinClosedError, errors.ExecEndedError):
-            pass  # it did not want all of it
+            pass  # the program did not read all of it
         await job.wait()
         answer = await self._client.call(methods.GET_EXEC, pb.GetExecRequest(exec_id=job.id))
         output = {"stdout": b"", "stderr": b""}
@@ -284,7 +282,7 @@ class AsyncSandbox:
         cut: Sequence[str],
         max_output: int | None,
     ) -> types.Completed:
-        """The result, with what the answer left out of the streams in `cut` read after it."""
+        """Completes the result: reads the rest of the streams in `cut`, which the reply truncated."""
         most = float("inf") if max_output is None else max_output
         truncated = False
         for state in record.output:
@@ -332,8 +330,8 @@ class AsyncSandbox:
         output_limit: int = 0,
         keep_descendants: bool = False,
     ) -> AsyncExec:
-        """Starts a program and returns a handle to it; it needs no client from then on. `stdin` gives it
-        an input to write to, `terminal` a terminal of (cols, rows)."""
+        """Starts a program and returns a handle to it. The program does not need a client from then on. `stdin` opens
+        its standard input; `terminal` gives it a terminal of (cols, rows)."""
         with convert.arguments():
             spec = convert.exec_spec(
                 command,
@@ -359,14 +357,14 @@ class AsyncSandbox:
 
     @runtime.opening
     async def get_exec(self, id: str) -> AsyncExec:
-        """A handle to a program by its id, running or ended."""
+        """Returns a handle to a running or ended program."""
         answer = await self._client.call(methods.GET_EXEC, pb.GetExecRequest(exec_id=id))
         return AsyncExec(self._client, convert.exec_of(answer.exec), answer.sequence)
 
     async def execs(
         self, *, states: Sequence[str] = (), labels: Mapping[str, str] | None = None
     ) -> runtime.Stream[types.ExecInfo]:
-        """The programs of this sandbox, newest first."""
+        """Yields the programs of this sandbox, newest first."""
         with convert.arguments():
             request = pb.ListExecsRequest(
                 sandbox_id=self.id,
@@ -381,31 +379,31 @@ class AsyncSandbox:
                 return
             request.page_token = page.next_page_token
 
-    # --- what happens, and what it costs ---
+    # --- events and usage ---
 
     def events(
         self, *, since: int | None = None, follow: bool = True, kinds: Sequence[str] = ()
     ) -> runtime.Stream[types.Event]:
-        """What happened in this sandbox after a sequence (None = from its beginning), then what happens,
-        live; with follow=False only what has happened."""
+        """Yields the sandbox's events after a sequence (None: from its creation), then live ones; with follow=False
+        only past ones."""
         return self._client.events(since=since, follow=follow, kinds=kinds, sandbox_ids=[self.id])
 
     async def usage(self) -> types.Usage:
-        """What the sandbox uses now."""
+        """Returns the current resource usage."""
         async with runtime.closing(self.watch_usage()) as samples:
             async for sample in samples:
                 return sample
         raise errors.SandboxStoppedError("the sandbox ended before it was measured")
 
     async def watch_usage(self, interval: float = 1.0) -> runtime.Stream[types.Usage]:
-        """What the sandbox uses, again and again until it stops."""
+        """Yields the resource usage repeatedly until the sandbox stops."""
         request = pb.WatchUsageRequest(sandbox_id=self.id, interval_ms=convert.ms(interval))
         async with runtime.closing(self._client.follow(methods.WATCH_USAGE, lambda: request)) as messages:
             async for message in messages:
                 if message.HasField("sample"):
                     yield convert.usage_of(message.sample)
 
-    # --- its life ---
+    # --- lifecycle ---
 
     async def update(
         self,
@@ -416,7 +414,7 @@ class AsyncSandbox:
         network: types.NetworkMode = "",
         egress: Sequence[types.Egress] = (),
     ) -> types.SandboxInfo:
-        """Changes what is given and leaves the rest; a label with None is removed."""
+        """Changes the given settings and keeps the others. A label with None is removed."""
         with convert.arguments():
             request = pb.UpdateSandboxRequest(
                 sandbox_id=self.id,
@@ -439,19 +437,19 @@ class AsyncSandbox:
         await self._change(methods.STOP_SANDBOX, request, "stopped", wait)
 
     async def start(self, *, wait: float | bool = True) -> None:
-        """Brings a stopped sandbox back with its files."""
+        """Starts a stopped sandbox with its files."""
         await self._change(methods.START_SANDBOX, pb.StartSandboxRequest(sandbox_id=self.id), "ready", wait)
 
     async def pause(self, *, wait: float | bool = True) -> None:
-        """Freezes every program where it stands."""
+        """Freezes every program."""
         await self._change(methods.PAUSE_SANDBOX, pb.PauseSandboxRequest(sandbox_id=self.id), "paused", wait)
 
     async def resume(self, *, wait: float | bool = True) -> None:
-        """Lets a paused sandbox go on."""
+        """Resumes a paused sandbox."""
         await self._change(methods.RESUME_SANDBOX, pb.ResumeSandboxRequest(sandbox_id=self.id), "ready", wait)
 
     async def delete(self, *, wait: float | bool = True) -> None:
-        """Removes the sandbox with its files and output; no error when it is gone already."""
+        """Deletes the sandbox with its files and output. Succeeds if it is already deleted."""
         request = pb.DeleteSandboxRequest(sandbox_id=self.id)
         try:
             await self._change(methods.DELETE_SANDBOX, request, "deleted", wait)
@@ -459,7 +457,7 @@ class AsyncSandbox:
             pass
 
     async def _change(self, method: Method[Any, Any], request: Any, goal: str, wait: float | bool) -> None:
-        """Orders a change of state and waits for it."""
+        """Requests a state change and waits for it."""
         seconds = _seconds(wait)
         until = time.monotonic() + seconds
         request.wait_ms = _wait_ms(seconds)
@@ -469,14 +467,14 @@ class AsyncSandbox:
             await self._settle([goal], until)
 
     async def wait_for(self, *states: str, timeout: float | None = None) -> types.SandboxInfo:
-        """Returns once the sandbox is in one of the states; DeadlineExceededError when `timeout` seconds
-        pass first, and the reason when it can no longer get there."""
+        """Waits until the sandbox is in one of the states. Raises DeadlineExceededError after `timeout` seconds, or
+        the reason if the sandbox can no longer reach the state."""
         await self.refresh()
         await self._settle(states, None if timeout is None else time.monotonic() + timeout)
         return self._info
 
     async def _settle(self, goals: Sequence[str], until: float | None) -> None:
-        """Follows the events after the last answer until the state is one of the goals."""
+        """Follows the events after the last reply until the state is one of the goals."""
         if self._is_there(goals):
             return
         events = self._client.events(
@@ -505,7 +503,7 @@ class AsyncSandbox:
         self._info, self._sequence = convert.sandbox_of(sandbox), sequence
 
     async def close(self) -> None:
-        """Closes the connection if it is this handle's own. The sandbox goes on."""
+        """Closes the connection if this handle owns it. The sandbox keeps running."""
         if self._owns_client:
             await self._client.close()
 

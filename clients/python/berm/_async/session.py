@@ -1,4 +1,4 @@
-"""A conversation with a program in one stream: its output here, input and terminal size there."""
+"""A session with a program in one stream: output in one direction, input and terminal size in the other."""
 
 from __future__ import annotations
 
@@ -14,34 +14,35 @@ from berm._async.client import AsyncClient
 from berm._gen.berm.v1 import berm_pb2 as pb
 from berm._methods import Method
 
-_INPUT = 64 * 1024  # bytes that may wait for the program, and the most in one message
-_CHUNKS = 16  # that may wait for the reader; then the daemon waits
+_INPUT = 64 * 1024  # bytes that may be pending for the program, and the maximum of one message
+_CHUNKS = 16  # chunks buffered for the reader; then the daemon waits
 
 
 class _LeftError(Exception):
-    """The caller went away while the daemon did not answer."""
+    """The caller left while the daemon did not reply."""
 
 
 class AsyncSession:
-    """A program and its terminal, or its plain input and output.
+    """A program with its terminal, or with its plain input and output.
 
-    Iterating gives output as it comes, until the program's end. Leaving the `with` block leaves the program
-    running; `interact` on a handle to it comes back. Nothing is lost or doubled either way when the connection
-    breaks or the daemon restarts: input is kept here until the program was given it."""
+    Iterating yields output until the program exits. Leaving the `with` block leaves the program running; `interact`
+    on a handle to it opens a new session. No byte is lost or repeated in either direction when the connection breaks
+    or the daemon restarts: the session keeps input until the program gets it.
+    """
 
     def __init__(self, client: AsyncClient, exec_id: str, at: dict[int, int], on_info: Callable[[types.ExecInfo], None]):
         self._client = client
         self._exec_id = exec_id
-        self._at = at  # the first byte of each stream that the caller does not have
+        self._at = at  # first byte of each stream that the caller does not have
         self._on_info = on_info
         self._lock = runtime.Lock()
         self._room = runtime.Event()
         self._heard: runtime.Queue[Any] = runtime.Queue(_CHUNKS)
-        self._pipe: runtime.Queue[Any] = runtime.Queue(0)  # what the newest connection is to be told
-        self._talk: runtime.Queue[Any] | None = None  # the same, once the daemon listens
+        self._pipe: runtime.Queue[Any] = runtime.Queue(0)  # messages for the newest connection
+        self._talk: runtime.Queue[Any] | None = None  # the same queue, after the daemon has replied
         self._knows_base = False
-        self._base = 0  # where in the input the next line's first byte stands
-        self._input = bytearray()  # not yet taken by the program
+        self._base = 0  # offset of the first byte in _input
+        self._input = bytearray()  # not yet accepted by the program
         self._input_ended = False
         self._size: pb.TerminalSize | None = None
         self._call: runtime.Call = None
@@ -52,13 +53,13 @@ class AsyncSession:
 
     @property
     def exec_id(self) -> str:
-        """What finds the program again."""
+        """The id of the program."""
         return self._exec_id
 
-    # --- what the caller does ---
+    # --- for the caller ---
 
     async def write(self, data: bytes | str) -> None:
-        """Gives bytes to the program, each exactly once. Waits while 64 KiB are not taken yet."""
+        """Sends bytes to the program, each exactly once. Waits while 64 KiB are pending."""
         left = data.encode() if isinstance(data, str) else bytes(data)
         while left:
             await self._wait_for_room()
@@ -70,7 +71,7 @@ class AsyncSession:
     async def _wait_for_room(self) -> None:
         while not self._over and len(self._input) >= _INPUT:
             self._room.clear()
-            if not self._over and len(self._input) >= _INPUT:  # it may have come before the clear
+            if not self._over and len(self._input) >= _INPUT:  # it may have been set before the clear
                 await self._room.wait()
         if self._failure is not None:
             raise self._failure
@@ -78,13 +79,13 @@ class AsyncSession:
             raise errors.ExecEndedError("the program has ended", metadata={"exec_id": self._exec_id})
 
     async def end_input(self) -> None:
-        """No further input; with a terminal it is the end-of-file character."""
+        """Ends the input. With a terminal, sends the end-of-file character."""
         async with self._lock:
             self._input_ended = True
             self._say(input_end=pb.StdinEnd(offset=self._base + len(self._input)))
 
     async def resize(self, cols: int, rows: int) -> None:
-        """The terminal's size, from now on and after each reconnect."""
+        """Sets the terminal size now and after each reconnect."""
         async with self._lock:
             self._size = pb.TerminalSize(cols=cols, rows=rows)
             self._say(resize=self._size)
@@ -93,15 +94,15 @@ class AsyncSession:
         return self.output()
 
     async def output(self) -> runtime.Stream[types.Chunk]:
-        """What the program writes, until its end. What one loop left the next one gets."""
+        """Yields what the program writes, until it exits. A new loop continues where the last one stopped."""
         while (heard := await self._heard.get()) is not None:
             yield heard
-        self._heard.put_nowait(None)  # for the next who asks
+        self._heard.put_nowait(None)  # for the next reader
         if self._failure is not None:
             raise self._failure
 
     async def leave(self) -> None:
-        """Ends the conversation; the program goes on."""
+        """Ends the session. The program keeps running."""
         self._left = self._over = True
         self._room.set()
         if self._call is not None:
@@ -109,7 +110,7 @@ class AsyncSession:
         runtime.drop(self._heard)
         await self._runner.stop()
         self._pipe.put_nowait(None)
-        self._heard.put_nowait(None)  # whoever reads, or will: there is room, for all there was has been dropped
+        self._heard.put_nowait(None)  # wakes current and later readers; there is space, because the queue was emptied
 
     async def __aenter__(self) -> AsyncSession:
         return self
@@ -122,15 +123,15 @@ class AsyncSession:
     ) -> None:
         await self.leave()
 
-    # --- what runs beside it ---
+    # --- background task ---
 
     def _say(self, **part: Any) -> None:
-        """To the daemon that listens. One that comes later hears everything that still counts (_attached)."""
+        """Sends a message to a connected daemon. A later connection gets everything that still applies (_attached)."""
         if self._talk is not None:
             self._talk.put_nowait(pb.InteractRequest(**part))
 
     async def _run(self) -> None:
-        """Follows the program to its end, connection after connection."""
+        """Follows the program until it exits, over any number of connections."""
         try:
             conversation = self._client.follow(methods.INTERACT, self._begin, opens=self._open)
             async with runtime.closing(conversation) as messages:
@@ -140,7 +141,7 @@ class AsyncSession:
                         break
         except _LeftError:
             pass
-        except Exception as failure:  # nobody else would hear of it
+        except Exception as failure:  # the reader gets it; nobody else would
             self._failure = failure
         self._over = True
         self._room.set()
@@ -149,8 +150,8 @@ class AsyncSession:
             await self._heard.put(None)
 
     def _begin(self) -> pb.InteractRequest:
-        """The first message of a connection, which is told nothing more until the daemon has answered."""
-        self._pipe.put_nowait(None)  # the last connection's reader ends
+        """Returns the first message of a connection. Further messages wait until the daemon has replied."""
+        self._pipe.put_nowait(None)  # ends the reader of the last connection
         self._pipe = runtime.Queue(0)
         return pb.InteractRequest(
             attach=pb.AttachExecRequest(
@@ -190,7 +191,7 @@ class AsyncSession:
             self._on_info(convert.exec_of(message.exited))
 
     async def _attached(self, record: pb.Exec) -> None:
-        """The daemon says how much input the program has; the rest is given again from there."""
+        """The daemon reports how much input the program has; the session sends the rest again."""
         async with self._lock:
             if not self._knows_base:
                 self._base, self._knows_base = record.input.next_offset, True

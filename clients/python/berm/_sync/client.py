@@ -1,5 +1,5 @@
 # Derived from berm/_async/client.py by scripts/gen-python-sync.py; do not edit.
-"""A connection to a daemon: calls with retries, streams that are taken up again where they broke."""
+"""A connection to a daemon: calls with retries, and streams that resume after a break."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ from berm._target import target_of
 from berm._trace import Span
 from berm.errors import BermError
 
-_FIRST = 5.0  # seconds: the most that a client waits for a daemon it has never reached
+_FIRST = 5.0  # seconds; the longest wait for a daemon that this client has never reached
 _RESUMED = (pb.STREAM_END_REASON_DRAINING, pb.STREAM_END_REASON_SLOW_READER)
 
 
 class Client:
-    """A daemon, by its Unix socket or its address; connects at the first call.
+    """A daemon, reached by its Unix socket or its address. Connects at the first call.
 
-    Without `socket` and `address` it is BERM_SOCKET, BERM_ADDRESS (with the token in BERM_TOKEN_FILE), or
-    where bermd listens by default. `timeout` is the deadline of a call, on top of what the call asks the daemon
-    to wait; `reconnect` is how long a call or stream waits for a daemon that went away, before it raises
-    UnreachableError (at most 5 for a daemon that never answered this client); `silence` is after how many
-    seconds without a message a stream counts as broken. All in seconds."""
+    Without `socket` and `address`, the client uses BERM_SOCKET, BERM_ADDRESS (with the token in BERM_TOKEN_FILE), or
+    bermd's default socket. All times are in seconds. `timeout` is the deadline of a call, in addition to the time
+    that the call asks the daemon to wait. `reconnect` is how long a call or stream waits for a daemon that
+    disappeared, before it raises UnreachableError; at most 5 for a daemon that never replied to this client. A stream
+    counts as broken after `silence` seconds without a message.
+    """
 
     def __init__(
         self,
@@ -58,11 +59,11 @@ class Client:
 
     @property
     def target(self) -> str:
-        """Where the daemon is, as gRPC spells it."""
+        """The address of the daemon in gRPC syntax."""
         return self._target.name
 
     def info(self) -> types.DaemonInfo:
-        """What the daemon is and can do."""
+        """Returns the daemon's version, features and limits."""
         return convert.info_of(self.call(methods.GET_INFO, pb.GetInfoRequest()))
 
     def ping(self, payload: bytes = b"") -> bytes:
@@ -78,8 +79,8 @@ class Client:
         labels: dict[str, str] | None = None,
         deadline: float | None = None,
     ) -> runtime.Stream[types.Event]:
-        """Events after a sequence (None = from the oldest kept), then live ones as they happen. Each comes
-        once and in order, whatever happens to the connection or the daemon meanwhile."""
+        """Yields events after a sequence (None: from the oldest stored), then live ones. Each comes once and in
+        order, even if the connection breaks or the daemon restarts meanwhile."""
         request = pb.WatchEventsRequest(
             sandbox_ids=sandbox_ids,
             label_selector=convert.pairs(labels, "labels"),
@@ -99,7 +100,7 @@ class Client:
                     yield convert.event_of(message.event)
 
     def close(self) -> None:
-        """Closes the connection; programs and sandboxes go on."""
+        """Closes the connection. Programs and sandboxes keep running."""
         self._closed = True
         channel, self._channel = self._channel, None
         if channel is not None and self._place == runtime.here():
@@ -121,8 +122,8 @@ class Client:
     def call(
         self, method: Method[Req, Res], request: Req, *, wait: float = 0.0, timeout: float | None = None
     ) -> Res:
-        """One answer. The deadline is the client's on top of what the daemon is asked to `wait`; a
-        `timeout` below 0 means none at all."""
+        """Makes a call with one response. The deadline is the client's timeout plus `wait`, the time that the daemon
+        may wait; a `timeout` below 0 means no deadline."""
         seconds = self._timeout + wait if timeout is None else timeout
         retries = Retries(
             time.monotonic,
@@ -145,8 +146,8 @@ class Client:
         *,
         repeatable: bool = True,
     ) -> Res:
-        """The answer to a client's stream, which is sent again from its start when it broke off. There is
-        no deadline: it takes as long as it takes."""
+        """Sends a stream of requests and returns the response. Sends the stream again from its start when the
+        connection breaks. There is no deadline."""
         retries = Retries(
             time.monotonic,
             reconnect=self._wait_for_daemon(),
@@ -160,7 +161,7 @@ class Client:
             try:
                 return runtime.upload(channel, method, source.start(), left, self._metadata(span))
             except (grpc.RpcError, runtime.Cancelled):
-                source.check()  # what went wrong here, not what became of the call
+                source.check()  # raises the error of the source, not that of the call
                 raise
 
         return self._attempts(attempt, retries, span)
@@ -193,8 +194,8 @@ class Client:
         deadline: float | None = None,
         opens: Callable[..., runtime.Call] = runtime.stream,
     ) -> runtime.Stream[Res]:
-        """The messages of a stream, until it ends by itself. When it breaks it is opened again with what
-        `request` says then, so its caller moves a cursor along with each message (RETRY-4)."""
+        """Yields the messages of a stream until it ends. Reopens a broken stream with the current result of
+        `request`, so the caller must advance a cursor with each message (RETRY-4)."""
         retries = Retries(time.monotonic, reconnect=self._wait_for_daemon(), deadline=deadline)
         span = Span(method.name, request())
         failure: BermError | None = None
@@ -224,7 +225,7 @@ class Client:
         span: Span,
         opens: Callable[..., runtime.Call],
     ) -> runtime.Stream[Res]:
-        """As many messages of a stream as one connection brings."""
+        """Yields the messages of one connection."""
         call = opens(self._open(), method, request, retries.time_left(), self._metadata(span))
         silence = runtime.Silence(call, self._silence)
         try:
@@ -247,7 +248,7 @@ class Client:
             call.cancel()
 
     def _again(self, retries: Retries, failure: BermError, span: Span) -> None:
-        """Returns when it is time for the next attempt; raises the failure when there is none."""
+        """Returns when the next attempt is due. Raises the failure if there is none."""
         pause = None if self._closed else retries.pause_after(failure)
         if pause is None and self._reconnect == 0 and isinstance(failure, DisconnectedError):
             raise UnreachableError(f"no daemon answered at {self.target}")
@@ -264,7 +265,7 @@ class Client:
         )
 
     def _reaches(self, seconds: float, span: Span) -> bool:
-        """Connects again; whether a daemon answers within the time, whatever it says."""
+        """Reconnects. Returns whether a daemon replies in time, even with an error."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             try:
@@ -282,7 +283,7 @@ class Client:
         return False
 
     def _wait_for_daemon(self) -> float:
-        """How long a call waits for a daemon that does not answer: not long when it never did."""
+        """How long a call waits for a daemon that does not reply: only briefly if it never did."""
         return self._reconnect if self._reached else min(self._reconnect, _FIRST)
 
     def _open(self) -> runtime.Channel:
@@ -302,7 +303,7 @@ def _is_to_be_resumed(message: Message) -> bool:
 
 
 class _Source:
-    """The messages of an upload. An error of their maker would be lost in gRPC, so it is kept here."""
+    """The messages of an upload. Keeps an error of their producer, which gRPC would lose."""
 
     def __init__(self, requests: Callable[[], Iterable[Any]]):
         self._requests = requests
