@@ -26,9 +26,12 @@ def tracked(*paths):
 
 
 def c_comments(text):
-    """Block comments, whole, with their line."""
+    """Block comments, whole, with their line. A comment behind code comes with that code, which a reader sees too."""
     for match in re.finditer(r"/\*(.*?)\*/", text, re.S):
-        yield text.count("\n", 0, match.start()) + 1, re.sub(r"\s*\n\s*\*?\s?", " ", match[1])
+        code = text[text.rfind("\n", 0, match.start()) + 1:match.start()].strip()
+        comment = re.sub(r"[ \t]*\n[ \t]*\*?[ \t]*", " ", match[1]).strip()
+        if not comment.startswith("---"):    # the heading of a section
+            yield text.count("\n", 0, match.start()) + 1, f"{comment}    [{code}]" if code else comment
 
 
 def line_comments(text, mark):
@@ -82,7 +85,7 @@ def sentences_of(file):
 
 def draw(items, count, seed):
     """A sample without short items; the order of the items does not depend on the machine."""
-    items = [item for item in items if len(re.findall(r"[A-Za-z]{2,}", re.sub(r"\]\([^)]*\)|`[^`]*`", "", item[1]))) >= LEAST_WORDS]
+    items = [item for item in items if len(re.findall(r"[A-Za-z]{2,}", re.sub(r"\]\([^)]*\)|`[^`]*`|    \[.*\]$", "", item[1]))) >= LEAST_WORDS]
     if len(items) < count:
         sys.exit(f"sample-prose.py: only {len(items)} items, {count} wanted")
     return random.Random(seed).sample(items, count)

@@ -104,6 +104,7 @@ static const struct {
     {BERM_STDIN_CLOSED, "only a program started with -i accepts input"},
     {BERM_FILE_NOT_FOUND, "`berm find SANDBOX NAME` looks for it"},
     {BERM_FILE_DENIED, "try another user: --user root"},
+    {BERM_OUT_OF_MEMORY, "free memory on the host, or lower the limits of sandboxes"},
     {BERM_DISK_FULL, "raise the limit: `berm update --disk SIZE SANDBOX`"},
     {BERM_STORE_FULL,
      "free space on the filesystem of the state directory, or remove sandboxes: `berm rm`"},
