@@ -104,8 +104,10 @@ def is_alive(pid):
         return False
 
 
-def test_a_suite_over_its_budget_is_killed_with_its_children(runner, tmp_path):
-    command = f"sleep 1000 & echo $! > {tmp_path}/child; echo 1..1; echo ok 1 - a; wait"
+@pytest.mark.parametrize("start", ["", "setsid "])
+def test_a_suite_over_its_budget_is_killed_with_its_children(runner, tmp_path, start):
+    """Those in a session of their own too, as daemons are."""
+    command = f"{start}sh -c 'echo $$ > {tmp_path}/child; exec sleep 1000' & echo 1..1; echo ok 1 - a; wait"
     assert outcome(runner, command, budget=3) == "1 passed, 1 failed, 0 skipped"
     child, deadline = int((tmp_path / "child").read_text()), time.monotonic() + 60
     while is_alive(child) and time.monotonic() < deadline:
