@@ -1,4 +1,4 @@
-"""The real berm-guest, driven as the daemon would; every message it sends is held to the schema."""
+"""Runs the real berm-guest and talks to it like the daemon. Every message of the guest is checked against the schema."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUEST = ROOT / os.environ.get("BERM_GUEST", "build/bin/berm-guest")
 SCHEMA = json.loads((ROOT / "spec/guest.schema.json").read_text())
-PATIENCE = int(os.environ.get("BERM_TEST_PATIENCE", "30"))   # how long a test waits before it says that something never came
+PATIENCE = int(os.environ.get("BERM_TEST_PATIENCE", "30"))   # seconds until a wait fails
 
 DROP = {"policy": "drop_oldest", "limit_bytes": 1 << 26}
 
@@ -49,7 +49,7 @@ class Link:
         self.sock, self.read_fd, self.write_fd, self.framing = sock, read_fd, write_fd, framing
         self.bytes, self.fds, self.next_id = b"", [], 1
         self.methods, self.answers, self.notices = {}, {}, []
-        self.validate = True        # costs milliseconds a message; endurance tests do without
+        self.validate = True        # takes milliseconds per message, so endurance tests switch it off
 
     def close(self):
         for fd in self.fds:
@@ -84,7 +84,7 @@ class Link:
         return request["id"]
 
     def take_message(self):
-        """The next whole message in the buffer, in the framing the guest must use, or None."""
+        """Return the next complete message of the buffer, or None. Fails if the guest uses the wrong framing."""
         if self.framing == "length":
             head, sep, rest = self.bytes.partition(b"\r\n\r\n")
             if not sep:
@@ -103,7 +103,7 @@ class Link:
         return json.loads(text)
 
     def receive(self, timeout=PATIENCE):
-        """The next message, validated; None when the time is over."""
+        """Return the next message, validated, or None after the timeout."""
         end = time.monotonic() + timeout
         while (message := self.take_message()) is None:
             left = end - time.monotonic()
@@ -145,7 +145,7 @@ class Link:
         return self.answer(self.send(method, params, fds))
 
     def notice(self, method, wanted=lambda params: True):
-        """The first notification of that kind, now or later."""
+        """Wait for the first matching notification."""
         while True:
             for message in self.notices:
                 if message["method"] == method and wanted(message["params"]):
@@ -158,9 +158,9 @@ class Link:
 
 
 class Exec:
-    """A program started through the link, its logs in files as the daemon makes them."""
+    """A program started over the link, with its logs in files as the daemon makes them."""
 
-    def __init__(self, link, directory, exec_id, argv, leaf=None, cgroups=(), status=True, **params):
+    def __init__(self, link, directory, exec_id, argv, exec_cgroup=None, cgroups=(), status=True, **params):
         self.link, self.id = link, exec_id
         self.paths = {role: directory / f"{exec_id}.{role}" for role in ("stdout", "stderr", "status")}
         params = {"output": DROP, **params}
@@ -170,9 +170,9 @@ class Exec:
         for fd in cgroups:
             roles.append("cgroup")
             fds.append(os.dup(fd))
-        if leaf is not None:
+        if exec_cgroup is not None:
             roles.append("leaf")
-            fds.append(os.dup(leaf))
+            fds.append(os.dup(exec_cgroup))
         try:
             self.request = {"exec_id": exec_id, "argv": argv, "fds": len(fds), "fd_roles": roles, **params}
             self.state = link.answer(link.send("exec", self.request, fds))
@@ -181,7 +181,7 @@ class Exec:
                 os.close(fd)
 
     def wait(self):
-        """The program's last words; its status is on disk by then."""
+        """Wait for `exited`, and check that the status file has the same contents."""
         params = self.link.notice("exited", lambda p: p["exec_id"] == self.id)
         line = self.paths["status"].read_text()
         assert line.endswith("\n") and json.loads(line) == params
@@ -198,16 +198,16 @@ class Exec:
         return any(n["method"] == "exited" and n["params"]["exec_id"] == self.id for n in self.link.notices)
 
     def wait_output(self, text, stream="stdout"):
-        """Until the text is there. What a program says last is told by `exited` alone, so any news is a reason to look."""
+        """Wait for text in the output. Look after any message, because `exited` alone reports the last output."""
         while text not in self.output(stream):
             if self.has_ended():
-                assert text in self.output(stream), f"it ended without {text}"
+                assert text in self.output(stream), f"the program ended without {text}"
                 return
             assert self.link.pump(), f"no {text} in {self.output(stream)[-200:]}"
 
 
 class Guest:
-    """A guest process on a socket of its own."""
+    """A guest process that listens on its own socket."""
 
     def __init__(self, directory, *options, prefix=(), env=None, preexec=None):
         self.path = str(directory / "ctl")
@@ -232,7 +232,7 @@ class Guest:
             try:
                 sock.connect(self.path)
                 break
-            except ConnectionRefusedError:      # it does not listen yet
+            except ConnectionRefusedError:      # the guest does not listen yet
                 sock.close()
                 if self.process.poll() is not None:
                     raise Gone from None
@@ -260,12 +260,12 @@ class Guest:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-                raise AssertionError("the guest did not end on SIGTERM")
+                raise AssertionError("the guest did not exit on SIGTERM")
 
 
 @pytest.fixture(autouse=True)
 def tidy(tmp_path):
-    """Trees deeper than pytest's own deletion can go do not wait for it."""
+    """Remove trees that are too deep for the recursive deletion of pytest."""
     yield
     subprocess.run(["rm", "-rf", str(tmp_path)], check=True)
 
@@ -282,7 +282,7 @@ def make_guest(tmp_path_factory):
     for guest in made:
         guest.stop()
         if not getattr(guest, "killed", False):
-            assert guest.process.returncode == 0, "the guest ended badly: a sanitizer's report, or a crash"
+            assert guest.process.returncode == 0, "the guest crashed, or a sanitizer reported an error"
 
 
 @pytest.fixture
@@ -297,7 +297,7 @@ def link(guest):
 
 @pytest.fixture
 def run(link, tmp_path):
-    """run(argv, **params): a program with a fresh id."""
+    """run(argv, **params) starts a program with a new id."""
     count = iter(range(1, 1 << 20))
 
     def start(argv, **params):
@@ -314,7 +314,7 @@ def b64(data):
 
 
 def descendants(pid):
-    """Everyone below a process, zombies included."""
+    """Return the pids of all descendants of a process, with zombies."""
     parents = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -333,10 +333,10 @@ def descendants(pid):
 
 
 def freeze(pid):
-    """Until SIGCONT it does nothing any more; the signal alone is only on its way."""
+    """Send SIGSTOP and wait until the process has stopped."""
     os.kill(pid, signal.SIGSTOP)
     stat = pathlib.Path(f"/proc/{pid}/stat")
-    until(lambda: stat.read_text(errors="replace").rpartition(")")[2].split()[0] == "T", "it never stopped")
+    until(lambda: stat.read_text(errors="replace").rpartition(")")[2].split()[0] == "T", "the process did not stop")
 
 
 def until(condition, what):

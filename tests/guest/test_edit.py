@@ -1,4 +1,4 @@
-"""Windows of lines, and edits: exact, all or none, in one step. FILE-3, FILE-14."""
+"""Windows of lines, and atomic edits of exact bytes. FILE-3, FILE-14."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ import time
 import pytest
 
 from conftest import PATIENCE, GuestError, b64
-from test_files import nobody, path_of, refused, told, tree  # noqa: F401 (fixtures)
+from test_files import nobody, path_in, path_of, refused, tree  # noqa: F401 (fixtures)
 
 
 def window(link, path, first=0, max_lines=2000, max_bytes=512_000, **params):
@@ -31,7 +31,7 @@ def edit(link, path, *edits, **params):
 
 @pytest.mark.parametrize("text,total", [(b"", 0), (b"\n", 1), (b"a", 1), (b"a\n", 1), (b"a\nb", 2), (b"\n\n", 2),
                                         (b"a\r\nb\r\n", 2), (b"\0\n\xff\n", 2)])
-def test_what_counts_as_a_line(link, tree, text, total):
+def test_lines_are_counted_by_line_ends(link, tree, text, total):
     (tree / "a").write_bytes(text)
     assert window(link, tree / "a") == (text, total, total, False)
     for first in range(total):
@@ -41,7 +41,7 @@ def test_what_counts_as_a_line(link, tree, text, total):
     assert window(link, tree / "a", total + 7) == (b"", total + 7, total, False)
 
 
-def test_windows_together_are_the_file(link, tree):
+def test_consecutive_windows_cover_the_file(link, tree):
     text = b"".join(b"%d %s\n" % (i, b"x" * (i * 7919 % 300)) for i in range(1500)) + b"end"
     (tree / "a").write_bytes(text)
     for max_lines, max_bytes in ((1000, 512_000), (7, 512_000), (100_000, 4096), (100_000, 3 << 20), (13, 1000)):
@@ -55,7 +55,7 @@ def test_windows_together_are_the_file(link, tree):
         assert got == text and at == 1501
 
 
-def test_only_a_first_line_that_is_too_long_is_cut(link, tree):
+def test_window_cuts_only_a_first_line_that_is_too_long(link, tree):
     (tree / "a").write_bytes(b"x" * 100 + b"\nshort\n" + b"y" * 100 + b"\n")
     assert window(link, tree / "a", 0, 10, 50) == (b"x" * 50, 1, 3, False)
     assert window(link, tree / "a", 1, 10, 50) == (b"short\n", 2, 3, False)
@@ -64,7 +64,7 @@ def test_only_a_first_line_that_is_too_long_is_cut(link, tree):
     assert window(link, tree / "a", 0, 10, 107) == (b"x" * 100 + b"\nshort\n", 2, 3, False)
 
 
-def test_counting_has_a_bound(link, tree):
+def test_line_count_stops_at_its_bound(link, tree):
     with open(tree / "a", "wb") as file:
         file.write(b"one\ntwo\n")
         file.truncate(1 << 40)
@@ -73,12 +73,12 @@ def test_counting_has_a_bound(link, tree):
     assert window(link, tree / "a", 5, 3, 100) == (b"", 5, 2, True)
 
 
-def test_a_file_without_a_size(link):
+def test_file_that_reports_no_size_is_read_to_its_end(link):
     lines = open("/proc/filesystems", "rb").read().splitlines(keepends=True)
     assert window(link, "/proc/filesystems", 1, 2) == (b"".join(lines[1:3]), 3, len(lines), False)
 
 
-def test_lines_of_what_is_no_file(link, tree):
+def test_read_lines_refuses_anything_but_a_regular_file(link, tree):
     os.mkfifo(tree / "fifo")
     refused("NOT_A_REGULAR_FILE", window, link, tree / "fifo")
     refused("IS_A_DIRECTORY", window, link, tree)
@@ -90,24 +90,24 @@ def test_lines_of_what_is_no_file(link, tree):
 
 # Edits.
 
-def test_exact_bytes(link, tree):
+def test_edit_replaces_exact_bytes(link, tree):
     a = tree / "a"
     a.write_bytes(b"one two\x00\xff two three")
     refused("EDIT_NO_MATCH", edit, link, a, (b"four", b"x"))
     refused("EDIT_NOT_UNIQUE", edit, link, a, (b"two", b"x"))
     done = edit(link, a, (b"\x00\xff", b""), (b"two", b"2", True), (b"one 2", b"\xfe"))
-    assert done["replacements"] == 4 and told(done["info"]) == os.fsencode(a)
+    assert done["replacements"] == 4 and path_in(done["info"]) == os.fsencode(a)
     assert a.read_bytes() == b"\xfe 2 three" and done["info"]["size_bytes"] == 9
     assert os.listdir(tree) == ["a"]
 
 
-def test_all_or_none(link, tree):
+def test_edits_apply_all_or_none(link, tree):
     a = tree / "a"
     a.write_text("one two")
     before = os.stat(a)
     refused("EDIT_NO_MATCH", edit, link, a, (b"one", b"1"), (b"one", b"1"))
     assert a.read_text() == "one two" and os.stat(a).st_ino == before.st_ino
-    edit(link, a, (b"one", b"two three"), (b"three two", b"x"))         # each to the outcome of the one before
+    edit(link, a, (b"one", b"two three"), (b"three two", b"x"))         # each edit applies to the result of the one before
     assert a.read_text() == "two x"
     edit(link, a, (b"t", b"t"))
     a.write_text("aaa")
@@ -118,27 +118,27 @@ def test_all_or_none(link, tree):
 @pytest.mark.parametrize("before,old,new,after", [
     (b"a\r\nb\r\nc", b"a\nb", b"x\ny\nz", b"x\r\ny\r\nz\r\nc"),
     (b"a\r\nb\r\n", b"a\r\nb", b"x\r\ny", b"x\r\ny\r\n"),
-    (b"a\r\nb\nc\n", b"b\nc", b"x\ny", b"a\r\nx\ny\n"),             # not all are CRLF: exact
+    (b"a\r\nb\nc\n", b"b\nc", b"x\ny", b"a\r\nx\ny\n"),             # mixed line ends: exact bytes
     (b"a\nb\n", b"a\nb", b"x\r\ny", b"x\r\ny\n"),
     (b"a\r\nb", b"b", b"1\n2", b"a\r\n1\r\n2"),
     (b"no end", b"no", b"an\n", b"an\n end"),
 ])
-def test_line_ends(link, tree, before, old, new, after):
+def test_edit_follows_the_line_ends_of_the_file(link, tree, before, old, new, after):
     (tree / "a").write_bytes(before)
     edit(link, tree / "a", (old, new))
     assert (tree / "a").read_bytes() == after
 
 
-def test_crlf_is_not_guessed(link, tree):
+def test_edit_of_mixed_line_ends_matches_exact_bytes(link, tree):
     (tree / "a").write_bytes(b"a\r\nb\nc\n")
     refused("EDIT_NO_MATCH", edit, link, tree / "a", (b"a\nb", b"x"))
 
 
-def test_mode_owner_and_links_are_kept(link, tree, nobody):  # noqa: F811
+def test_edit_keeps_mode_owner_and_links(link, tree, nobody):  # noqa: F811
     a = tree / "a"
     a.write_text("x")
     os.chown(a, nobody.pw_uid, 4242)
-    os.chmod(a, 0o5751)                         # set-id bits are not kept: no file in a sandbox may have them
+    os.chmod(a, 0o5751)                         # set-id bits are dropped: no file in a sandbox may have them
     (tree / "link").symlink_to("a")
     done = edit(link, tree / "link", (b"x", b"y"))
     st = os.stat(a)
@@ -146,7 +146,7 @@ def test_mode_owner_and_links_are_kept(link, tree, nobody):  # noqa: F811
     assert (st.st_uid, st.st_gid, stat.S_IMODE(st.st_mode)) == (nobody.pw_uid, 4242, 0o1751)
 
 
-def test_what_the_user_may_not_edit(link, tree, nobody):  # noqa: F811
+def test_edit_needs_the_rights_of_the_user(link, tree, nobody):  # noqa: F811
     a = tree / "a"
     a.write_text("x")
     os.chown(a, nobody.pw_uid, nobody.pw_gid)
@@ -155,13 +155,13 @@ def test_what_the_user_may_not_edit(link, tree, nobody):  # noqa: F811
     refused("FILE_DENIED", edit, link, a, (b"y", b"z"), user="nobody")
     a.chmod(0o666)
     os.chown(a, 0, 0)
-    refused("FILE_DENIED", edit, link, a, (b"y", b"z"), user="nobody")     # it could not stay root's
+    refused("FILE_DENIED", edit, link, a, (b"y", b"z"), user="nobody")     # root could not stay the owner
     os.chown(tree, 0, 0)
     refused("FILE_DENIED", edit, link, a, (b"y", b"z"), user="nobody")
     assert a.read_text() == "y" and os.listdir(tree) == ["a"]
 
 
-def test_what_cannot_be_edited(link, tree):
+def test_edit_refuses_wrong_targets_and_requests(link, tree):
     a = tree / "a"
     a.write_text("x")
     os.mkfifo(tree / "fifo")
@@ -179,7 +179,7 @@ def test_what_cannot_be_edited(link, tree):
     refused("INVALID_ARGUMENT", link.call, "edit", path=str(a), edits=[{"old_b64": "!", "new_b64": ""}])
 
 
-def test_sizes(link, tree):
+def test_edit_refuses_texts_and_files_above_their_limits(link, tree):
     a = tree / "a"
     a.write_bytes(b"x" * (16 << 20))
     edit(link, a, (b"x" * 100_000, b"y" * 100_000, True))
@@ -194,8 +194,8 @@ def test_sizes(link, tree):
     refused("FILE_TOO_LARGE", edit, link, a, (b"x", b"y" * 200_000, True))
 
 
-def test_a_change_by_another_is_never_lost(link, tree):
-    """Somebody appends in place while edits go on: each answer is FILE_CHANGED or an edit of what is there."""
+def test_edit_never_overwrites_a_concurrent_change(link, tree):
+    """While another process appends, each reply is FILE_CHANGED or the edit kept every appended byte."""
     a = tree / "a"
     a.write_bytes(b"mark" + b"-" * (1 << 20))
     stop = threading.Event()
@@ -225,7 +225,7 @@ def test_a_change_by_another_is_never_lost(link, tree):
     assert os.listdir(tree) == ["a"] and a.read_bytes().startswith(b"mark-")
 
 
-def test_readers_see_one_or_the_other(link, tree):
+def test_readers_see_the_file_before_or_after_an_edit(link, tree):
     a = tree / "a"
     old, new = b"old" * 100_000, b"new" * 100_000
     a.write_bytes(old)
@@ -246,7 +246,7 @@ def test_readers_see_one_or_the_other(link, tree):
     assert seen <= {old, new}
 
 
-def test_swapped_names_never_lead_elsewhere(link, tree):
+def test_edit_of_swapped_names_never_writes_elsewhere(link, tree):
     outside = tree.parent / "canary"
     outside.write_text("mark")
     (tree / "a").write_text("mark")

@@ -1,4 +1,4 @@
-"""Programs: start, output, input, signals, timeouts, exits. Rules EXEC-*, OUT-*, STDIN-*."""
+"""Programs: start, output, input, signals, timeouts and exits. Rules EXEC-*, OUT-*, STDIN-*."""
 
 import ctypes
 import errno
@@ -16,7 +16,7 @@ from conftest import Exec, GuestError, b64, descendants, freeze, until
 
 
 def names_below(pid):
-    """Names of all that descend from a process; one may end between the look and the read."""
+    """Return the names of all descendants. A process may exit before its name is read."""
     found = set()
     for child in descendants(pid):
         try:
@@ -28,7 +28,7 @@ def names_below(pid):
 
 
 def command(pid):
-    """Its argv[0]; empty for a zombie and for one that is gone."""
+    """Return argv[0] of a process; empty for a zombie and for a pid without a process."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return file.read().split(b"\0")[0]
@@ -36,7 +36,7 @@ def command(pid):
         return b""
 
 
-def test_a_program_runs_and_its_end_is_told(run):
+def test_exited_program_is_reported_with_status_on_disk(run):
     x = run("echo out; echo err >&2; exit 3")
     assert x.state["state"] == "running"
     end = x.wait()
@@ -46,24 +46,24 @@ def test_a_program_runs_and_its_end_is_told(run):
     assert x.status()["exit"] == {"code": 3}
 
 
-def test_every_exit_code(run):
+def test_every_exit_code_is_reported(run):
     running = [run(f"exit {code}") for code in range(256)]
     assert [x.wait()["exit"] for x in running] == [{"code": code} for code in range(256)]
 
 
 @pytest.mark.parametrize("sig", [1, 2, 3, 4, 6, 8, 9, 10, 11, 13, 14, 15, 34, 64])
-def test_every_kind_of_signal(run, sig):
+def test_signal_that_ended_a_program_is_reported(run, sig):
     assert run(["sh", "-c", f"ulimit -c 0; kill -{sig} $$"]).wait()["exit"] == {"signal": sig}
 
 
-def test_arguments_are_given_as_they_are(run):
+def test_arguments_reach_the_program_unchanged(run):
     argv = ["printf", "%s|", "a b", "$HOME", "", "*", "\n", "ü", "'\"\\"]
     x = run(argv)
     x.wait()
     assert x.output() == "a b|$HOME||*|\n|ü|'\"\\|".encode()
 
 
-def test_exactly_three_descriptors_and_plain_signals(run):
+def test_program_starts_with_three_descriptors_and_default_signals(run):
     x = run(["python3", "-c", "import os;print([fd for fd in range(4096) if os.path.exists(f'/proc/self/fd/{fd}')]);"
              "print(open('/proc/self/status').read())"])
     x.wait()
@@ -75,13 +75,13 @@ def test_exactly_three_descriptors_and_plain_signals(run):
     assert int(status["Umask"], 8) == 0o022
 
 
-def test_no_signal_is_ignored_at_the_start(run):
+def test_program_starts_with_no_signal_ignored(run):
     x = run(["grep", "SigIgn", "/proc/self/status"])
     x.wait()
     assert int(x.output().split()[1], 16) == 0
 
 
-def test_the_environment_is_its_own(run):
+def test_environment_has_the_defaults_and_the_request_only(run):
     os.environ["BERM_SECRET_OF_THE_TEST"] = "x"
     x = run(["env"], env=[{"key": "A", "value": "1=2"}, {"key": "PATH", "value": "/bin:/usr/bin"}])
     x.wait()
@@ -90,7 +90,7 @@ def test_the_environment_is_its_own(run):
     assert "BERM_SECRET_OF_THE_TEST" not in env
 
 
-def test_cwd(run, tmp_path):
+def test_cwd_is_the_workspace_or_the_requested_directory(run, tmp_path):
     x = run("pwd", cwd=str(tmp_path))
     x.wait()
     assert x.output().decode().strip() == str(tmp_path)
@@ -108,7 +108,7 @@ def test_cwd(run, tmp_path):
     (["true"], {"cwd": "/etc/passwd"}, "CWD_NOT_FOUND"),
     (["true"], {"user": "no-such-user"}, "USER_NOT_FOUND"),
 ])
-def test_what_cannot_start_is_told_as_such(run, argv, params, code):
+def test_program_that_cannot_start_is_reported_as_not_started(run, argv, params, code):
     x = run(argv, **params)
     assert x.state["state"] == "exited"
     assert x.state["exit"]["not_started"]["data"]["code"] == code
@@ -139,7 +139,7 @@ def test_unstarted_program_is_reported_once_a_full_disk_has_its_status(link, tmp
         subprocess.run(["umount", "--lazy", small], check=True)
 
 
-def test_a_script_without_its_interpreter_is_not_executable(run, tmp_path):
+def test_script_without_its_interpreter_is_not_executable(run, tmp_path):
     script = tmp_path / "script"
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)
@@ -159,7 +159,7 @@ def test_a_script_without_its_interpreter_is_not_executable(run, tmp_path):
     ({"argv": ["true"], "output": {"policy": "kill", "limit_bytes": 1}}, "limit_bytes"),
     ({"argv": ["true"], "exec_id": "-a"}, "exec_id"),
 ])
-def test_wrong_requests_are_refused_by_field(link, params, field):
+def test_invalid_exec_request_is_refused_with_its_field(link, params, field):
     output = {"policy": "kill", "limit_bytes": 65536}
     with pytest.raises(GuestError) as error:
         link.call("exec", **{"exec_id": "ex-a", "output": output, **params})
@@ -168,7 +168,7 @@ def test_wrong_requests_are_refused_by_field(link, params, field):
     assert link.call("status")["execs"] == []
 
 
-def test_a_known_id_is_not_started_again(run, tmp_path):
+def test_known_exec_id_is_not_started_again(run, tmp_path):
     x = run(f"echo once >> {tmp_path}/count; cat", stdin="pipe")
     again = x.link.answer(x.link.send("exec", {**x.request, "fds": 0, "fd_roles": []}))
     assert again["state"] == "running"
@@ -179,7 +179,7 @@ def test_a_known_id_is_not_started_again(run, tmp_path):
     assert (tmp_path / "count").read_text() == "once\n"
 
 
-def test_done_forgets(run):
+def test_done_forgets_an_exited_exec(run):
     x = run("cat", stdin="pipe")
     with pytest.raises(GuestError):
         x.link.call("done", exec_id=x.id)
@@ -194,25 +194,25 @@ def test_done_forgets(run):
 
 # Output.
 
-def test_what_is_said_last_is_told_by_the_exit(guest, run, tmp_path):
-    """A guest that comes late sees output and end in one turn, and then there is no `grew`."""
+def test_exited_includes_the_last_output(guest, run, tmp_path):
+    """A guest that sees output and exit in the same turn sends no `grew`."""
     go = tmp_path / "go"
     os.mkfifo(go)
     x = run(f"echo first; read x < {go}; echo last")
     x.wait_output(b"first")
     for _ in range(2):
-        x.link.call("ping")         # and the turn that told of the first is over
+        x.link.call("ping")         # so that the turn that reported the first output is over
     x.link.notices.clear()
     leader = next(pid for pid in descendants(guest.pid()) if not command(pid).endswith(b"berm-guest"))
     freeze(guest.pid())
     go.write_text("x\n")
-    until(lambda: command(leader) == b"", "it never ended")
+    until(lambda: command(leader) == b"", "the program did not end")
     os.kill(guest.pid(), signal.SIGCONT)
     x.wait_output(b"last")
     assert x.wait()["stdout_bytes"] == len("first\nlast\n")
 
 
-def test_64_mib_arrive_exactly(run):
+def test_output_of_64_mib_arrives_unchanged(run):
     size = 64 << 20
     code = ("import hashlib,os,sys;h=hashlib.sha256();b=os.urandom(1<<16)\n"
             f"for i in range({size >> 16}):\n c=i.to_bytes(4,'big')+b[4:];h.update(c);os.write(1,c)\n"
@@ -227,7 +227,7 @@ def count_to(n):
     return ["python3", "-c", f"import os\nfor i in range({n}): os.write(1 + i % 2, b'%015d\\n' % i)"]
 
 
-def test_drop_oldest_keeps_the_newest_and_says_where_it_begins(run):
+def test_drop_oldest_keeps_the_newest_output_and_reports_its_offset(run):
     cap, n = 1 << 20, 200_000
     x = run(count_to(n), output={"policy": "drop_oldest", "limit_bytes": cap})
     end = x.wait()
@@ -253,7 +253,7 @@ def test_kill_policy_keeps_up_to_the_cap(run):
     assert x.output() == b"0123456789abcde\n" * 4096
 
 
-def test_exactly_the_cap_is_not_over_it(run):
+def test_kill_policy_allows_exactly_the_cap(run):
     x = run("head -c 65536 /dev/zero", output={"policy": "kill", "limit_bytes": 65536})
     assert x.wait()["exit"] == {"code": 0}
 
@@ -272,10 +272,10 @@ def test_block_policy_waits_for_grants(run):
     assert x.output("stderr") == b"done\n"
 
 
-def test_an_end_under_block_waits_for_its_output(run):
+def test_exit_under_block_policy_waits_for_the_output(run):
     x = run("head -c 100000 /dev/zero", output={"policy": "block", "limit_bytes": 65536})
     x.link.notice("grew", lambda p: p["stdout_bytes"] == 65536)
-    until(lambda: "head" not in names_below(os.getpid()), "head never ended")
+    until(lambda: "head" not in names_below(os.getpid()), "head did not end")
     assert x.status()["state"] == "running"
     x.link.call("grant", exec_id=x.id, total_bytes=1 << 20)
     assert x.wait()["stdout_bytes"] == 100000
@@ -288,19 +288,19 @@ def test_merged_streams_keep_the_programs_order(run):
     assert x.output() == b"o1\ne1\no2\ne2\no3\ne3\n"
 
 
-def test_output_goes_on_while_nobody_reads(guest, tmp_path):
+def test_output_is_logged_while_no_daemon_reads(guest, tmp_path):
     from conftest import Exec
     link = guest.connect()
     x = Exec(link, tmp_path, "ex-loud", ["sh", "-c", "head -c 33554432 /dev/zero"])
     link.close()
-    until(lambda: x.paths["status"].read_text().endswith("\n"), "no exit while nobody is there")
+    until(lambda: x.paths["status"].read_text().endswith("\n"), "the exit was not recorded without a daemon")
     link = guest.connect()
     state = link.welcome["execs"][0]
     assert state == json.loads(x.paths["status"].read_text())
     assert state["stdout_bytes"] == 33554432 == os.path.getsize(x.paths["stdout"])
 
 
-def test_a_log_that_is_not_empty_or_not_a_file_is_refused(link, tmp_path):
+def test_log_must_be_an_empty_regular_file(link, tmp_path):
     path = tmp_path / "log"
     path.write_text("x")
     pipe = os.pipe()
@@ -314,7 +314,7 @@ def test_a_log_that_is_not_empty_or_not_a_file_is_refused(link, tmp_path):
 
 # Input.
 
-def test_stdin_by_offset(run):
+def test_stdin_accepts_each_byte_once_by_offset(run):
     x = run("cat", stdin="pipe")
     call = x.link.call
     assert call("stdin", exec_id=x.id, offset=0, data_b64=b64(b"hello "))["next_offset"] == 6
@@ -334,7 +334,7 @@ def test_stdin_by_offset(run):
     assert error.value.code == "EXEC_ENDED"
 
 
-def test_closing_again_succeeds_and_writing_after_fails(run):
+def test_closed_stdin_accepts_close_and_refuses_bytes(run):
     x = run("cat; sleep 1000", stdin="pipe")
     x.link.call("close_stdin", exec_id=x.id, offset=0)
     x.link.call("close_stdin", exec_id=x.id, offset=0)
@@ -345,7 +345,7 @@ def test_closing_again_succeeds_and_writing_after_fails(run):
     x.wait()
 
 
-def test_input_has_a_window_and_room_is_told(run, tmp_path):
+def test_stdin_is_bounded_by_its_window_and_reports_free_space(run, tmp_path):
     go = tmp_path / "go"
     os.mkfifo(go)
     x = run(f"read x < {go}; sha256sum; wc -c >&2", stdin="pipe")
@@ -360,7 +360,7 @@ def test_input_has_a_window_and_room_is_told(run, tmp_path):
     while at < len(data):
         r = x.link.call("stdin", exec_id=x.id, offset=at, data_b64=b64(data[at:at + 49152]))
         if r["next_offset"] == at and r["window_bytes"] == 0:
-            # An earlier notice may still lie there; the one that counts is about this offset.
+            # An earlier notification may still be queued; wait for the one with this offset.
             x.link.notice("stdin_room", lambda p: p["next_offset"] == at and p["window_bytes"] > 0)
         at = r["next_offset"]
     x.link.call("close_stdin", exec_id=x.id, offset=at)
@@ -368,7 +368,7 @@ def test_input_has_a_window_and_room_is_told(run, tmp_path):
     assert x.output().split()[0].decode() == hashlib.sha256(data).hexdigest()
 
 
-def test_a_program_that_closed_its_input(run):
+def test_stdin_that_the_program_closed_refuses_bytes(run):
     x = run("exec <&-; echo closed; sleep 1000", stdin="pipe")
     x.wait_output(b"closed")
 
@@ -379,18 +379,18 @@ def test_a_program_that_closed_its_input(run):
         except GuestError as error:
             return error.code == "STDIN_CLOSED"
 
-    until(refused, "writing to nobody never failed")
+    until(refused, "stdin still accepts bytes that no program reads")
     x.link.call("signal", exec_id=x.id, signal=9)
     x.wait()
 
 
-def test_no_input_is_an_empty_one(run):
+def test_program_without_stdin_reads_end_of_file(run):
     x = run("cat")
     assert x.state["stdin_closed"] is True
     assert x.wait()["exit"] == {"code": 0}
 
 
-# Signals and ends.
+# Signals and exits.
 
 TREE = """
 import os, signal, sys, time
@@ -399,7 +399,7 @@ for level in range(3):
     if os.fork() == 0:
         os.setsid()
         if os.fork():
-            os._exit(0)             # its child is an orphan in a session of its own
+            os._exit(0)             # its child becomes an orphan in its own session
 os.write(1, b'x')
 time.sleep(1000)
 """
@@ -415,11 +415,11 @@ def alive_below(guest):
 
 
 def all_gone(guest):
-    until(lambda: not alive_below(guest), "some of the tree live on")
+    until(lambda: not alive_below(guest), "processes of the tree are alive")
 
 
 def timed_out_tree(run, mode, **params):
-    """A tree that stood before its time was over; a busy machine gets more time."""
+    """Start a tree that is complete before its timeout. A busy machine gets more time."""
     for timeout_ms in (700, 5000, 20000):
         x = run(["python3", "-c", TREE, mode], timeout_ms=timeout_ms, **params)
         end = x.wait()
@@ -429,13 +429,13 @@ def timed_out_tree(run, mode, **params):
 
 
 @pytest.mark.parametrize("mode", ["ignore", "default"])
-def test_a_timeout_ends_the_whole_tree(guest, run, mode):
+def test_timeout_ends_the_whole_tree(guest, run, mode):
     end = timed_out_tree(run, mode, grace_ms=200 if mode == "ignore" else 60000)
     assert end["exit"] == {"timed_out": {"signal": 9 if mode == "ignore" else 15}}
     all_gone(guest)
 
 
-def test_a_signal_reaches_the_whole_tree(guest, run):
+def test_signal_reaches_the_whole_tree(guest, run):
     x = run(["python3", "-c", TREE, "default"])
     x.wait_output(b"x" * 8)
     x.link.call("signal", exec_id=x.id, signal=15)
@@ -443,7 +443,7 @@ def test_a_signal_reaches_the_whole_tree(guest, run):
     all_gone(guest)
 
 
-def test_a_kill_reaches_those_that_ignore(guest, run):
+def test_sigkill_reaches_processes_that_ignore_signals(guest, run):
     x = run(["python3", "-c", TREE, "ignore"])
     x.wait_output(b"x" * 8)
     x.link.call("signal", exec_id=x.id, signal=9)
@@ -451,25 +451,25 @@ def test_a_kill_reaches_those_that_ignore(guest, run):
     all_gone(guest)
 
 
-def test_a_signal_for_the_leader_alone(guest, run):
+def test_leader_only_signal_reaches_no_descendant(guest, run):
     x = run(["python3", "-c", TREE.replace("time.sleep(1000)",
              "time.sleep(1000) if os.getpid() != first else signal.pause()").replace(
              "import os", "import os; first = os.getpid()\nimport os", 1), "default"], keep_descendants=True)
     x.wait_output(b"x" * 8)
     x.link.call("signal", exec_id=x.id, signal=15, leader_only=True)
     assert x.wait()["exit"] == {"signal": 15}
-    # Those between them and the leader may still be ending.
-    rest = until(lambda: len(found := alive_below(guest)) == 7 and found, "not seven of the tree live on")
+    # Processes between them and the leader may still be exiting.
+    rest = until(lambda: len(found := alive_below(guest)) == 7 and found, "not exactly seven processes of the tree are alive")
     for pid in rest:
         os.kill(pid, 9)
 
 
-def test_a_stopped_program_is_ended_by_its_timeout(run):
+def test_timeout_ends_a_stopped_program(run):
     x = run("kill -STOP $$", timeout_ms=300, grace_ms=60000)
     assert x.wait()["exit"] == {"timed_out": {"signal": 15}}
 
 
-def test_signals_to_what_has_ended(run):
+def test_signal_to_an_exited_program_is_refused(run):
     x = run("true")
     x.wait()
     with pytest.raises(GuestError) as error:
@@ -477,13 +477,13 @@ def test_signals_to_what_has_ended(run):
     assert error.value.code == "EXEC_ENDED"
 
 
-def test_what_a_program_leaves_is_killed(guest, run):
+def test_descendants_of_an_exited_program_are_killed(guest, run):
     x = run("sleep 1000 & setsid sleep 1000 & exit 5")
     assert x.wait()["exit"] == {"code": 5}
-    until(lambda: not [p for p in descendants(guest.pid())], "something is left")
+    until(lambda: not [p for p in descendants(guest.pid())], "descendants are left")
 
 
-def test_what_a_program_leaves_may_live_on(guest, run, tmp_path):
+def test_keep_descendants_lets_them_outlive_the_program(guest, run, tmp_path):
     go = tmp_path / "go"
     os.mkfifo(go)
     x = run(f"(read x < {go}; echo late; echo survived > {tmp_path}/late; sleep 1000) & echo early",
@@ -492,16 +492,16 @@ def test_what_a_program_leaves_may_live_on(guest, run, tmp_path):
     assert end["exit"] == {"code": 0} and end["stdout_bytes"] == 6
     x.link.call("done", exec_id=x.id)
     go.write_text("x\n")
-    until(lambda: (tmp_path / "late").exists(), "the descendant broke on its output")
+    until(lambda: (tmp_path / "late").exists(), "the descendant could not write its output")
     assert x.output() == b"early\n"
     rest = descendants(guest.pid())
     assert rest
     guest.stop()
-    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in rest), "it outlived the guest")
+    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in rest), "a process outlived the guest")
 
 
-def test_a_grandchild_that_holds_the_pipes_does_not_hold_the_end(run, tmp_path):
-    """One that is no descendant, so no kill reaches it: it gets the pipe by a socket."""
+def test_grandchild_that_holds_the_pipes_does_not_delay_the_exit(run, tmp_path):
+    """The holder is no descendant, so no kill reaches it: it gets the pipe over a socket."""
     path = str(tmp_path / "s")
     server = socket.socket(socket.AF_UNIX)
     server.bind(path)
@@ -520,7 +520,7 @@ def test_a_grandchild_that_holds_the_pipes_does_not_hold_the_end(run, tmp_path):
 
 # Terminals.
 
-def test_a_terminal(run):
+def test_program_with_a_terminal_controls_it(run):
     x = run("tty; stty size; test -t 0 && test -t 1 && test -t 2 && echo $TERM; cat",
             terminal={"cols": 101, "rows": 42, "term": "dumb"})
     x.wait_output(b"dumb")
@@ -534,8 +534,8 @@ def test_a_terminal(run):
     assert end["stderr_bytes"] == 0
 
 
-def test_resize_sends_winch(run):
-    # It does not wait for input: a signal just before that would be acted on just after it.
+def test_resize_sends_sigwinch(run):
+    # The program must not block on input: a signal just before the read would be handled only after it.
     x = run("trap 'stty size' WINCH; echo ready; while :; do sleep 0.05; done", terminal={"cols": 80, "rows": 24})
     x.wait_output(b"ready")
     x.link.call("resize", exec_id=x.id, cols=132, rows=50)
@@ -547,7 +547,7 @@ def test_resize_sends_winch(run):
     assert error.value.code == "EXEC_ENDED"
 
 
-def test_resize_without_a_terminal(run):
+def test_resize_without_a_terminal_is_refused(run):
     x = run("cat", stdin="pipe")
     with pytest.raises(GuestError) as error:
         x.link.call("resize", exec_id=x.id, cols=80, rows=24)
@@ -557,7 +557,7 @@ def test_resize_without_a_terminal(run):
 
 
 @pytest.mark.parametrize("typed", [b"", b"line\n", b"half a line"])
-def test_the_end_of_a_terminals_input(run, typed):
+def test_closing_the_input_of_a_terminal_sends_end_of_file(run, typed):
     x = run("cat > /dev/null; echo ended", terminal={"cols": 80, "rows": 24})
     x.link.call("stdin", exec_id=x.id, offset=0, data_b64=b64(typed))
     x.link.call("close_stdin", exec_id=x.id, offset=len(typed))
@@ -565,11 +565,11 @@ def test_the_end_of_a_terminals_input(run, typed):
     assert b"ended" in x.output()
 
 
-def test_job_control_works(run):
+def test_shell_on_a_terminal_has_job_control(run):
     x = run(["bash", "-i"], terminal={"cols": 80, "rows": 24}, env=[{"key": "PS1", "value": "> "}])
     x.link.call("stdin", exec_id=x.id, offset=0, data_b64=b64(b"sleep 1000\n"))
     x.wait_output(b"sleep 1000")
-    until(lambda: "sleep" in names_below(os.getpid()), "no sleep")
+    until(lambda: "sleep" in names_below(os.getpid()), "the program did not start sleep")
     x.link.call("stdin", exec_id=x.id, offset=11, data_b64=b64(b"\x1a"))
     x.wait_output(b"Stopped")
     x.link.call("stdin", exec_id=x.id, offset=12, data_b64=b64(b"kill -9 %1; wait %1; exit 7\nexit 7\n"))
@@ -577,20 +577,20 @@ def test_job_control_works(run):
     assert b"exit" in x.output()
 
 
-# A cgroup of the program's own.
+# Exec cgroups.
 
 def removed(group):
     try:
         os.rmdir(group)
         return True
-    except OSError as error:        # those that it no longer lists may still be ending
+    except OSError as error:        # processes that the cgroup no longer lists may still be exiting
         assert error.errno == errno.EBUSY
         return False
 
 
 @pytest.fixture
-def leaf(tmp_path):
-    """A v2 cgroup as berm-spawn would pass it; whatever is in it dies with the test."""
+def exec_cgroup(tmp_path):
+    """A v2 cgroup as berm-spawn passes it. The end of the test kills what is in it."""
     roots = [p for p in ("/sys/fs/cgroup/unified", "/sys/fs/cgroup") if os.path.exists(f"{p}/cgroup.procs")]
     if os.geteuid() != 0 or not roots:
         pytest.skip("needs root and a cgroup v2 tree")
@@ -601,53 +601,53 @@ def leaf(tmp_path):
     os.close(fd)
     with open(f"{path}/cgroup.kill", "w") as file:
         file.write("1")
-    until(lambda: removed(path), "the leaf never emptied")
+    until(lambda: removed(path), "the exec cgroup never emptied")
 
 
-def test_a_program_is_born_in_its_leaf(run, leaf):
-    x = run("cat /proc/self/cgroup; ls /proc/self/fd | head -c 6; exit 3", leaf=leaf)
+def test_program_starts_in_its_exec_cgroup(run, exec_cgroup):
+    x = run("cat /proc/self/cgroup; ls /proc/self/fd | head -c 6; exit 3", exec_cgroup=exec_cgroup)
     assert x.wait()["exit"] == {"code": 3}
     assert b"/berm-test-" in x.output() and x.output().endswith(b"0\n1\n2\n")
 
 
 @pytest.mark.parametrize("sig", [15, 9])
-def test_a_leaf_is_signalled_whole(guest, run, leaf, sig):
-    x = run(["python3", "-c", TREE, "default"], leaf=leaf)
+def test_signal_reaches_the_whole_exec_cgroup(guest, run, exec_cgroup, sig):
+    x = run(["python3", "-c", TREE, "default"], exec_cgroup=exec_cgroup)
     x.wait_output(b"x" * 8)
     x.link.call("signal", exec_id=x.id, signal=sig)
     assert x.wait()["exit"] == {"signal": sig}
     all_gone(guest)
 
 
-def test_a_leafs_timeout_reaches_those_that_ignore(guest, run, leaf):
-    end = timed_out_tree(run, "ignore", leaf=leaf, grace_ms=200)
+def test_timeout_ends_an_exec_cgroup_that_ignores_signals(guest, run, exec_cgroup):
+    end = timed_out_tree(run, "ignore", exec_cgroup=exec_cgroup, grace_ms=200)
     assert end["exit"] == {"timed_out": {"signal": 9}}
     all_gone(guest)
 
 
-def test_what_a_leaf_holds_after_the_leader_is_killed(guest, run, leaf):
-    x = run("sleep 1000 & setsid sleep 1000 & exit 5", leaf=leaf)
+def test_processes_left_in_an_exec_cgroup_are_killed(guest, run, exec_cgroup):
+    x = run("sleep 1000 & setsid sleep 1000 & exit 5", exec_cgroup=exec_cgroup)
     assert x.wait()["exit"] == {"code": 5}
-    until(lambda: not descendants(guest.pid()), "something is left")
+    until(lambda: not descendants(guest.pid()), "descendants are left")
 
 
-def test_what_cannot_start_in_a_leaf(run, leaf):
-    assert run(["no-such-program"], leaf=leaf).state["exit"]["not_started"]["data"]["code"] == "PROGRAM_NOT_FOUND"
+def test_program_that_cannot_start_in_an_exec_cgroup_is_reported(run, exec_cgroup):
+    assert run(["no-such-program"], exec_cgroup=exec_cgroup).state["exit"]["not_started"]["data"]["code"] == "PROGRAM_NOT_FOUND"
 
 
 MIB = 1 << 20
 TOUCH = "b = b'x' * (64 << 20)"
 LEFT = (f"import os, time; r, w = os.pipe()\nif os.fork() == 0: {TOUCH}; os.write(w, b'1'); time.sleep(1000)\n"
-        "os.read(r, 1); os._exit(0)")      # the one with the memory is never waited for by its parent
+        "os.read(r, 1); os._exit(0)")      # its parent never waits for the process with the memory
 WAITED = f"import os\nif os.fork() == 0: {TOUCH}; os._exit(0)\nos.wait()"
 
 
-@pytest.mark.parametrize("within", ["shepherd", "leaf"])
+@pytest.mark.parametrize("within", ["shepherd", "exec_cgroup"])
 @pytest.mark.parametrize("code, least, most", [(TOUCH, 64, 128), (LEFT, 64, 128), (WAITED, 64, 128), ("pass", 1, 32)],
                          ids=["itself", "left", "waited", "little"])
-def test_the_largest_process_is_told(run, request, within, code, least, most):
-    place = {"leaf": request.getfixturevalue("leaf")} if within == "leaf" else {}
-    x = run(["python3", "-c", code], **place)
+def test_memory_of_the_largest_process_is_reported(run, request, within, code, least, most):
+    params = {"exec_cgroup": request.getfixturevalue("exec_cgroup")} if within == "exec_cgroup" else {}
+    x = run(["python3", "-c", code], **params)
     assert "max_rss_bytes" not in x.state
     end = x.wait()
     assert end["exit"] == {"code": 0}
@@ -659,22 +659,22 @@ HELD = (f"import os, sys, time; r, w = os.pipe(); child = os.fork()\nif child ==
         "os.read(r, 1); print(child, flush=True); open(sys.argv[1]).read(); os._exit(0)")
 
 
-@pytest.mark.parametrize("within", ["shepherd", "leaf"])
-def test_one_whose_end_takes_a_while_counts(run, request, tmp_path, within):
-    """As on a busy machine. A traced process that has ended is its tracer's first, and only then its parent's."""
-    place = {"leaf": request.getfixturevalue("leaf")} if within == "leaf" else {}
+@pytest.mark.parametrize("within", ["shepherd", "exec_cgroup"])
+def test_memory_of_a_process_that_exits_slowly_is_reported(run, request, tmp_path, within):
+    """The exit of the process takes long. A tracer delays it: the parent can reap only after the tracer."""
+    params = {"exec_cgroup": request.getfixturevalue("exec_cgroup")} if within == "exec_cgroup" else {}
     ptrace = ctypes.CDLL(None, use_errno=True).ptrace
     seize, any_child, held = 0x4206, 0x40000000, 2
-    while held > 1.2:                       # a machine that stood still meanwhile shows nothing
+    while held > 1.2:                       # a delay of the whole machine proves nothing
         go = tmp_path / f"go{time.monotonic_ns()}"
         os.mkfifo(go)
-        x = run(["python3", "-c", HELD, str(go)], **place)
+        x = run(["python3", "-c", HELD, str(go)], **params)
         x.wait_output(b"\n")
         child = int(x.output())
         assert ptrace(seize, child, None, None) == 0, os.strerror(ctypes.get_errno())
         begin = time.monotonic()
         go.write_text("")
-        until(lambda: command(child) == b"", "it was never killed")
+        until(lambda: command(child) == b"", "the process was not killed")
         time.sleep(max(0, begin + 0.8 - time.monotonic()))
         assert os.waitpid(child, any_child)[0] == child
         held = time.monotonic() - begin
@@ -682,24 +682,24 @@ def test_one_whose_end_takes_a_while_counts(run, request, tmp_path, within):
     assert end["max_rss_bytes"] >= 64 * MIB
 
 
-def test_each_program_has_its_own_largest(run, leaf):
-    large, small = run(["python3", "-c", TOUCH], leaf=leaf), run(["true"])
+def test_memory_is_reported_per_program(run, exec_cgroup):
+    large, small = run(["python3", "-c", TOUCH], exec_cgroup=exec_cgroup), run(["true"])
     assert large.wait()["max_rss_bytes"] >= 64 * MIB > small.wait()["max_rss_bytes"]
 
 
-def test_what_never_ran_had_no_memory(run):
+def test_program_that_did_not_start_reports_no_memory(run):
     assert run(["no-such-program"]).state["max_rss_bytes"] == 0
 
 
-def test_the_child_joins_cgroups_by_writing(run, leaf):
-    procs = os.open("cgroup.procs", os.O_WRONLY, dir_fd=leaf)
+def test_program_joins_cgroups_by_their_files(run, exec_cgroup):
+    procs = os.open("cgroup.procs", os.O_WRONLY, dir_fd=exec_cgroup)
     x = run("cat /proc/self/cgroup", cgroups=[procs])
     os.close(procs)
     assert x.wait()["exit"] == {"code": 0}
     assert b"/berm-test-" in x.output()
 
 
-def test_descriptors_the_guest_was_born_with_go_no_further(make_guest, tmp_path):
+def test_descriptors_inherited_by_the_guest_do_not_reach_programs(make_guest, tmp_path):
     from conftest import Exec
     guest = make_guest(prefix=["bash", "-c", 'exec 50</etc/passwd; exec "$@"', "bash"])
     link = guest.connect()

@@ -1,4 +1,4 @@
-"""Files: contents by descriptor and by chunk, names, trees; as the user, and never out. FILE-*, PATH-*."""
+"""Files: contents by descriptor and in chunks, names and trees, with the rights of the user. FILE-*, PATH-*."""
 
 import base64
 import os
@@ -16,7 +16,7 @@ from test_link import Stdio
 
 
 def path_of(name):
-    """The member that can say the name."""
+    """Return the parameter that can carry the name."""
     name = os.fsencode(name)
     try:
         return {"path": name.decode()}
@@ -24,7 +24,7 @@ def path_of(name):
         return {"path_b64": b64(name)}
 
 
-def told(info):
+def path_in(info):
     return base64.b64decode(info["path_b64"]) if "path_b64" in info else os.fsencode(info["path"])
 
 
@@ -61,23 +61,23 @@ NAMES = [b"plain", "ünïcode 💾".encode(), b"sp ace\tand\nnewline", b"\xff\xf
 
 
 @pytest.mark.parametrize("name", NAMES, ids=repr)
-def test_names_and_contents_of_any_bytes(link, tree, name):
+def test_names_and_contents_may_have_any_bytes(link, tree, name):
     path = os.fsencode(tree) + b"/" + name
     data = bytes(range(256)) * 999
     done = write(link, path, data)
-    assert done["created"] is True and told(done["info"]) == path
+    assert done["created"] is True and path_in(done["info"]) == path
     with open(path, "rb") as file:
         assert file.read() == data
     info, got = read(link, path)
-    assert got == data and told(info) == path and info["size_bytes"] == len(data)
-    assert told(link.call("stat", **path_of(path))["info"]) == path
+    assert got == data and path_in(info) == path and info["size_bytes"] == len(data)
+    assert path_in(link.call("stat", **path_of(path))["info"]) == path
     listed = link.call("list", path=str(tree))["entries"]
-    assert [told(entry) for entry in listed] == [path]
+    assert [path_in(entry) for entry in listed] == [path]
     assert link.call("remove", **path_of(path))["removed"] == 1
     assert os.listdir(tree) == []
 
 
-def test_chunks_where_descriptors_cannot_travel(tree):
+def test_files_travel_in_chunks_without_descriptors(tree):
     link = Stdio()
     link.hello()
     data = os.urandom(200_001)
@@ -98,7 +98,7 @@ def test_chunks_where_descriptors_cannot_travel(tree):
     assert link.process.wait(PATIENCE) == 0
 
 
-def test_a_write_is_there_whole_or_not_at_all(link, tree):
+def test_write_appears_whole_or_not_at_all(link, tree):
     target = tree / "a"
     target.write_text("old")
     made = link.call("write", path=str(target))
@@ -114,17 +114,17 @@ def test_a_write_is_there_whole_or_not_at_all(link, tree):
     assert target.read_text() == "new" and os.listdir(tree) == ["a"]
 
 
-def test_a_lost_connection_leaves_nothing(guest, tree):
+def test_lost_connection_leaves_no_partial_file(guest, tree):
     link = guest.connect()
     link.call("write", path=str(tree / "a"))
     before = len(os.listdir(f"/proc/{guest.pid()}/fd"))
     link.close()
     link = guest.connect()
     assert os.listdir(tree) == []
-    until(lambda: len(os.listdir(f"/proc/{guest.pid()}/fd")) < before, "the handle stays open")
+    until(lambda: len(os.listdir(f"/proc/{guest.pid()}/fd")) < before, "the handle is still open")
 
 
-def test_modes(link, tree):
+def test_write_sets_or_keeps_the_mode(link, tree):
     os.umask(0o077)
     try:
         write(link, tree / "new", b"")
@@ -141,7 +141,7 @@ def test_modes(link, tree):
         os.umask(0o022)
 
 
-def test_a_write_may_insist_on_a_new_file(link, tree):
+def test_must_not_exist_refuses_an_existing_file(link, tree):
     write(link, tree / "a", b"1", must_not_exist=True)
     refused("FILE_EXISTS", write, link, tree / "a", b"2", must_not_exist=True)
     made = link.call("write", path=str(tree / "b"), must_not_exist=True)
@@ -151,14 +151,14 @@ def test_a_write_may_insist_on_a_new_file(link, tree):
     assert (tree / "b").read_text() == "another was quicker"
 
 
-def test_parents(link, tree):
+def test_write_makes_parents_only_on_request(link, tree):
     refused("FILE_NOT_FOUND", write, link, tree / "x/y/z", b"")
     write(link, tree / "x/y/z", b"deep", make_parents=True)
     assert (tree / "x/y/z").read_text() == "deep"
     refused("NOT_A_DIRECTORY", write, link, tree / "x/y/z/below", b"", make_parents=True)
 
 
-def test_what_is_not_a_regular_file(link, tree):
+def test_read_and_write_refuse_anything_but_regular_files(link, tree):
     os.mkfifo(tree / "fifo")
     os.mkdir(tree / "dir")
     import socket
@@ -178,20 +178,20 @@ def test_what_is_not_a_regular_file(link, tree):
 
 @pytest.mark.parametrize("path", ["", "..", "../x", "a/../../x", "/..", "/a/../..", "a\0b", "x" * 4096,
                                   "y" * 256, "a/" + "y" * 256])
-def test_paths_that_are_refused_by_their_spelling(link, path):
+def test_invalid_path_is_refused_with_its_field(link, path):
     for method in ("read", "stat", "list", "remove", "mkdir", "write"):
         refused("INVALID_ARGUMENT", link.call, method, path=path)
     refused("INVALID_ARGUMENT", link.call, "rename", path="a", new_path=path)
 
 
-def test_exactly_one_spelling(link):
+def test_path_is_given_in_exactly_one_encoding(link):
     refused("INVALID_ARGUMENT", link.call, "stat")
     refused("INVALID_ARGUMENT", link.call, "stat", path="/etc", path_b64=b64(b"/etc"))
     refused("INVALID_ARGUMENT", link.call, "stat", path_b64="not base64!")
     refused("INVALID_ARGUMENT", link.call, "stat", path_b64=b64(b"/etc\0"))
 
 
-def test_links(link, tree):
+def test_write_follows_links_and_stat_does_not(link, tree):
     (tree / "a").write_text("content")
     (tree / "link").symlink_to("a")
     (tree / "up").symlink_to("../../../../../../../../../../.." + str(tree / "a"))
@@ -209,13 +209,13 @@ def test_links(link, tree):
     assert (tree / "made").read_text() == "made"
 
 
-def test_magic_links_lead_nowhere(link):
+def test_magic_links_are_refused(link):
     for path in ("/proc/self/root/etc/passwd", "/proc/self/cwd/etc/passwd", "/proc/self/exe", "/proc/self/fd/0"):
         refused("SYMLINK_LOOP", link.call, "read", path=path)
     refused("FILE_DENIED", link.call, "read", path="/proc/1/root/etc/passwd")
 
 
-def test_mkdir(link, tree):
+def test_mkdir_reports_whether_it_created(link, tree):
     assert link.call("mkdir", path=str(tree / "d"))["created"] is True
     assert link.call("mkdir", path=str(tree / "d"))["created"] is False
     (tree / "f").write_text("")
@@ -224,7 +224,7 @@ def test_mkdir(link, tree):
     assert link.call("mkdir", path="/")["created"] is False
 
 
-def test_rename(link, tree):
+def test_rename_replaces_only_on_request(link, tree):
     (tree / "a").write_text("a")
     (tree / "b").write_text("b")
     refused("FILE_EXISTS", link.call, "rename", path=str(tree / "a"), new_path=str(tree / "b"))
@@ -236,7 +236,7 @@ def test_rename(link, tree):
     refused("CROSS_DEVICE", link.call, "rename", path=str(tree / "x"), new_path="/dev/shm/berm-test-never")
 
 
-def test_remove(link, tree):
+def test_remove_needs_recursive_for_a_full_directory(link, tree):
     refused("FILE_NOT_FOUND", link.call, "remove", path=str(tree / "none"))
     assert link.call("remove", path=str(tree / "none"), missing_ok=True)["removed"] == 0
     outside = tree.parent / "outside"
@@ -250,8 +250,8 @@ def test_remove(link, tree):
     assert os.listdir(tree) == [] and (outside / "canary").read_text() == "alive"
 
 
-def test_remove_a_tree_deeper_than_descriptors_last(link):
-    # Not below tmp_path: pytest deletes what earlier runs left there by recursion, and a run may be killed here.
+def test_remove_handles_trees_deeper_than_the_descriptor_limit(link):
+    # Not below tmp_path, because pytest removes leftovers there recursively, and this run may be killed.
     top = tempfile.mkdtemp(prefix="berm-deep-")
     try:
         at = os.open(top, os.O_RDONLY)
@@ -277,7 +277,7 @@ def pages(link, **params):
             return entries
 
 
-def test_list_in_pages_and_depth(link, tree):
+def test_list_pages_together_cover_the_tree(link, tree):
     for d in range(5):
         (tree / f"d{d}" / "sub").mkdir(parents=True)
         for f in range(7):
@@ -298,7 +298,7 @@ def test_list_in_pages_and_depth(link, tree):
             assert [e["path"] for e in pages(link, path=str(tree), depth=depth, max_entries=size)] == want
 
 
-def test_list_a_large_directory(link, tree):
+def test_list_of_a_large_directory_is_complete(link, tree):
     names = sorted(f"{i:07}-{'x' * 100}" for i in range(20_000))
     for name in names:
         os.close(os.open(tree / name, os.O_CREAT | os.O_WRONLY))
@@ -307,7 +307,7 @@ def test_list_a_large_directory(link, tree):
     assert [os.path.basename(e["path"]) for e in got] == names
 
 
-def test_list_changes_meanwhile_keep_what_stays(link, tree):
+def test_list_during_changes_includes_every_unchanged_entry(link, tree):
     for i in range(100):
         (tree / f"{i:03}").write_text("")
     first = link.call("list", path=str(tree), max_entries=50)
@@ -320,7 +320,7 @@ def test_list_changes_meanwhile_keep_what_stays(link, tree):
     refused("INVALID_ARGUMENT", link.call, "list", path=str(tree), page_token=b64(b"/etc"))
 
 
-def test_handles_have_a_bound(link, tree):
+def test_handles_are_bounded(link, tree):
     (tree / "a").write_text("")
     handles = []
     for _ in range(64):
@@ -333,15 +333,15 @@ def test_handles_have_a_bound(link, tree):
     refused("INVALID_ARGUMENT", link.call, "read_chunk", handle=handles[0], offset=0, max_bytes=1)
 
 
-def test_many_requests_at_once(link, tree):
+def test_concurrent_requests_are_all_answered(link, tree):
     (tree / "a").write_text("x")
     sent = [link.send("stat", {"path": str(tree / "a")}) for _ in range(200)]
     for request in sent:
         assert link.answer(request)["info"]["size_bytes"] == 1
 
 
-def test_swapped_links_never_lead_to_a_wrong_file(link, tree):
-    """A name that is a file and a FIFO by turns: each answer is one or the other, and none hangs."""
+def test_swapped_links_never_expose_another_file(link, tree):
+    """A name alternates between a file and a FIFO: each reply fits one of them, and none hangs."""
     (tree / "file").write_text("file")
     os.mkfifo(tree / "fifo")
     os.link(tree / "file", tree / "name")
@@ -368,11 +368,11 @@ def test_swapped_links_never_lead_to_a_wrong_file(link, tree):
         thread.join()
 
 
-def test_sync(link):
+def test_sync_succeeds(link):
     assert link.call("sync") == {}
 
 
-# As the user.
+# Rights of the user.
 
 @pytest.fixture
 def nobody(tree):
@@ -385,7 +385,7 @@ def nobody(tree):
     return entry
 
 
-def test_files_are_the_users(link, tree, nobody):
+def test_files_belong_to_the_user(link, tree, nobody):
     write(link, tree / "a", b"x", user="nobody")
     st = os.stat(tree / "a")
     assert (st.st_uid, st.st_gid) == (nobody.pw_uid, nobody.pw_gid)
@@ -395,7 +395,7 @@ def test_files_are_the_users(link, tree, nobody):
     assert os.stat(tree / "d").st_uid == nobody.pw_uid
 
 
-def test_what_the_user_may_not_do_is_denied(link, tree, nobody):
+def test_file_requests_have_the_rights_of_the_user_only(link, tree, nobody):
     (tree / "secret").write_text("root's")
     (tree / "secret").chmod(0o600)
     refused("FILE_DENIED", link.call, "read", path=str(tree / "secret"), user="nobody")
@@ -411,7 +411,7 @@ def test_what_the_user_may_not_do_is_denied(link, tree, nobody):
     refused("USER_NOT_FOUND", link.call, "stat", path="/", user="no-such-user")
 
 
-def test_programs_of_the_user_hold_nothing(run, nobody):
+def test_programs_of_the_user_have_no_privileges(run, nobody):
     x = run("id -u; id -g; id -G; grep -E '^Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status; echo $HOME", user="nobody")
     assert x.wait()["exit"] == {"code": 0}
     lines = x.output().decode().split("\n")
@@ -421,7 +421,7 @@ def test_programs_of_the_user_hold_nothing(run, nobody):
     assert nobody.pw_dir in lines
 
 
-def test_the_user_cannot_touch_the_guest(guest, run, nobody):
+def test_user_cannot_trace_or_signal_the_guest(guest, run, nobody):
     x = run(f"kill -9 {guest.pid()}; cat /proc/{guest.pid()}/environ; ls /proc/{guest.pid()}/fd; "
             f"kill -9 $PPID; ls /proc/$PPID/fd", user="nobody")
     x.wait()
@@ -430,14 +430,14 @@ def test_the_user_cannot_touch_the_guest(guest, run, nobody):
     x.link.call("ping")
 
 
-def test_a_terminal_belongs_to_the_user(run, nobody):
+def test_terminal_belongs_to_the_user(run, nobody):
     x = run("stat -c %u $(tty); echo works > $(tty)", user="nobody", terminal={"cols": 80, "rows": 24})
     assert x.wait()["exit"] == {"code": 0}
     assert x.output().split() == [str(nobody.pw_uid).encode(), b"works"]
 
 
-def test_what_is_refused_is_not_opened(link, tree):
-    """Whoever waits at the other end of a FIFO would notice."""
+def test_refused_files_are_never_opened(link, tree):
+    """A process at the other end of the FIFO would see an open."""
     os.mkfifo(tree / "fifo")
     writer = subprocess.Popen(["sh", "-c", f"echo x > {tree}/fifo"])
     refused("NOT_A_REGULAR_FILE", link.call, "read", path=str(tree / "fifo"))

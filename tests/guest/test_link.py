@@ -1,4 +1,4 @@
-"""The stream: handshake, framing, bounds, descriptors, lost daemons, the lease. spec/guest.md."""
+"""The link: handshake, framing, bounds, descriptors, lost connections and the lease. spec/guest.md."""
 
 import json
 import os
@@ -20,12 +20,12 @@ def error_of(link):
 
 # Handshake.
 
-def test_hello(guest):
+def test_hello_reports_version_and_capabilities(guest):
     welcome = guest.connect(versions=[7, 1, 3]).welcome
     assert welcome["version"] == 1 and welcome["fd_passing"] is True and welcome["execs"] == []
 
 
-def test_no_version_in_common_leaves_everything_as_it_is(guest, tmp_path):
+def test_hello_without_a_common_version_changes_nothing(guest, tmp_path):
     x = Exec(guest.connect(), tmp_path, "ex-a", ["sleep", "1000"])
     link = guest.connect(hello=False)
     with pytest.raises(GuestError) as error:
@@ -37,14 +37,14 @@ def test_no_version_in_common_leaves_everything_as_it_is(guest, tmp_path):
 
 @pytest.mark.parametrize("params", [{"versions": []}, {"versions": ["1"]}, {"versions": [0]}, {"lease_ms": -1},
                                     {"versions": 1}])
-def test_a_wrong_hello(guest, params):
+def test_invalid_hello_is_refused(guest, params):
     link = guest.connect(hello=False)
     with pytest.raises(GuestError) as error:
         link.hello(**params)
     assert error.value.code == "INVALID_ARGUMENT"
 
 
-def test_anything_before_hello_is_refused(guest):
+def test_request_before_hello_is_refused(guest):
     link = guest.connect(hello=False)
     for method in ("ping", "exec", "status", "shutdown", "format_disk"):
         link.methods[link.next_id] = "ping"
@@ -54,7 +54,7 @@ def test_anything_before_hello_is_refused(guest):
     link.hello()
 
 
-def test_unknown_methods_and_members(link):
+def test_unknown_method_is_unimplemented_and_unknown_member_ignored(link):
     """covers: SKEW-2"""
     with pytest.raises(GuestError) as error:
         link.call("format_disk", all=True)
@@ -64,7 +64,7 @@ def test_unknown_methods_and_members(link):
     link.call("ping")
 
 
-def test_configure_once_before_programs(make_guest, tmp_path):
+def test_configure_succeeds_once_and_before_programs(make_guest, tmp_path):
     link = make_guest().connect()
     work = tmp_path / "work"
     work.mkdir()
@@ -80,8 +80,8 @@ def test_configure_once_before_programs(make_guest, tmp_path):
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_workspace_that_is_not_there_is_made(make_guest, tmp_path, at_once, monkeypatch):
-    """A program finds it, though it was asked for in the same breath."""
+def test_configure_creates_a_missing_workspace(make_guest, tmp_path, at_once, monkeypatch):
+    """The program starts in the workspace even if `exec` arrives together with `configure`."""
     link = make_guest().connect()
     work = tmp_path / "a" / "b"
     held = []
@@ -100,20 +100,20 @@ def test_a_workspace_that_is_not_there_is_made(make_guest, tmp_path, at_once, mo
 # Framing.
 
 @pytest.mark.parametrize("framing", ["lines", "length"])
-def test_both_framings(guest, tmp_path, framing):
+def test_guest_replies_in_the_framing_of_the_request(guest, tmp_path, framing):
     link = guest.connect(framing=framing)
     x = Exec(link, tmp_path, "ex-a", ["echo", "hi"])
     assert x.wait()["exit"] == {"code": 0}
 
 
-def test_the_framing_may_change_with_every_message(guest):
+def test_framing_may_change_with_every_message(guest):
     link = guest.connect()
     for framing in ("length", "lines", "length", "length", "lines"):
         link.framing = framing
         link.call("ping")
 
 
-def test_messages_in_any_pieces(link):
+def test_message_may_arrive_in_any_pieces(link):
     ping = lambda: link.frame({"jsonrpc": "2.0", "id": link.next_id, "method": "ping", "params": {}})
     for framing in ("lines", "length"):
         link.framing = framing
@@ -133,7 +133,7 @@ def test_messages_in_any_pieces(link):
         link.answer(request)
 
 
-def test_other_headers_and_any_case(link):
+def test_other_headers_are_ignored_in_any_case(link):
     body = b'{"jsonrpc":"2.0","id":9,"method":"ping","params":{}}'
     link.methods[9] = "ping"
     link.framing = "length"
@@ -158,7 +158,7 @@ def test_other_headers_and_any_case(link):
     (b'{"a":' + b"[" * 40 + b"]" * 40 + b"}\n", "MESSAGE_TOO_LARGE"),
     (b"{" + b" " * (1 << 20) + b"}\n", "MESSAGE_TOO_LARGE"),
 ])
-def test_a_stream_that_makes_no_sense_is_told_and_ended(guest, data, code):
+def test_invalid_stream_is_reported_and_closed(guest, data, code):
     link = guest.connect()
     link.raw(data)
     assert error_of(link) == (None, code)
@@ -168,7 +168,7 @@ def test_a_stream_that_makes_no_sense_is_told_and_ended(guest, data, code):
     assert guest.connect().call("ping")
 
 
-def test_a_line_that_never_ends_is_cut(guest):
+def test_endless_line_is_refused_at_its_bound(guest):
     link = guest.connect()
     with pytest.raises((BrokenPipeError, ConnectionResetError)):
         for _ in range(1000):
@@ -185,13 +185,13 @@ def test_a_line_that_never_ends_is_cut(guest):
     {"jsonrpc": "2.0", "id": 1, "result": {}},
     [{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {}}],
 ])
-def test_json_that_is_no_request_is_told_and_the_stream_goes_on(link, message):
+def test_json_that_is_no_request_is_reported_and_the_stream_continues(link, message):
     link.raw(json.dumps(message).encode() + b"\n")
     assert error_of(link) == (None, "MALFORMED")
     link.call("ping")
 
 
-def test_a_peer_that_reads_nothing_costs_a_bound(guest):
+def test_peer_that_never_reads_costs_bounded_memory(guest):
     link = guest.connect()
     before = int(open(f"/proc/{guest.pid()}/statm").read().split()[1])
     request = link.frame({"jsonrpc": "2.0", "id": 1, "method": "status", "params": {}})
@@ -199,7 +199,7 @@ def test_a_peer_that_reads_nothing_costs_a_bound(guest):
     batch, sent = request * 1000, 0
     try:
         while sent < 64 << 20:
-            sent += link.sock.send(batch[sent % len(batch):])       # where the last one was cut off
+            sent += link.sock.send(batch[sent % len(batch):])       # continue where the last send stopped
     except BlockingIOError:
         pass
     assert sent < 64 << 20
@@ -214,7 +214,7 @@ def open_fds(guest):
     return sorted(os.listdir(f"/proc/{guest.pid()}/fd"))
 
 
-def test_descriptors_that_do_not_fit_are_closed(guest):
+def test_descriptors_without_a_matching_count_are_closed(guest):
     link = guest.connect()
     before = open_fds(guest)
     null = os.open("/dev/null", os.O_RDWR)
@@ -223,13 +223,13 @@ def test_descriptors_that_do_not_fit_are_closed(guest):
         with pytest.raises(GuestError) as error:
             link.answer(link.send("ping", {"fds": announced}, [null] * sent))
         assert error.value.code == "MALFORMED", (announced, sent)
-    link.answer(link.send("ping", {"fds": 3}, [null] * 3))        # nobody wants them
+    link.answer(link.send("ping", {"fds": 3}, [null] * 3))        # no handler takes them
     link.call("ping")
-    until(lambda: open_fds(guest) == before, "some stay open")
+    until(lambda: open_fds(guest) == before, "descriptors leak")
     os.close(null)
 
 
-def test_too_many_descriptors_end_the_connection(guest):
+def test_too_many_descriptors_close_the_connection(guest):
     link = guest.connect()
     before = open_fds(guest)
     null = os.open("/dev/null", os.O_RDWR)
@@ -243,13 +243,13 @@ def test_too_many_descriptors_end_the_connection(guest):
             pass
     link = guest.connect()
     link.call("ping")
-    until(lambda: open_fds(guest) == before, "some stay open")
+    until(lambda: open_fds(guest) == before, "descriptors leak")
     os.close(null)
 
 
-# Daemons come and go.
+# Lost connections.
 
-def test_a_new_connection_takes_the_place_of_the_old(guest):
+def test_new_connection_replaces_the_old_one(guest):
     old = guest.connect()
     new = guest.connect()
     with pytest.raises((Gone, ConnectionResetError, BrokenPipeError)):
@@ -258,7 +258,7 @@ def test_a_new_connection_takes_the_place_of_the_old(guest):
     new.call("ping")
 
 
-def test_programs_live_on_and_are_known_to_the_next(guest, tmp_path):
+def test_programs_outlive_a_connection_and_the_next_lists_them(guest, tmp_path):
     link = guest.connect()
     running = Exec(link, tmp_path, "ex-running", ["cat"], stdin="pipe")
     Exec(link, tmp_path, "ex-ended", ["sh", "-c", "echo x; exit 9"]).wait()
@@ -275,7 +275,7 @@ def test_programs_live_on_and_are_known_to_the_next(guest, tmp_path):
     assert running.output() == b"before after"
 
 
-def test_every_state_is_told_however_many(guest, tmp_path):
+def test_every_exec_is_listed_however_many(guest, tmp_path):
     link = guest.connect()
     link.validate = False
     ids = [f"ex-{i:03}-{'x' * 40}" for i in range(4096)]
@@ -297,8 +297,8 @@ def test_every_state_is_told_however_many(guest, tmp_path):
     assert seen == ids
 
 
-def test_killed_daemons_every_few_bytes(guest, tmp_path):
-    """Whatever a daemon had said when it died, the next one is served."""
+def test_connection_may_break_after_any_byte(guest, tmp_path):
+    """A daemon that dies in the middle of a message does not affect the next one."""
     message = b'{"jsonrpc":"2.0","id":1,"method":"hello","params":{"versions":[1],"lease_ms":0}}\n'
     for cut in range(0, len(message), 7):
         link = guest.connect(hello=False)
@@ -309,23 +309,23 @@ def test_killed_daemons_every_few_bytes(guest, tmp_path):
 
 # The lease.
 
-def test_the_lease_ends_everything(make_guest, tmp_path):
+def test_expired_lease_ends_programs_and_guest(make_guest, tmp_path):
     guest = make_guest()
     link = guest.connect(lease_ms=300)
     x = Exec(link, tmp_path, "ex-a", ["sh", "-c", "trap '' TERM; echo ready; sleep 1000 & wait"])
     x.wait_output(b"ready")
     time.sleep(0.6)
-    link.call("ping")                       # it does not run while somebody is there
+    link.call("ping")                       # the lease does not run while a daemon is connected
     link.close()
     assert guest.wait() == 0
     assert json.loads(x.paths["status"].read_text())["exit"] == {"signal": 9}
 
 
-def test_a_guest_nobody_ever_greets_ends(make_guest):
-    for lease_ms in (3000, 20000):          # a machine that stands still for a while gets more time
+def test_guest_without_any_hello_ends_with_its_lease(make_guest):
+    for lease_ms in (3000, 20000):          # a slow machine gets a second, longer try
         guest = make_guest("--lease-ms", str(lease_ms))
         try:
-            guest.connect(hello=False)      # a connection alone is no daemon
+            guest.connect(hello=False)      # only hello stops the lease
             break
         except Gone:
             assert guest.wait() == 0
@@ -334,7 +334,7 @@ def test_a_guest_nobody_ever_greets_ends(make_guest):
     assert guest.wait() == 0
 
 
-def test_a_daemon_that_returns_stops_the_lease(make_guest):
+def test_hello_stops_the_lease(make_guest):
     guest = make_guest()
     for _ in range(3):
         guest.connect(lease_ms=60000).close()
@@ -345,7 +345,7 @@ def test_a_daemon_that_returns_stops_the_lease(make_guest):
 
 
 @pytest.mark.parametrize("trap, grace_ms, ended", [("exit 4", 60000, {"code": 4}), ("", 300, {"signal": 9})])
-def test_shutdown(guest, tmp_path, trap, grace_ms, ended):
+def test_shutdown_ends_programs_within_the_grace_period(guest, tmp_path, trap, grace_ms, ended):
     link = guest.connect()
     x = Exec(link, tmp_path, "ex-a", ["sh", "-c", f"trap '{trap}' TERM; echo ready; while :; do sleep 0.1; done"])
     x.wait_output(b"ready")
@@ -374,7 +374,7 @@ class Stdio(Link):
 
 
 @pytest.mark.parametrize("framing", ["lines", "length"])
-def test_on_stdin_and_stdout(framing):
+def test_guest_serves_on_stdin_and_stdout(framing):
     link = Stdio(framing)
     assert link.hello()["fd_passing"] is False
     link.call("exec", exec_id="a", argv=["sh", "-c", "ls /proc/self/fd | head -c 6; cat; echo e >&2"], stdin="pipe",
@@ -388,7 +388,7 @@ def test_on_stdin_and_stdout(framing):
     assert link.process.wait(PATIENCE) == 0
 
 
-def test_on_stdin_the_next_line_is_another_chance():
+def test_guest_on_stdin_recovers_at_the_next_line():
     link = Stdio()
     link.hello()
     link.raw(b"{broken\n")
@@ -402,18 +402,18 @@ def test_on_stdin_the_next_line_is_another_chance():
     assert link.process.wait(PATIENCE) == 0
 
 
-def test_the_end_of_stdin_ends_the_programs():
+def test_end_of_stdin_ends_programs_and_guest():
     link = Stdio()
     link.hello()
     link.call("exec", exec_id="a", argv=["sh", "-c", "sleep 1000 & setsid sleep 1000 & wait"],
               output={"policy": "kill", "limit_bytes": 65536})
-    children = until(lambda: len(found := descendants(link.process.pid)) >= 4 and found, "no children")
+    children = until(lambda: len(found := descendants(link.process.pid)) >= 4 and found, "the programs did not start")
     link.close()
     assert link.process.wait(PATIENCE) == 0
     until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in children), "programs outlived their guest")
 
 
-def test_a_dropped_log_is_told_by_its_offset():
+def test_read_output_reports_the_offset_of_dropped_output():
     link = Stdio()
     link.hello()
     link.call("exec", exec_id="a", argv=["sh", "-c", "head -c 300000 /dev/zero; echo end"],
@@ -430,7 +430,7 @@ def test_a_dropped_log_is_told_by_its_offset():
 
 # Endurance.
 
-def test_thousands_of_programs_leave_nothing(guest, tmp_path):
+def test_thousands_of_programs_leak_nothing(guest, tmp_path):
     link = guest.connect()
     link.validate = False
     n, batch = int(os.environ.get("BERM_GUEST_EXECS", "2000")), 50
@@ -452,22 +452,22 @@ def test_thousands_of_programs_leave_nothing(guest, tmp_path):
             link.call("done", exec_id=exec_id)
         link.notices.clear()
         if base is None:
-            until(lambda: not descendants(guest.pid()), "children stay")
-            link.call("ping")               # the turn in which it saw the last of them is over
+            until(lambda: not descendants(guest.pid()), "the guest did not reap its children")
+            link.call("ping")               # so that the guest has finished the turn in which it reaped them
             base = len(open_fds(guest))
-    until(lambda: not descendants(guest.pid()), "zombies stay")
-    until(lambda: len(open_fds(guest)) == base, "descriptors stay")
+    until(lambda: not descendants(guest.pid()), "zombies are left")
+    until(lambda: len(open_fds(guest)) == base, "descriptors leak")
 
 
-def test_inside_a_pid_namespace(make_guest, tmp_path):
+def test_guest_as_pid_1_survives_signals_and_reaps_orphans(make_guest, tmp_path):
     if os.geteuid() != 0:
         pytest.skip("needs root for a pid namespace")
     guest = make_guest(prefix=["unshare", "-pf", "--mount-proc", "--kill-child=KILL"])
-    guest.killed = True                     # unshare passes no SIGTERM on
+    guest.killed = True                     # unshare does not forward SIGTERM
     link = guest.connect()
     x = Exec(link, tmp_path, "ex-a", ["sh", "-c", "cat /proc/1/comm; setsid sh -c 'sleep 1000 &'; kill -9 1; kill -STOP 1; "
                                       "kill -9 -1; echo not reached"])
-    assert x.wait()["exit"] in ({"signal": 9}, {"code": 0})   # its own kill spares it; its shepherd's end does not
+    assert x.wait()["exit"] in ({"signal": 9}, {"code": 0})   # `kill -9 -1` spares the caller but may hit its shepherd
     assert x.output().startswith(b"berm-guest\n")
     count = iter(range(1000))
 
@@ -477,6 +477,6 @@ def test_inside_a_pid_namespace(make_guest, tmp_path):
         lines = y.output().split()
         return lines[0] == b"alive" and int(lines[1]) <= 5      # the guest, a shepherd, and this pipeline
 
-    until(alone, "what was killed stays")
+    until(alone, "killed processes are left")
     link.call("shutdown", grace_ms=0)
     guest.wait()

@@ -1,5 +1,4 @@
-"""The guest where it belongs: PID 1 of a sandbox that berm-spawn made, behind its filter, with a cgroup leaf
-for each program."""
+"""The guest as PID 1 of a sandbox that berm-spawn made: behind its filter, with an exec cgroup per program."""
 
 import os
 import pathlib
@@ -45,7 +44,7 @@ class Sandbox:
                                   argv=("berm-guest",), pids=200, memory=1 << 29)
         bound.close()
         assert self.reply.error == 0, (self.reply.error, self.reply.step)
-        self.leaves = 0
+        self.n_execs = 0
         self.link = self.connect()
         self.link.call("configure", sandbox_id=name, incarnation=1, workspace="/workspace",
                        user="root" if profile == client.PROFILE_ROOT else "user")
@@ -57,20 +56,20 @@ class Sandbox:
                 return sock
             sock.close()
 
-        link = Link(sock=until(attempt, "the guest never listened"))
+        link = Link(sock=until(attempt, "the guest did not listen"))
         link.welcome = link.hello()
         return link
 
     def run(self, argv, **params):
         argv = ["sh", "-c", argv] if isinstance(argv, str) else argv
         reply = self.spawn.ask(self.client.EXEC_CGROUP,
-                               self.client.id_body(self.name, struct.pack("=II", self.leaves, 1)))
+                               self.client.id_body(self.name, struct.pack("=II", self.n_execs, 1)))
         assert reply.error == 0
         directory = self.spawn.state / f"{self.name}-logs"
         directory.mkdir(exist_ok=True)
-        leaf, *tasks = reply.fds
-        x = Exec(self.link, directory, f"ex-{self.leaves}", argv, leaf=leaf, cgroups=tasks, **params)
-        self.leaves += 1
+        exec_cgroup, *tasks = reply.fds
+        x = Exec(self.link, directory, f"ex-{self.n_execs}", argv, exec_cgroup=exec_cgroup, cgroups=tasks, **params)
+        self.n_execs += 1
         for fd in reply.fds:
             os.close(fd)
         return x
@@ -88,7 +87,7 @@ def sandbox(spawn, request):
     made.close()
 
 
-def test_programs_are_the_user_and_alone(sandbox):
+def test_programs_run_as_the_user_and_see_no_other_process(sandbox):
     x = sandbox.run("id -un; pwd; echo $HOME; cat /proc/1/comm; ls /proc/1/fd; ls /proc/self/fd | head -c 6; "
                     "grep -E '^(Cap|NoNewPrivs|Seccomp:|SigIgn|SigBlk)' /proc/self/status")
     end = x.wait()
@@ -97,12 +96,12 @@ def test_programs_are_the_user_and_alone(sandbox):
     assert "0\n1\n2\n" in out and "berm" not in out
     assert all(line.split("\t")[1] == "0000000000000000" for line in out.splitlines() if line.startswith("Cap"))
     assert "NoNewPrivs:\t1" in out and "Seccomp:\t2" in out
-    assert "SigIgn:\t0000000000000000" in out and "SigBlk:\t0000000000000000" in out    # none of the guest's own
+    assert "SigIgn:\t0000000000000000" in out and "SigBlk:\t0000000000000000" in out    # not those of the guest
     assert end["exit"] == {"code": 0}
 
 
 @pytest.mark.parametrize("sandbox", [1, 2], ids=["user", "root"], indirect=True)
-def test_audit_knows_programs_as_who_they_are(sandbox):
+def test_audit_login_uid_is_the_user_of_the_program(sandbox):
     login = pathlib.Path("/proc/self/loginuid")
     if not login.exists():
         pytest.skip("this kernel has no audit")
@@ -110,18 +109,18 @@ def test_audit_knows_programs_as_who_they_are(sandbox):
     x.wait()
     uid, known, *refused = x.output().split()
     assert refused == [b"refused"]
-    if login.read_text() == str(2**32 - 1):        # else it is that of whoever logged in here
+    if login.read_text() == str(2**32 - 1):        # else the test was started by a user who had logged in
         assert known == uid
 
 
-def test_what_a_filter_cannot_judge_is_the_guests_alone(sandbox):
+def test_only_the_guest_may_use_calls_that_a_filter_cannot_judge(sandbox):
     x = sandbox.run(["python3", "-c", "import ctypes,errno;l=ctypes.CDLL(None,use_errno=True)\n"
                      "for nr in (435, 437): print(l.syscall(nr, None, 0), errno.errorcode[ctypes.get_errno()])"])
     x.wait()
     assert x.output() == b"-1 ENOSYS\n" * 2
 
 
-def test_the_tree_ends_with_its_program(sandbox):
+def test_tree_ends_with_its_program(sandbox):
     tree = "for i in 1 2 3; do setsid sh -c 'trap \"\" TERM; sleep 1000 & wait' & done; echo ready; wait"
     x = sandbox.run(tree, timeout_ms=1500, grace_ms=200)
     assert x.wait()["exit"] == {"timed_out": {"signal": 15}}
@@ -133,13 +132,14 @@ def test_the_tree_ends_with_its_program(sandbox):
     def alone():
         x = sandbox.run("ps -eo comm= | grep -c -E 'sleep|sh$' ; true")
         x.wait()
-        return int(x.output()) <= 2     # this shell and its own grep's view of it
+        return int(x.output()) <= 2     # this shell, and grep
 
-    until(alone, "some of the tree live on")        # a slow machine takes its time to end what was killed
+    until(alone, "processes of the tree are alive")        # killed processes take time to exit on a slow machine
 
 
-# Each way to send each signal to PID 1: plainly, with words of the sender's own, as a descriptor's owner, and, once
-# its queue is full, without a word: the kernel then tells it as one from outside. Says what got through by kill.
+# Sends each signal to PID 1 in each way: by kill, with siginfo of the sender's choice, as the owner of a
+# descriptor, and with a full signal queue, in which case the kernel reports a sender outside the namespace. Prints
+# the signals that kill accepted.
 SEND_ALL = """
 import contextlib, ctypes, fcntl, os, signal
 libc, sent = ctypes.CDLL(None, use_errno=True), []
@@ -176,17 +176,17 @@ def test_nothing_inside_reaches_the_guest(sandbox, request):
     assert sandbox.run("echo next").wait()["exit"] == {"code": 0}
 
 
-def test_a_terminal_inside(sandbox):
+def test_terminal_works_inside_a_sandbox(sandbox):
     x = sandbox.run("tty; stat -c %U $(tty); stty size; cat", terminal={"cols": 90, "rows": 30})
     x.wait_output(b"30 90")
     assert x.output().split()[:2] == [b"/dev/pts/0", b"user"]
     sandbox.link.call("stdin", exec_id=x.id, offset=0, data_b64=b64(b"up\n"))
-    x.wait_output(b"up\r\nup")         # the terminal's echo, and then cat's own
+    x.wait_output(b"up\r\nup")         # the echo of the terminal, then the output of cat
     sandbox.link.call("stdin", exec_id=x.id, offset=3, data_b64=b64(b"\x03"))
     assert x.wait()["exit"] == {"signal": 2}
 
 
-def test_files_inside(sandbox):
+def test_file_requests_work_inside_a_sandbox(sandbox):
     link = sandbox.link
     done = write(link, "a/b.txt", b"hello", make_parents=True)
     assert done["info"]["path"] == "/workspace/a/b.txt" and done["info"]["user"] == "user"
@@ -206,7 +206,7 @@ def test_files_inside(sandbox):
     refused("FILE_NOT_FOUND", link.call, "stat", path="a")
 
 
-def test_programs_outlive_their_daemon_inside(sandbox):
+def test_programs_outlive_their_daemon(sandbox):
     x = sandbox.run("cat", stdin="pipe")
     sandbox.link.close()
     sandbox.link = x.link = sandbox.connect()
@@ -217,24 +217,24 @@ def test_programs_outlive_their_daemon_inside(sandbox):
 
 
 @pytest.mark.parametrize("sandbox", [2], indirect=True)
-def test_the_root_profile(sandbox):
+def test_root_profile_keeps_its_capabilities_except_setpcap(sandbox):
     x = sandbox.run("id -u; grep CapEff /proc/self/status; chown 1000 /root && touch /usr/bin/new && echo may")
     x.wait()
     uid, _, caps, may = x.output().decode().split()
     assert uid == "0" and may == "may"
-    assert not int(caps, 16) & 1 << 8           # SETPCAP is the guest's alone
+    assert not int(caps, 16) & 1 << 8           # only the guest has CAP_SETPCAP
     assert write(sandbox.link, "/etc/new", b"x")["info"]["uid"] == 0
 
 
 @pytest.mark.parametrize("sandbox", [2], indirect=True)
-def test_a_user_that_changes_is_looked_up_again(sandbox):
+def test_changed_user_is_looked_up_again(sandbox):
     def home(name="root"):
         x = sandbox.run("echo $HOME", user=name)
         x.wait()
         return x.output().decode().strip()
 
-    # What a program changes it changes after it was looked up itself, and it ends when the files are old enough
-    # to be remembered: nothing but their own figures can tell that they are others now.
+    # The user of the changing program is looked up before the change, and the program ends only when the files are
+    # old enough to be cached. So only the size, inode and times of the files can show the change.
     old = "; until [ $(($(date +%s) - $(stat -c %Z /etc/passwd))) -ge 3 ]; do sleep 0.1; done"
 
     def change(script):

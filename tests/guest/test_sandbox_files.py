@@ -1,4 +1,4 @@
-"""File work where it belongs: behind the sandbox's filter and limits, as its user, with hostile code beside it."""
+"""File requests in a sandbox: behind its filter and limits, as its user, with hostile programs beside them."""
 
 import os
 
@@ -21,7 +21,7 @@ def run(box, script):
     return x.output()
 
 
-def test_lines_edits_and_searches(sandbox):
+def test_lines_edits_and_searches_work_inside_a_sandbox(sandbox):
     link = sandbox.link
     run(sandbox, "mkdir -p src/.git; printf 'one\\nneedle\\nthree\\n' > src/a.c; echo needle > src/b.h; echo needle > src/.git/c")
     assert window(link, "src/a.c", 1, 1)[:3] == (b"needle\n", 2, 3)
@@ -36,7 +36,7 @@ def test_lines_edits_and_searches(sandbox):
     refused("FILE_DENIED", edit, link, "/etc/passwd", (b"root", b"r00t"))
 
 
-def test_watches(sandbox):
+def test_watches_work_inside_a_sandbox(sandbox):
     w = Watch(sandbox.link, "/workspace", recursive=True)
     run(sandbox, "mkdir -p a/b && echo x > a/b/f && mv a z && rm -r z")
     w.wait(("created", "a"), ("removed", "z"))
@@ -45,7 +45,7 @@ def test_watches(sandbox):
     sandbox.link.call("unwatch", watch_id=w.id)
 
 
-def test_trees(sandbox):
+def test_trees_work_inside_a_sandbox(sandbox):
     link = sandbox.link
     done = unpack(link, "tree", archive(member("d/f", b"content", mode=0o640, uid=0, uname="root"),
                                         member("s", kind=tarfile.SYMTYPE, target="d/f"),
@@ -62,8 +62,8 @@ def test_trees(sandbox):
     assert done["error"]["data"]["code"] == "FILE_READ_ONLY"
 
 
-def test_hostile_programs_cannot_stop_it(sandbox):
-    """The children are the user's own, so it may signal them; that is an error of one request, never of the guest."""
+def test_file_requests_survive_hostile_programs(sandbox):
+    """The user may kill the children of the guest that run as that user. That fails one request, never the guest."""
     link = sandbox.link
     run(sandbox, "yes $(head -c 90000 /dev/zero | tr '\\0' a) | head -n 200 > lines")
     sent = link.send("grep", {"path": "/workspace", "regex": True, "pattern": SLOW})
@@ -81,7 +81,7 @@ def test_hostile_programs_cannot_stop_it(sandbox):
     assert {f for f, _, _ in lines(grep(link, ".", "aaa"), "/workspace")} == {"lines"}
 
 
-def test_expressions_that_want_all_memory(sandbox):
+def test_expression_that_exhausts_memory_fails_alone(sandbox):
     link = sandbox.link
     write(link, "a", b"a\n")
     for pattern in ("((((a{1,200}){1,200}){1,200}){1,200})", "(" * 2000 + ")" * 2000, "a|" * 2000 + "b", "[[:alpha:]]{255}{255}{255}"):
@@ -92,7 +92,7 @@ def test_expressions_that_want_all_memory(sandbox):
     assert run(sandbox, "echo lives") == b"lives\n"
 
 
-def test_traps_set_by_programs(sandbox):
+def test_file_requests_meet_no_trap_of_a_program(sandbox):
     link = sandbox.link
     run(sandbox, "mkdir t; cd t; mkfifo fifo; truncate -s 1T giant; ln -s /proc/1/root out; ln -s . loop; ln -s /dev/zero zero; "
                  "echo needle > good; touch $(printf 'n\\377'); mkdir -m 0 closed; "
@@ -117,20 +117,20 @@ def test_traps_set_by_programs(sandbox):
 
 @pytest.fixture
 def empty(spawn):  # noqa: F811
-    """A sandbox over a directory with nothing in it."""
+    """A sandbox whose image is an empty directory."""
     import client
-    place = spawn.state / "empty"
-    place.mkdir()
-    image = os.open(place, os.O_PATH | os.O_DIRECTORY)
+    directory = spawn.state / "empty"
+    directory.mkdir()
+    image = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     box = Sandbox(spawn, "empty", client.PROFILE_USER, image=image)
     os.close(image)
     yield box
     box.close()
-    assert os.listdir(place) == []
+    assert os.listdir(directory) == []
 
 
-def test_files_of_an_empty_image(empty):
-    """No shell, no library, not one file: every method works all the same. covers: FILE-18"""
+def test_every_file_request_works_in_an_empty_image(empty):
+    """Every method works without a shell, a library or any other file. covers: FILE-18"""
     link = empty.link
     refused("FILE_NOT_FOUND", link.call, "stat", path="/bin/sh")
     w = Watch(link, "/workspace", recursive=True)

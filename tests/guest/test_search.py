@@ -1,4 +1,4 @@
-"""Grep and Glob: what they find, in which order, where they stop, and what cannot mislead them. FILE-15..18."""
+"""Grep and glob: matches, order, bounds, and hostile trees. FILE-15..18."""
 
 import fnmatch
 import os
@@ -10,7 +10,7 @@ import time
 import pytest
 
 from conftest import descendants, until
-from test_files import nobody, path_of, refused, told, tree  # noqa: F401 (fixtures)
+from test_files import nobody, path_in, path_of, refused, tree  # noqa: F401 (fixtures)
 
 
 def grep(link, path, pattern, **params):
@@ -35,7 +35,7 @@ def fill(root, **files):
 
 # Grep.
 
-def test_lines_in_order_of_their_paths(link, tree):
+def test_grep_reports_lines_in_order_of_their_paths(link, tree):
     for name in ("b", "a/x", "a.txt", "a-", "a/b/c", "Z", "é"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text("first\nwith needle\nlast needle")
@@ -47,7 +47,7 @@ def test_lines_in_order_of_their_paths(link, tree):
     assert answer["binary_files"] == answer["unreadable"] == 0
 
 
-def test_literal_unless_asked_otherwise(link, tree):
+def test_grep_pattern_is_literal_by_default(link, tree):
     (tree / "a").write_text("a.c\nabc\nA.C\n(a|b)*\n$HOME\n")
     assert [n for _, n, _ in lines(grep(link, tree, "a.c"), tree)] == [1]
     assert [n for _, n, _ in lines(grep(link, tree, "a.c", ignore_case=True), tree)] == [1, 3]
@@ -62,14 +62,14 @@ def test_literal_unless_asked_otherwise(link, tree):
     refused("INVALID_ARGUMENT", link.call, "grep", path=str(tree))
 
 
-def test_what_a_line_is(link, tree):
+def test_grep_counts_lines_by_line_ends(link, tree):
     (tree / "a").write_bytes(b"x\r\n\nx\n\n\nlast x")
     assert [(n, t) for _, n, t in lines(grep(link, tree, "x"), tree)] == [(1, "x"), (3, "x"), (6, "last x")]
     assert [n for _, n, _ in lines(grep(link, tree, "^x$", regex=True), tree)] == [1, 3]
     assert [n for _, n, _ in lines(grep(link, tree, "^$", regex=True), tree)] == [2, 4, 5]
 
 
-def test_lines_around(link, tree):
+def test_grep_reports_lines_around_a_match(link, tree):
     (tree / "a").write_text("".join(f"line {i}\n" for i in range(1, 31)))
     answer = grep(link, tree, "line 1", before_lines=2, after_lines=3)
     by_line = {m["line"]: m for m in answer["matches"]}
@@ -83,7 +83,7 @@ def test_lines_around(link, tree):
     refused("INVALID_ARGUMENT", grep, link, tree, "x", before_lines=21)
 
 
-def test_text_of_any_bytes(link, tree):
+def test_grep_reports_text_of_any_bytes_as_utf8(link, tree):
     (tree / "a").write_bytes(b"ok \xff\xfe needle \xc3\xa9 \xe2\x82\n" + b"y" * 4095 + "é needle".encode() + b"\n")
     first, second = grep(link, tree, "needle")["matches"]
     assert first["text"] == "ok \ufffd\ufffd needle é \ufffd\ufffd" and "text_truncated" not in first
@@ -91,10 +91,10 @@ def test_text_of_any_bytes(link, tree):
     name = os.fsencode(tree) + b"/\xff"
     with open(name, "wb") as file:
         file.write(b"needle")
-    assert told(grep(link, tree, "needle")["matches"][-1]) == name
+    assert path_in(grep(link, tree, "needle")["matches"][-1]) == name
 
 
-def test_binary_files_are_counted_and_left_out(link, tree):
+def test_grep_counts_and_skips_binary_files(link, tree):
     (tree / "early").write_bytes(b"needle\n" + b"x" * 8180 + b"\0")
     (tree / "late").write_bytes(b"needle\n" + b"x" * 8190 + b"\n\0needle\n")
     answer = grep(link, tree, "needle")
@@ -106,7 +106,7 @@ def test_binary_files_are_counted_and_left_out(link, tree):
 
 
 @pytest.mark.parametrize("regex", [False, True])
-def test_lines_longer_than_any_buffer(link, tree, regex):
+def test_grep_matches_lines_longer_than_its_window(link, tree, regex):
     at = (1 << 20) - 3
     (tree / "a").write_bytes(b"x" * at + b"needle" + b"y" * (3 << 20) + b"\nshort needle\n" + b"z" * (2 << 20))
     (tree / "b").write_bytes(b"x" * (5 << 20) + b"needle")
@@ -116,7 +116,7 @@ def test_lines_longer_than_any_buffer(link, tree, regex):
     assert grep(link, tree, "zz$", regex=True)["matches"][0]["line"] == 3
 
 
-def test_many_lines_across_buffers(link, tree):
+def test_grep_matches_lines_across_windows(link, tree):
     text = "".join(f"{i} {'needle' if i % 1000 == 0 else 'hay'} {'x' * (i % 97)}\n" for i in range(1, 60_001))
     assert len(text) > 3 << 20
     (tree / "a").write_text(text)
@@ -125,7 +125,7 @@ def test_many_lines_across_buffers(link, tree):
         assert [m["line"] for m in grep(link, tree, "needle", **params)["matches"]] == want, params
 
 
-def test_one_file_or_those_that_match(link, tree):
+def test_grep_searches_one_file_or_those_of_a_glob(link, tree):
     fill(tree, **{"a.c": "x", "b.h": "x", "sub__c.c": "x", ".hidden__d.c": "x"})
     assert [f for f, _, _ in lines(grep(link, tree / "a.c", "x"), tree)] == ["a.c"]
     assert [f for f, _, _ in lines(grep(link, tree, "x"), tree)] == [".hidden/d.c", "a.c", "b.h", "sub/c.c"]
@@ -136,7 +136,7 @@ def test_one_file_or_those_that_match(link, tree):
     refused("INVALID_ARGUMENT", grep, link, tree, "x", glob="{" * 20 + "}" * 20)
 
 
-def test_grep_stops_where_it_must_and_says_so(link, tree):
+def test_grep_reports_the_bound_that_ended_it(link, tree):
     (tree / "a").write_text("x\n" * 20_000)
     answer = grep(link, tree, "x", max_matches=5)
     assert len(answer["matches"]) == 5 and answer["truncated"] == "matches"
@@ -150,8 +150,8 @@ def test_grep_stops_where_it_must_and_says_so(link, tree):
     refused("INVALID_ARGUMENT", grep, link, tree, "x", max_matches=10_001)
 
 
-def test_grep_meets_no_trap(link, tree):
-    """FIFOs, devices, endless and giant files, links out, links in a circle."""
+def test_grep_opens_only_regular_files(link, tree):
+    """The tree has FIFOs, devices, endless and giant files, links that lead outside, and loops."""
     outside = tree.parent / "outside"
     outside.mkdir()
     (outside / "canary").write_text("needle")
@@ -172,14 +172,14 @@ def test_grep_meets_no_trap(link, tree):
     refused("SYMLINK_LOOP", grep, link, "/proc/self/root/etc", "x")
 
 
-def test_proc_is_not_searched_from_outside(link):
+def test_search_does_not_enter_proc(link):
     answer = link.call("glob", path="/", pattern="/{proc,sys}/**", max_matches=1)
     assert answer["matches"] == [] and answer["truncated"] == ""
     assert grep(link, "/proc/self/status", "Name:")["matches"][0]["text"] == "Name:\tberm-guest"
 
 
-def test_a_tree_deeper_than_descriptors_last(link, tree):
-    """Down to the longest path; what lies deeper cannot be told and is counted."""
+def test_search_handles_trees_deeper_than_the_descriptor_limit(link, tree):
+    """Files up to the longest path are searched; deeper ones cannot be reported and are counted."""
     at = os.open(tree, os.O_RDONLY)
     for _ in range(2200):
         fd = os.open("f", os.O_WRONLY | os.O_CREAT, dir_fd=at)
@@ -196,11 +196,11 @@ def test_a_tree_deeper_than_descriptors_last(link, tree):
         assert answer["truncated"] == "" and answer["matches"] == []
         answer = link.call("glob", path=str(tree), pattern="f")
         assert answer["truncated"] == "size" and len(answer["matches"][0]["path"]) in (4094, 4095)
-    finally:        # nobody else can
+    finally:        # pytest cannot remove it
         link.call("remove", path=str(tree / "d"), recursive=True)
 
 
-def test_a_large_directory(link, tree):
+def test_search_of_a_large_directory_is_complete(link, tree):
     for i in range(8000):
         os.close(os.open(tree / f"{i:06}", os.O_CREAT | os.O_WRONLY))
     (tree / "005000").write_text("needle")
@@ -213,12 +213,12 @@ def test_a_large_directory(link, tree):
     assert glob(link, tree, "0079?[89]") == [f"0079{i}{j}" for i in range(10) for j in (8, 9)]
 
 
-SLOW = "(a{1,60}){1,60}b"       # half a minute and more for each of the lines, with little memory
+SLOW = "(a{1,60}){1,60}b"       # takes more than 30 s per line, with little memory
 LONG = ("a" * 900_000 + "\n") * 20
 
 
-def test_an_expression_that_never_ends_is_ended(guest, link, tree):
-    """The guest answers others meanwhile, and what was found before is kept."""
+def test_expression_that_never_ends_is_killed_at_its_deadline(guest, link, tree):
+    """The guest serves other requests meanwhile, and the reply has the matches found before."""
     (tree / "a").write_text("aab\n")
     (tree / "b").write_text(LONG)
     slow = link.send("grep", {"path": str(tree), "regex": True, "pattern": SLOW})
@@ -230,7 +230,7 @@ def test_an_expression_that_never_ends_is_ended(guest, link, tree):
     until(lambda: descendants(guest.pid()) == [], "the search goes on")
 
 
-def test_searches_have_a_bound_and_leave_room(link, tree):
+def test_searches_are_bounded_and_leave_jobs_free(link, tree):
     (tree / "b").write_text(LONG)
     slow = {"path": str(tree), "regex": True, "pattern": SLOW}
     sent = [link.send("grep", slow) for _ in range(8)]
@@ -240,7 +240,7 @@ def test_searches_have_a_bound_and_leave_room(link, tree):
     assert len(sent) == 8
 
 
-def test_a_killed_search_is_an_error_not_nothing(guest, link, tree):
+def test_killed_search_is_an_error(guest, link, tree):
     (tree / "b").write_text(LONG)
     sent = link.send("grep", {"path": str(tree), "regex": True, "pattern": SLOW})
     victims = until(lambda: len(below := descendants(guest.pid())) == 2 and below, "no search")
@@ -248,7 +248,7 @@ def test_a_killed_search_is_an_error_not_nothing(guest, link, tree):
     refused("INTERNAL", link.answer, sent)
 
 
-def test_what_the_user_may_not_read_is_counted(link, tree, nobody):  # noqa: F811
+def test_grep_counts_files_that_the_user_may_not_read(link, tree, nobody):  # noqa: F811
     fill(tree, secret="needle", private__x="needle", good="needle")
     (tree / "secret").chmod(0)
     (tree / "private").chmod(0)
@@ -260,7 +260,7 @@ def test_what_the_user_may_not_read_is_counted(link, tree, nobody):  # noqa: F81
     refused("FILE_DENIED", link.call, "glob", path=str(tree / "private"), pattern="*", user="nobody")
 
 
-def test_swapped_directories_never_lead_out(link, tree):
+def test_grep_of_swapped_directories_never_leaves_the_tree(link, tree):
     outside = tree.parent / "outside"
     (outside / "sub").mkdir(parents=True)
     (outside / "sub/inner").write_text("needle")
@@ -297,14 +297,14 @@ def names(tree):  # noqa: F811
 
 
 @pytest.mark.parametrize("pattern,want", [
-    ("*.txt", ["a.txt", "src/a.txt"]),                  # without "/": the last name, at any depth
-    ("/*.txt", ["a.txt"]),                              # a leading "/" anchors
+    ("*.txt", ["a.txt", "src/a.txt"]),                  # without "/": matches the last name at any depth
+    ("/*.txt", ["a.txt"]),                              # a leading "/" anchors the pattern
     ("src/*.c", ["src/main.c"]),
-    ("src/**/*.c", ["src/deep/er/x.c", "src/main.c"]),  # any directories, none too; hidden ones not
+    ("src/**/*.c", ["src/deep/er/x.c", "src/main.c"]),  # zero or more directories, no hidden ones
     ("**/*.c", ["src/deep/er/x.c", "src/main.c"]),
     ("src/**", ["src/a.txt", "src/deep/er/x.c", "src/main.c"]),
     ("src/deep/**/.h/*", ["src/deep/.h/y.c"]),
-    (".*", [".env"]),                                   # a name with "." needs a pattern with "."
+    (".*", [".env"]),                                   # a name that starts with "." needs a pattern that does
     ("[.]env", []), ("?env", []), ("*env", []),
     (".git/*", [".git/config"]), ("*/config", []),
     ("{a,b}.{txt,py}", ["a.txt", "b.py", "src/a.txt"]),
@@ -315,11 +315,11 @@ def names(tree):  # noqa: F811
     ("[[]x]", ["[x]"]), ("[x", []), ("{y", []), ("back\\slash", ["back\\slash"]), ("[*][*]", ["**"]), ("a[*]b", ["a*b"]),
     ("sp ace", ["sp ace"]), ("src", []), ("src.d/*", ["src.d/z"]), ("*/", []), ("nothing", []),
 ])
-def test_patterns(link, names, pattern, want):
+def test_glob_matches_its_patterns(link, names, pattern, want):
     assert glob(link, names, pattern) == want
 
 
-def test_all_types_and_order(link, names):
+def test_glob_lists_types_on_request_and_in_order(link, names):
     os.mkfifo(names / "fifo")
     (names / "link").symlink_to("src")
     found = glob(link, names, "/*", all_types=True)
@@ -333,7 +333,7 @@ def test_all_types_and_order(link, names):
     assert glob(link, names / "link", "*.c") == ["deep/er/x.c", "main.c"]
 
 
-def test_glob_needs_a_directory(link, names):
+def test_glob_requires_a_directory(link, names):
     refused("NOT_A_DIRECTORY", glob, link, names / "a.txt", "*")
     refused("FILE_NOT_FOUND", glob, link, names / "none", "*")
     refused("INVALID_ARGUMENT", glob, link, names, "")
@@ -343,7 +343,7 @@ def test_glob_needs_a_directory(link, names):
 
 @pytest.mark.parametrize("pattern", ["*a" * 500 + "b", "**/" * 600 + "b", "{a,a}" * 400 + "b", "{" + "a," * 2000 + "}" * 1,
                                      "?*" * 1000, "{*,**,?}" * 300, "[a-z]*" * 300])
-def test_no_pattern_takes_for_ever(link, tree, pattern):
+def test_glob_pattern_cannot_take_exponential_time(link, tree, pattern):
     path = tree
     for _ in range(12):
         path = path / ("a" * 250)
@@ -353,8 +353,8 @@ def test_no_pattern_takes_for_ever(link, tree, pattern):
     assert answer["truncated"] == ""
 
 
-def test_as_the_standard_library_matches(link, tree):
-    """One level, no braces: what fnmatch says, dots aside."""
+def test_glob_matches_like_the_standard_library(link, tree):
+    """For one level without braces, glob matches like fnmatch, except for names that start with "."."""
     names = ["".join(x) for n in (1, 2, 3) for x in __import__("itertools").product("ab-]!", repeat=n)]
     for name in names:
         (tree / name).write_text("")
@@ -364,7 +364,7 @@ def test_as_the_standard_library_matches(link, tree):
         assert glob(link, tree, pattern) == want, pattern
 
 
-def test_names_appear_and_vanish_meanwhile(link, tree):
+def test_glob_survives_names_that_come_and_go(link, tree):
     stop = threading.Event()
 
     def churn():

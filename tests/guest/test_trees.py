@@ -1,4 +1,4 @@
-"""Trees packed and unpacked inside: names and contents exact, nothing leads out, nothing grows. FILE-12, FILE-13."""
+"""Pack and unpack: exact names and contents, no way outside, bounded memory. FILE-12, FILE-13."""
 
 import base64
 import hashlib
@@ -35,7 +35,7 @@ def pack(link, path, **params):
 
 
 def send(link, path, data, **params):
-    """The outcome of unpacking these bytes, which may be an iterable of pieces."""
+    """Unpack bytes, or an iterable of pieces, and return the parameters of tree_done."""
     answer = link.call("unpack", **path_of(path), **params)
     try:
         with os.fdopen(link.fds.pop(0), "wb", buffering=0) as file:
@@ -80,7 +80,7 @@ def archive(*members, format=tarfile.PAX_FORMAT):
 
 
 def look(root):
-    """Everything below: path, kind, permissions, contents."""
+    """Return path, kind, permissions and contents of everything below."""
     root = os.fsencode(root)
     found = {}
     for at, dirs, files in os.walk(root):
@@ -113,9 +113,9 @@ def fill(root):
     return len(names) + 1 + 3, 8 + 1
 
 
-# Both ways.
+# Pack and unpack.
 
-def test_there_and_back(link, tree):
+def test_packed_tree_unpacks_to_the_same_tree(link, tree):
     files, directories = fill(tree)
     data, done = pack(link, tree)
     assert (done["files"], done["directories"]) == (files, directories)
@@ -128,7 +128,7 @@ def test_there_and_back(link, tree):
     assert pack(link, other)[0][:512] == data[:512]
 
 
-def test_others_understand_it(link, tree):
+def test_packed_tree_is_readable_by_other_tools(link, tree):
     fill(tree)
     data, _ = pack(link, tree)
     other = tree.parent / "gnu"
@@ -141,9 +141,9 @@ def test_others_understand_it(link, tree):
 
 
 @pytest.mark.parametrize("format", ["gnu", "pax", "ustar", "v7", "oldgnu"])
-def test_it_understands_others(link, tree, format):
+def test_archives_of_other_tools_unpack(link, tree, format):
     fill(tree)
-    if format in ("ustar", "v7"):       # which cannot say everything
+    if format in ("ustar", "v7"):       # these formats cannot carry everything
         os.unlink(os.fsencode(tree) + b"/" + b"x" * 255)
         os.unlink(tree / "long-link")
         os.unlink(tree / ("a" * 100))
@@ -154,7 +154,7 @@ def test_it_understands_others(link, tree, format):
     assert look(tree.parent / "out") == look(tree)
 
 
-def test_one_file_and_an_empty_directory(link, tree):
+def test_file_and_empty_directory_pack(link, tree):
     (tree / "a").write_text("content")
     data, done = pack(link, tree / "a")
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
@@ -166,7 +166,7 @@ def test_one_file_and_an_empty_directory(link, tree):
     assert os.listdir(tree / "e") == []
 
 
-def test_in_any_pieces(link, tree):
+def test_archive_may_arrive_in_any_pieces(link, tree):
     data = archive(*[member(f"f{i}", bytes([i]) * (i * 100)) for i in range(40)], member("d/" * 100 + "x", b"x"))
     for size in (1, 7, 511, 512, 513, 10_000):
         if size == 1:
@@ -179,9 +179,9 @@ def test_in_any_pieces(link, tree):
         assert (tree / str(size) / ("d/" * 100 + "x")).read_bytes() == b"x"
 
 
-# Packing.
+# Pack.
 
-def test_excludes(link, tree):
+def test_pack_leaves_out_excludes(link, tree):
     for name in ("a.py", "a.pyc", "d/b.pyc", "d/c.py", "node_modules/x", "d/node_modules/y", ".git/z", "top", "d/top"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text("")
@@ -193,7 +193,7 @@ def test_excludes(link, tree):
     refused("INVALID_ARGUMENT", link.call, "pack", path=str(tree), excludes=[""])
 
 
-def test_what_is_left_out_is_counted(link, tree, nobody):  # noqa: F811
+def test_pack_counts_what_it_leaves_out(link, tree, nobody):  # noqa: F811
     (tree / "good").write_text("x")
     (tree / "secret").write_text("x")
     (tree / "secret").chmod(0)
@@ -211,7 +211,7 @@ def test_what_is_left_out_is_counted(link, tree, nobody):  # noqa: F811
     refused("FILE_NOT_FOUND", link.call, "pack", path=str(tree / "none"))
 
 
-def test_links_are_packed_not_followed(link, tree):
+def test_pack_does_not_follow_links(link, tree):
     (tree.parent / "canary").write_text("outside")
     (tree / "out").symlink_to(tree.parent)
     (tree / "loop").symlink_to(".")
@@ -220,8 +220,8 @@ def test_links_are_packed_not_followed(link, tree):
         assert [(m.name, m.linkname) for m in tar] == [("loop", "."), ("out", str(tree.parent))]
 
 
-def test_files_that_grow_and_shrink_meanwhile(link, tree):
-    """Each has the size it had when it was opened, and the archive stays whole."""
+def test_pack_survives_files_that_grow_and_shrink(link, tree):
+    """Each file has the size that it had when it was opened, and the archive stays valid."""
     stop = threading.Event()
     for i in range(6):
         (tree / f"f{i}").write_bytes(b"x" * 300_000)
@@ -244,7 +244,7 @@ def test_files_that_grow_and_shrink_meanwhile(link, tree):
         thread.join()
 
 
-def test_a_pack_waits_for_its_reader_and_ends_with_it(guest, link, tree):
+def test_pack_waits_for_its_reader_and_ends_with_it(guest, link, tree):
     with open(tree / "giant", "wb") as file:
         file.truncate(1 << 40)
     handle, file = begin_pack(link, tree)
@@ -263,7 +263,7 @@ def test_a_pack_waits_for_its_reader_and_ends_with_it(guest, link, tree):
     assert link.notices == []
 
 
-def test_trees_have_a_bound_and_end_with_the_connection(guest, link, tree):
+def test_archives_are_bounded_and_end_with_the_connection(guest, link, tree):
     (tree / "a").write_bytes(b"x" * (1 << 20))
     begun = [begin_pack(link, tree) for _ in range(8)]
     refused("LIMIT_REACHED", link.call, "pack", path=str(tree))
@@ -278,7 +278,7 @@ def test_trees_have_a_bound_and_end_with_the_connection(guest, link, tree):
     guest.connect().call("ping")
 
 
-def test_a_killed_child_is_an_error(guest, link, tree):
+def test_killed_archive_child_is_an_error(guest, link, tree):
     (tree / "a").write_bytes(b"x" * (1 << 20))
     handle, file = begin_pack(link, tree)
     for pid in descendants(guest.pid()):
@@ -288,7 +288,7 @@ def test_a_killed_child_is_an_error(guest, link, tree):
     file.close()
 
 
-def test_many_files(link, tree):
+def test_pack_and_unpack_handle_many_files(link, tree):
     data = archive(*[member(f"d{i % 100}/f{i}", b"%d" % i) for i in range(2000)])
     assert unpack(link, tree, data)["files"] == 2000
     again, done = pack(link, tree)
@@ -298,9 +298,9 @@ def test_many_files(link, tree):
     assert names == sorted(names)
 
 
-# Unpacking.
+# Unpack.
 
-def test_what_is_there_is_replaced_not_written_to(link, tree):
+def test_unpack_replaces_files_and_never_writes_to_them(link, tree):
     outside = tree.parent / "canary"
     outside.write_text("alive")
     (tree / "link").symlink_to(outside)
@@ -353,7 +353,7 @@ ESCAPES = {
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_members_that_are_refused(link, tree, name):
+def test_unpack_refuses_unsafe_members(link, tree, name):
     outside = tree.parent / "outside"
     outside.mkdir()
     (outside / "canary").write_text("alive")
@@ -370,7 +370,7 @@ def test_members_that_are_refused(link, tree, name):
     assert os.stat(outside / "canary").st_nlink == 1 and not os.path.exists("/tmp/berm-never")
 
 
-def test_links_that_stay_inside(link, tree):
+def test_unpack_makes_links_that_stay_inside(link, tree):
     unpack(link, tree, archive(member("a/b/f", b"x"), member("a/s", kind=tarfile.SYMTYPE, target="../a/./b//f"),
                                member("h", kind=tarfile.LNKTYPE, target="./a/b/f"),
                                member("dangling", kind=tarfile.SYMTYPE, target="nothing")))
@@ -378,7 +378,7 @@ def test_links_that_stay_inside(link, tree):
     assert os.readlink(tree / "dangling") == "nothing"
 
 
-def test_modes_and_owners(link, tree, nobody):  # noqa: F811
+def test_unpack_sets_modes_and_owners(link, tree, nobody):  # noqa: F811
     done = unpack(link, tree, archive(
         member("ro", kind=tarfile.DIRTYPE, mode=0o555), member("ro/deep", kind=tarfile.DIRTYPE, mode=0),
         member("ro/deep/f", b"x", mode=0o4755, uid=0, gid=0, uname="root"), member("w", b"", mode=0o666)), user="nobody")
@@ -447,12 +447,12 @@ END = bytes(1024)
     (pax(record(b"GNU.sparse.major", b"1")) + raw_header() + END, "sparse"), (pax(record(b"mtime", b"soon")) + raw_header() + END, "time"),
     (raw_header(kind=b"L", size=b"%011o\0" % 4) + b"../x" + bytes(508) + raw_header() + END, '".."'),
 ], ids=lambda v: v if isinstance(v, str) else "")
-def test_archives_that_are_damaged_or_lie(link, tree, data, why):
+def test_unpack_refuses_damaged_archives(link, tree, data, why):
     assert why in invalid(link, tree / "root", data)
     assert os.listdir(tree) == ["root"] and [n for n in os.listdir(tree / "root") if n != "a"] == []
 
 
-def test_numbers_in_base_256_and_pax_over_header(link, tree):
+def test_unpack_reads_base_256_and_prefers_pax(link, tree):
     size = b"\x80" + struct.pack(">Q", 5).rjust(11, b"\0")
     unpack(link, tree, raw_header(b"big", size) + b"12345" + bytes(507) +
            pax(record(b"path", b"pax/name"), record(b"size", b"3"), record(b"mtime", b"1.5"), record(b"comment", b"x")) +
@@ -462,13 +462,13 @@ def test_numbers_in_base_256_and_pax_over_header(link, tree):
     assert os.stat(tree / "pax/name").st_mtime == 1 and (tree / "old").is_dir() and (tree / "plain").read_bytes() == b""
 
 
-def test_duplicates_and_a_long_chain(link, tree):
+def test_unpack_keeps_the_last_duplicate_and_chains_of_links(link, tree):
     unpack(link, tree, archive(*[member("same", b"%d" % i) for i in range(50)],
                                member("h0", b"x"), *[member(f"h{i}", kind=tarfile.LNKTYPE, target=f"h{i - 1}") for i in range(1, 200)]))
     assert (tree / "same").read_text() == "49" and os.stat(tree / "h0").st_nlink == 200
 
 
-def test_a_swapped_directory_never_leads_out(link, tree):
+def test_unpack_into_swapped_directories_never_leaves_the_tree(link, tree):
     outside = tree.parent / "outside"
     (outside / "sub").mkdir(parents=True)
     (tree / "d/sub").mkdir(parents=True)
@@ -490,7 +490,7 @@ while True:
     assert os.listdir(outside) == ["sub"] and os.listdir(outside / "sub") == []
 
 
-def test_a_full_disk(link, tmp_path):
+def test_unpack_reports_a_full_disk(link, tmp_path):
     if os.geteuid() != 0:
         pytest.skip("needs root to mount")
     small = tmp_path / "small"
@@ -503,15 +503,15 @@ def test_a_full_disk(link, tmp_path):
         subprocess.run(["umount", small], check=True)
 
 
-def test_a_lost_connection_ends_the_unpacking(guest, link, tree):
+def test_lost_connection_ends_an_unpack(guest, link, tree):
     link.call("unpack", path=str(tree))
     link.close()
     until(lambda: descendants(guest.pid()) == [], "the child outlives its connection")
 
 
-# Where descriptors cannot travel.
+# Without descriptors.
 
-def test_in_chunks(tree):
+def test_trees_travel_in_chunks_without_descriptors(tree):
     link = Stdio()
     link.hello()
     (tree / "in").mkdir()
@@ -539,7 +539,7 @@ def test_in_chunks(tree):
     assert link.process.wait(PATIENCE) == 0
 
 
-def test_chunks_wait_for_the_child(tree):
+def test_chunk_requests_wait_for_the_child(tree):
     link = Stdio()
     link.hello()
     with open(tree / "giant", "wb") as file:
@@ -548,7 +548,7 @@ def test_chunks_wait_for_the_child(tree):
     [child] = descendants(link.process.pid)
     total = 0
     freeze(child)
-    while True:                                 # what the pipe held
+    while True:                                 # the bytes that the pipe held
         waiting = link.send("read_chunk", {"handle": begun["handle"], "offset": total, "max_bytes": 49152})
         link.call("ping")
         if waiting not in link.answers:

@@ -1,4 +1,4 @@
-"""Watches: every change is told or a resync is; floods, renames, replaced roots, and children that die. FILE-11."""
+"""Watches: changes, resync, floods, renames, replaced roots, and killed children. FILE-11."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ import time
 import pytest
 
 from conftest import PATIENCE, descendants, freeze, until
-from test_files import nobody, path_of, refused, told, tree  # noqa: F401 (fixtures)
+from test_files import nobody, path_in, path_of, refused, tree  # noqa: F401 (fixtures)
 from test_link import Stdio
 
 
@@ -21,12 +21,12 @@ class Watch:
         self.id, self.events = self.answer["watch_id"], []
 
     def name(self, change, key="path"):
-        path = told({k.removeprefix("old_") if key == "old_path" else k: v for k, v in change.items()
-                     if k.startswith("old_") == (key == "old_path")})
+        path = path_in({k.removeprefix("old_") if key == "old_path" else k: v for k, v in change.items()
+                        if k.startswith("old_") == (key == "old_path")})
         return path[len(self.root):].lstrip(b"/").decode("latin-1")
 
     def pump(self, timeout=PATIENCE):
-        """Takes one message; the events of it are added as tuples."""
+        """Receive one message and add its events as tuples."""
         def mine(message):
             return message["method"] == "changed" and message["params"]["watch_id"] == self.id
 
@@ -48,7 +48,7 @@ class Watch:
         return True
 
     def wait(self, *wanted):
-        """Until each was told, in this order among others; forgets what came."""
+        """Wait for these events, in this order among others. Return and forget all events."""
         at = 0
         todo = list(wanted)
         while todo:
@@ -57,18 +57,18 @@ class Watch:
                     todo.pop(0)
                 at += 1
             if todo:
-                assert self.pump(), f"{todo[0]} was never told, but {self.events}"
+                assert self.pump(), f"{todo[0]} was not reported; got {self.events}"
         events, self.events = self.events, []
         return events
 
     def goes_on(self, directory, name="x"):
-        """What is made is told. A resync that was still to come may stand for it: then for the next one."""
+        """Check that a new file is reported. A resync that was pending may replace the event; then try another file."""
         for i in range(1000):
             path = directory / f"{name}{i}"
             path.write_text("")
             made = ("created", os.path.relpath(path, os.fsdecode(self.root)))
             while made not in self.events and ("resync", "overflow") not in self.events:
-                assert self.pump(), f"{made} was never told, but {self.events}"
+                assert self.pump(), f"{made} was not reported; got {self.events}"
             news, self.events = self.events, []
             if made in news:
                 return
@@ -80,7 +80,7 @@ def watch(link, tree):  # noqa: F811
     return lambda path=tree, **params: Watch(link, path, **params)
 
 
-def test_each_kind_of_change(watch, tree):
+def test_watch_reports_each_kind_of_change(watch, tree):
     w = watch()
     assert w.answer["info"]["path"] == str(tree) and w.answer["info"]["type"] == "directory"
     (tree / "a").write_text("")
@@ -99,7 +99,7 @@ def test_each_kind_of_change(watch, tree):
     w.wait(("removed", "d"))
 
 
-def test_changes_within_a_moment_are_one(watch, tree):
+def test_watch_merges_changes_within_its_interval(watch, tree):
     w = watch()
     with open(tree / "a", "w", buffering=1) as file:
         for i in range(2000):
@@ -110,7 +110,7 @@ def test_changes_within_a_moment_are_one(watch, tree):
     assert len(w.events) < 100 and set(w.events) <= {("modified", "a")}
 
 
-def test_only_one_level_unless_recursive(watch, tree):
+def test_watch_covers_one_level_unless_recursive(watch, tree):
     (tree / "d").mkdir()
     flat, deep = watch(), watch(recursive=True)
     (tree / "d" / "x").write_text("")
@@ -119,7 +119,7 @@ def test_only_one_level_unless_recursive(watch, tree):
     deep.wait(("created", "d/x"), ("created", "y"))
 
 
-def test_new_directories_are_watched_with_what_they_hold(watch, tree):
+def test_watch_covers_new_directories_and_their_entries(watch, tree):
     w = watch(recursive=True)
     for i in range(20):
         path = tree / f"n{i}" / "a" / "b"
@@ -131,7 +131,7 @@ def test_new_directories_are_watched_with_what_they_hold(watch, tree):
     w.wait(("modified", "n7/a/b/f"))
 
 
-def test_renames_inside_in_and_out(watch, tree):
+def test_watch_reports_renames_within_into_and_out_of_the_tree(watch, tree):
     outside = tree.parent / "outside"
     outside.mkdir()
     (outside / "came").mkdir()
@@ -149,7 +149,7 @@ def test_renames_inside_in_and_out(watch, tree):
     w.wait(("created", "came"), ("created", "came/f"))
     os.rename(tree / "z", outside / "went")
     w.wait(("removed", "z"))
-    (outside / "went" / "e" / "later").write_text("")       # no longer ours to tell
+    (outside / "went" / "e" / "later").write_text("")       # outside the watched tree by now
     (tree / "mark").write_text("")
     assert [e for e in w.wait(("created", "mark")) if e[1] not in ("mark",)] == []
     os.rename(outside / "went", tree / "back")
@@ -158,14 +158,14 @@ def test_renames_inside_in_and_out(watch, tree):
     w.wait(("modified", "back/e/later"))
 
 
-def test_a_single_file(watch, tree):
+def test_watch_of_a_file_reports_its_changes(watch, tree):
     (tree / "a").write_text("")
     w = watch(tree / "a")
     (tree / "other").write_text("")
     (tree / "a").write_text("x")
     assert w.wait(("modified", "")) == [("modified", "")]
     (tree / "new").write_text("new")
-    os.rename(tree / "new", tree / "a")         # as editors save
+    os.rename(tree / "new", tree / "a")         # the way editors save
     w.wait(("resync", "root_changed"))
     (tree / "a").write_text("y")
     w.wait(("modified", ""))
@@ -175,7 +175,7 @@ def test_a_single_file(watch, tree):
     w.wait(("resync", "root_changed"))
 
 
-def test_the_watched_directory_is_replaced(watch, tree):
+def test_watch_follows_a_replaced_root(watch, tree):
     (tree / "root/sub").mkdir(parents=True)
     w = watch(tree / "root", recursive=True)
     os.rename(tree / "root", tree / "old")
@@ -192,8 +192,8 @@ def test_the_watched_directory_is_replaced(watch, tree):
     w.wait(("created", "a/b"))
 
 
-def test_a_path_that_is_gone_for_good(link, tree, nobody):  # noqa: F811
-    """Nobody may look at its directory, so nobody could tell its return."""
+def test_watch_ends_when_its_root_cannot_return(link, tree, nobody):  # noqa: F811
+    """The user may not watch the parent, so the watch could not see the path return."""
     (tree / "d/root").mkdir(parents=True)
     (tree / "d/root").chmod(0o777)
     (tree / "d").chmod(0o711)
@@ -206,7 +206,7 @@ def test_a_path_that_is_gone_for_good(link, tree, nobody):  # noqa: F811
     refused("INVALID_ARGUMENT", link.call, "unwatch", watch_id=w.id)
 
 
-def test_with_what_the_path_names(watch, tree):
+def test_watch_includes_info_on_request(watch, tree):
     w = watch(include_info=True)
     (tree / "a").write_text("12345")
     w.wait(("created", "a"))
@@ -217,7 +217,7 @@ def test_with_what_the_path_names(watch, tree):
     assert [c["info"]["type"] for c in w.last["changes"] if c["path"].endswith("/l")] == ["symlink"]
 
 
-def test_names_of_any_bytes(watch, tree):
+def test_watch_reports_names_of_any_bytes(watch, tree):
     w = watch()
     for name in (b"\xff\xfe", b"new\nline", b"x" * 255):
         with open(os.fsencode(tree) + b"/" + name, "w"):
@@ -227,20 +227,20 @@ def test_names_of_any_bytes(watch, tree):
 
 @pytest.fixture
 def fast():
-    """A directory in memory, for many files."""
+    """A directory in memory, for tests with many files."""
     path = pathlib.Path(tempfile.mkdtemp(prefix="berm-watch-", dir="/dev/shm"))
     yield path
     shutil.rmtree(path)
 
 
 @pytest.mark.parametrize("n", [5000, 20_000], ids=["our queue", "the kernel's queue"])
-def test_floods_are_told_as_resync(guest, link, fast, n):
-    """More changes than a queue holds; the guest answers others, and the watch goes on."""
+def test_watch_reports_resync_after_a_flood(guest, link, fast, n):
+    """More changes than the queue holds lead to resync. The guest serves other requests, and the watch continues."""
     w = Watch(link, fast, recursive=True)
     (fast / "d").mkdir()
     w.wait(("created", "d"))
     [watcher] = descendants(guest.pid())
-    for turn in range(10):      # one that is held up between parts of it may tell them all
+    for turn in range(10):      # a slow machine may report all changes; then try again
         freeze(watcher)
         for i in range(n):
             os.close(os.open(fast / "d" / f"{turn}-{i}", os.O_CREAT | os.O_WRONLY))
@@ -256,13 +256,13 @@ def test_floods_are_told_as_resync(guest, link, fast, n):
         assert len(news) == n + 1
     else:
         raise AssertionError("no queue ever was full")
-    w.goes_on(fast / "d" / f"missed{turn}")                 # what was missed is watched
+    w.goes_on(fast / "d" / f"missed{turn}")                 # directories of lost events are watched
     (fast / "d" / "made" / "below").mkdir(parents=True)
     w.wait(("created", "d/made/below"))
 
 
-def test_a_daemon_that_does_not_read(guest, link, fast):
-    """Nothing grows without end; what was missed is told once it reads again."""
+def test_watch_is_bounded_while_the_daemon_does_not_read(guest, link, fast):
+    """Memory stays bounded. Once the daemon reads again it gets resync for the lost changes."""
     w = Watch(link, fast)
     names = [f"{'n' * 200}{i}" for i in range(3000)]
     for _ in range(12):
@@ -278,7 +278,7 @@ def test_a_daemon_that_does_not_read(guest, link, fast):
     w.goes_on(fast, "mark")
 
 
-def test_directories_have_a_bound(link, fast):
+def test_watched_directories_are_bounded(link, fast):
     for i in range(8200):
         os.mkdir(fast / str(i))
     refused("LIMIT_REACHED", Watch, link, fast, recursive=True)
@@ -291,7 +291,7 @@ def test_directories_have_a_bound(link, fast):
     w.wait(("resync", "overflow"), ("ended",))
 
 
-def test_watches_have_a_bound_and_end(guest, link, tree):
+def test_watches_are_bounded_and_end_with_the_connection(guest, link, tree):
     made = [Watch(link, tree) for _ in range(64)]
     refused("LIMIT_REACHED", Watch, link, tree)
     assert len({w.id for w in made}) == 64
@@ -307,14 +307,14 @@ def test_watches_have_a_bound_and_end(guest, link, tree):
     refused("FILE_NOT_FOUND", Watch, link, tree / "none")
 
 
-def test_a_killed_watcher_is_told(guest, watch, tree):
+def test_killed_watcher_is_reported(guest, watch, tree):
     w = watch()
     for pid in descendants(guest.pid()):
         os.kill(pid, signal.SIGKILL)
     w.wait(("resync", "overflow"), ("ended",))
 
 
-def test_what_the_user_may_not_see(link, tree, nobody):  # noqa: F811
+def test_watch_skips_what_the_user_may_not_read(link, tree, nobody):  # noqa: F811
     (tree / "private").mkdir()
     (tree / "private").chmod(0o700)
     w = Watch(link, tree, recursive=True, user="nobody")
@@ -326,7 +326,7 @@ def test_what_the_user_may_not_see(link, tree, nobody):  # noqa: F811
     Watch(link, tree / "fifo", user="nobody")
 
 
-def test_links_below_are_not_followed(watch, tree):
+def test_watch_does_not_follow_links(watch, tree):
     outside = tree.parent / "outside"
     outside.mkdir()
     (tree / "link").symlink_to(outside)
@@ -339,7 +339,7 @@ def test_links_below_are_not_followed(watch, tree):
     start.wait(("created", "y"))
 
 
-def test_without_descriptors(tree):
+def test_watch_works_without_descriptors(tree):
     link = Stdio()
     link.hello()
     w = Watch(link, tree)
