@@ -34,7 +34,7 @@ struct exec_exit {
     uint64_t unix_ms;       /* 0: not decided yet */
 };
 
-/* Private to exec_end.c. */
+/* Used by exec_end.c only, except grace_ms and status_fd, which exec_start.c sets. */
 struct exec_end {
     struct timer timeout;
     uint64_t grace_ms;
