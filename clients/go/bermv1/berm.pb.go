@@ -1,7 +1,7 @@
 // The Berm contract: every method and every message, in one file.
 //
-// spec/behavior.md defines what each method must do; rule ids in comments, such as (EVT-3), refer to
-// it. The errors are the rows of src/base/errors.def. Conventions of this file:
+// spec/behavior.md defines what each method must do; rule ids in comments, such as (EVT-3), refer
+// to it. The errors are the rows of src/base/errors.def. Conventions of this file:
 //
 // - A field that is not set has its zero value. Where zero and "not set" differ, the field is a
 //   message, and its presence makes the difference.
@@ -1866,7 +1866,8 @@ type SandboxSpec struct {
 	Copies []*Copy `protobuf:"bytes,8,rep,name=copies,proto3" json:"copies,omitempty"`
 	// Tools to make available; at most 16.
 	Tools []*Tool `protobuf:"bytes,9,rep,name=tools,proto3" json:"tools,omitempty"`
-	// Requested hardware. If no driver has it, the create fails with UNSUPPORTED that names it.
+	// Requested hardware. If no driver has it, the create fails with an UNSUPPORTED error that names
+	// it.
 	Devices []*DeviceRequest `protobuf:"bytes,10,rep,name=devices,proto3" json:"devices,omitempty"`
 	// Rights of programs inside.
 	Profile SandboxProfile `protobuf:"varint,11,opt,name=profile,proto3,enum=berm.v1.SandboxProfile" json:"profile,omitempty"`

@@ -1,7 +1,7 @@
 // The Berm contract: every method and every message, in one file.
 //
-// spec/behavior.md defines what each method must do; rule ids in comments, such as (EVT-3), refer to
-// it. The errors are the rows of src/base/errors.def. Conventions of this file:
+// spec/behavior.md defines what each method must do; rule ids in comments, such as (EVT-3), refer
+// to it. The errors are the rows of src/base/errors.def. Conventions of this file:
 //
 // - A field that is not set has its zero value. Where zero and "not set" differ, the field is a
 //   message, and its presence makes the difference.
@@ -328,7 +328,8 @@ export type SandboxSpec = Message<"berm.v1.SandboxSpec"> & {
   tools: Tool[];
 
   /**
-   * Requested hardware. If no driver has it, the create fails with UNSUPPORTED that names it.
+   * Requested hardware. If no driver has it, the create fails with an UNSUPPORTED error that names
+   * it.
    *
    * @generated from field: repeated berm.v1.DeviceRequest devices = 10;
    */
