@@ -1,4 +1,4 @@
-"""The methods this client calls, a row each, with the types of their messages."""
+"""The methods that this client calls, one row each, with their message types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Res = TypeVar("Res", bound=Message)
 
 @dataclasses.dataclass(frozen=True)
 class Method(Generic[Req, Res]):
-    """One rpc. `name` is as in "SandboxService/GetSandbox"."""
+    """One rpc. `name` has the form "SandboxService/GetSandbox"."""
 
     name: str
     request: type[Req]
@@ -77,7 +77,7 @@ def new_request_id() -> str:
 
 
 def give_request_id(request: Message) -> bool:
-    """Puts a fresh request id where one belongs and none is; whether the request has one now."""
+    """Sets a new request id if the request has an empty field for it. Returns whether the request has one now."""
     if "request_id" not in request.DESCRIPTOR.fields_by_name:
         return False
     if not getattr(request, "request_id"):

@@ -1,8 +1,9 @@
-"""When a call is tried again, and after which pause. No I/O and no clock of its own.
+"""Decides whether a call is retried, and after which pause. No I/O and no clock of its own.
 
-An answered failure is retried where its `retry` allows, five attempts in all. A lost connection, or a
-daemon that is shutting down, is not an answer: it takes no attempt, but from its first loss on a call has
-`reconnect` seconds to get through. Both end at the call's deadline (RETRY-1 to RETRY-3)."""
+A failure that the daemon reported is retried if its `retry` allows, five attempts in all. A lost connection or a
+daemon that is shutting down does not count as an attempt; from the first loss, a call has `reconnect` seconds to get
+through. Both end at the call's deadline (RETRY-1 to RETRY-3).
+"""
 
 from __future__ import annotations
 
@@ -39,30 +40,30 @@ class Retries:
         self.progress()
 
     def progress(self) -> None:
-        """The daemon answered: what failed before no longer counts."""
+        """The daemon replied, so earlier failures no longer count."""
         self._answers = 0
         self._losses = 0
         self._lost_at: float | None = None
 
     def time_left(self) -> float | None:
-        """Until the deadline; None = there is none."""
+        """Seconds until the deadline; None if there is none."""
         return None if self._deadline is None else max(0.0, self._deadline - self._clock())
 
-    def patience(self) -> float:
-        """How long a connection may be waited for now."""
+    def reconnect_time(self) -> float:
+        """How long to wait for a connection now."""
         since = self._clock() if self._lost_at is None else self._lost_at
         left = max(0.0, since + self._reconnect - self._clock())
         until = self.time_left()
         return left if until is None else min(left, until)
 
     def pause_after(self, failure: BermError) -> float | None:
-        """Seconds until the next attempt; None when there is none."""
+        """Seconds until the next attempt; None if there is none."""
         if is_lost(failure):
             if not self._repeatable:
                 return None
             if self._lost_at is None:
                 self._lost_at = self._clock()
-            if self.patience() == 0:
+            if self.reconnect_time() == 0:
                 return None
             self._losses += 1
             pause = self._backoff(self._losses)

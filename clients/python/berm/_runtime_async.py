@@ -1,5 +1,5 @@
-"""What differs between the two halves, the half for asyncio: channels, pauses, clocks. Written by hand, as
-is _runtime_sync.py, which offers the same names; all else of the sync half is derived."""
+"""The differences between the two halves, for asyncio: channels, pauses, clocks. Written by hand, like
+_runtime_sync.py, which has the same names. The rest of the sync half is derived."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ P = ParamSpec("P")
 
 Stream = AsyncGenerator[T, None]
 Metadata = list[tuple[str, str]]
-Channel = Any  # gRPC comes without types
+Channel = Any  # gRPC has no type hints
 Call = Any
 Cancelled = asyncio.CancelledError
 Lock = asyncio.Lock
@@ -32,7 +32,7 @@ sleep = asyncio.sleep
 
 
 def here() -> object:
-    """Where a channel may be used: a channel belongs to the event loop that made it."""
+    """Identifies where a channel may be used: it belongs to the event loop that created it."""
     return asyncio.get_running_loop()
 
 
@@ -87,7 +87,7 @@ def stream(
 def interact(
     channel: Channel, method: Method[Req, Res], requests: Queue[Any], timeout: float | None, metadata: Metadata
 ) -> Call:
-    """Requests are taken from the queue as they come, until a None."""
+    """Sends requests from the queue until a None."""
     call = channel.stream_stream(
         method.path,
         request_serializer=method.request.SerializeToString,
@@ -102,14 +102,14 @@ async def _until_none(requests: Queue[Any]) -> Stream[Any]:
 
 
 def drop(queue: Queue[Any]) -> None:
-    """Takes out all there is."""
+    """Empties the queue."""
     with contextlib.suppress(asyncio.QueueEmpty):
         while True:
             queue.get_nowait()
 
 
 class Runner:
-    """Something that runs beside its maker, until it ends or is stopped."""
+    """A background task that runs until it ends or is stopped."""
 
     def __init__(self, function: Callable[[], Coroutine[Any, Any, None]]):
         self._task = asyncio.ensure_future(function())
@@ -120,7 +120,7 @@ class Runner:
 
 
 class Silence:
-    """Cancels a stream that says nothing for too long while its reader waits (BEAT-3)."""
+    """Cancels a stream that is silent for too long while its reader waits (BEAT-3)."""
 
     def __init__(self, call: Call, seconds: float):
         self.broken = False
@@ -131,7 +131,7 @@ class Silence:
         self._timer = self._loop.call_later(seconds, self._look)
 
     def pause(self) -> None:
-        """The reader is busy with what it got."""
+        """The reader is busy with the last message, so stop counting."""
         self._since = None
 
     def resume(self) -> None:
@@ -151,7 +151,7 @@ class Silence:
 
 
 class Opening(Generic[T]):
-    """What comes from `await`, or lasts as long as an `async with`."""
+    """An object that can be awaited or used with `async with`."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]):
         self._coroutine = coroutine
@@ -175,7 +175,7 @@ class Opening(Generic[T]):
 
 
 def opening(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Opening[T]]:
-    """Lets `async with make() as thing` do without an `await` of its own."""
+    """Allows `async with make() as thing` without a separate `await`."""
 
     @functools.wraps(function)
     def opened(*args: P.args, **kwargs: P.kwargs) -> Opening[T]:

@@ -1,4 +1,4 @@
-"""What differs between the two halves, the half for threads. See _runtime_async.py."""
+"""The differences between the two halves, for threads. See _runtime_async.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Stream = Generator[T, None, None]
 Metadata = list[tuple[str, str]]
-Channel = Any  # gRPC comes without types
+Channel = Any  # gRPC has no type hints
 Call = Any
 Cancelled = grpc.FutureCancelledError
 Lock = threading.Lock
@@ -31,7 +31,7 @@ sleep = time.sleep
 
 
 def here() -> object:
-    """Where a channel may be used: not in a process forked from the one that made it."""
+    """Identifies where a channel may be used: not in a forked child of the process that created it."""
     return os.getpid()
 
 
@@ -86,7 +86,7 @@ def stream(
 def interact(
     channel: Channel, method: Method[Req, Res], requests: Queue[Any], timeout: float | None, metadata: Metadata
 ) -> Call:
-    """Requests are taken from the queue as they come, until a None."""
+    """Sends requests from the queue until a None."""
     call = channel.stream_stream(
         method.path,
         request_serializer=method.request.SerializeToString,
@@ -96,15 +96,15 @@ def interact(
 
 
 def drop(queued: Queue[Any]) -> None:
-    """Takes out all there is; another thread may take a part of it."""
+    """Empties the queue; another thread may take a part of it."""
     with contextlib.suppress(queue.Empty):
         while True:
             queued.get_nowait()
 
 
 class Runner:
-    """Something that runs beside its maker, until it ends. It cannot be stopped from outside: it is told, and may
-    find out later."""
+    """A background thread that runs until it ends. It cannot be stopped from outside: it is notified, and may notice
+    later."""
 
     def __init__(self, function: Callable[[], None]):
         threading.Thread(target=function, name="berm-session", daemon=True).start()
@@ -114,7 +114,7 @@ class Runner:
 
 
 class Silence:
-    """Cancels a stream that says nothing for too long while its reader waits (BEAT-3)."""
+    """Cancels a stream that is silent for too long while its reader waits (BEAT-3)."""
 
     def __init__(self, call: Call, seconds: float):
         self.broken = False
@@ -124,7 +124,7 @@ class Silence:
         _watchman.add(self)
 
     def pause(self) -> None:
-        """The reader is busy with what it got."""
+        """The reader is busy with the last message, so stop counting."""
         self._since = None
 
     def resume(self) -> None:
@@ -134,7 +134,7 @@ class Silence:
         _watchman.remove(self)
 
     def look(self, now: float) -> float:
-        """Seconds until it is worth looking again; ends the call when its time is over."""
+        """Returns the seconds until the next check. Cancels the call when its time is over."""
         since = self._since
         left = self._seconds if since is None else self._seconds - (now - since)
         if left <= 0 and not self.broken:
@@ -144,7 +144,7 @@ class Silence:
 
 
 class _Watchman:
-    """One thread for all open streams, there while streams are open for the first time."""
+    """One thread for all open streams, started with the first one."""
 
     def __init__(self) -> None:
         self._streams: set[Silence] = set()
@@ -174,5 +174,5 @@ _watchman = _Watchman()
 
 
 def opening(function: F) -> F:
-    """Of use to asyncio alone."""
+    """Only needed for asyncio."""
     return function

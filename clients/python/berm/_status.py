@@ -1,4 +1,4 @@
-"""gRPC's statuses as the errors of this package: what gRPC raises goes no further than here."""
+"""Converts gRPC statuses to the errors of this package, so that no gRPC error leaves it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DisconnectedError(BermError):
-    """the connection was lost before the answer; the call may have happened"""
+    """the connection was lost before the reply; the call may have taken effect"""
 
     reason = "DISCONNECTED"
     grpc = "UNAVAILABLE"
@@ -25,7 +25,7 @@ class DisconnectedError(BermError):
 
 
 class UnreachableError(BermError):
-    """no daemon answered for as long as the client waits for one"""
+    """no daemon replied within the time that the client waits"""
 
     reason = "UNREACHABLE"
     grpc = "UNAVAILABLE"
@@ -35,7 +35,7 @@ class UnreachableError(BermError):
 
 
 class ClosedError(BermError, RuntimeError):
-    """the client, or the handle that uses it, was closed by its user"""
+    """the client, or the handle that uses it, is closed"""
 
     reason = "CLIENT_CLOSED"
     retry = "never"
@@ -51,7 +51,7 @@ class ArgumentError(errors.InvalidArgumentError, ValueError):
 
 
 class ProgramFailedError(BermError):
-    """a program run with check=True did not end with 0; `completed` tells how it did"""
+    """a program run with check=True did not exit with 0; `completed` has the result"""
 
     reason = "PROGRAM_FAILED"
     retry = "never"
@@ -62,8 +62,8 @@ class ProgramFailedError(BermError):
         self.completed = completed
 
 
-# For statuses that gRPC made up itself, which have no details. All others of these are a lost
-# connection: whatever the daemon refuses, it refuses with details.
+# Statuses that gRPC itself created have no details. All others without details are a lost
+# connection, because the daemon always sends details.
 _BARE: dict[grpc.StatusCode, type[BermError]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: errors.DeadlineExceededError,
     grpc.StatusCode.UNIMPLEMENTED: errors.UnimplementedError,
@@ -75,14 +75,14 @@ _BARE: dict[grpc.StatusCode, type[BermError]] = {
 
 
 def failure_of(error: grpc.RpcError) -> BermError:
-    """The failure that an error of gRPC, of either of its Python halves, stands for."""
+    """Returns the failure for a gRPC error of either Python API."""
     code: grpc.StatusCode = error.code()
     text = str(error.details() or "")
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
             return _with_details(status_pb2.Status.FromString(value))
     kind = _BARE.get(code, DisconnectedError)
-    return kind() if kind is DisconnectedError else kind(text)  # what gRPC says of a connection helps nobody
+    return kind() if kind is DisconnectedError else kind(text)  # gRPC's own text about a connection is not helpful
 
 
 def _with_details(status: status_pb2.Status) -> BermError:

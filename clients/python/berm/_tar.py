@@ -24,13 +24,13 @@ def pack(local: str | os.PathLike[str], to: IO[bytes]) -> None:
 def unpack(archive: IO[bytes], local: str | os.PathLike[str]) -> int:
     """Extracts an archive from a sandbox, which may be hostile. Returns the number of files and links written.
 
-    Nothing is written outside of `local`: each directory is opened relative to its parent and through no link, and a
-    file or link replaces what had its name instead of being written through it. Links that lead out of `local`,
-    devices, FIFOs, and members below a name that is no directory are skipped. The caller owns every file, without
-    set-id bits.
+    Never writes outside of `local`: opens each directory relative to its parent and without following links, and
+    replaces a file or link of the same name instead of writing through it. Skips links that lead out of `local`,
+    devices, FIFOs, and members below a name that is not a directory. The caller owns every file, without set-id bits.
 
-    tarfile's own "data" filter does not do: it checks paths before it uses them, and it refuses a whole tree for
-    one link."""
+    tarfile's own "data" filter is not sufficient: it checks paths before it uses them, and it refuses a whole tree
+    because of one link.
+    """
     written = 0
     closed: list[tuple[list[str], int]] = []
     with _open_root(local) as root, tarfile.open(fileobj=archive) as tar:
@@ -44,7 +44,7 @@ def unpack(archive: IO[bytes], local: str | os.PathLike[str]) -> int:
                 elif names and (member.isreg() or member.issym() or member.islnk()):
                     written += _write(tar, member, root, names)
             except (NotADirectoryError, IsADirectoryError):
-                continue  # a link or a file where the archive wants a directory, or the reverse
+                continue  # a link or file where the archive needs a directory, or the reverse
         for names, mode in reversed(closed):
             with contextlib.suppress(OSError), _open_directory(root, names) as directory:
                 os.fchmod(directory, mode)
@@ -53,8 +53,8 @@ def unpack(archive: IO[bytes], local: str | os.PathLike[str]) -> int:
 
 @contextlib.contextmanager
 def replacing(local: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file to write that takes the name `local` once the block ends without an error. A link of that name is
-    replaced and never followed; a device or FIFO is opened as it is."""
+    """Yields a file that gets the name `local` when the block ends without an error. Replaces a link of that name and
+    never follows it; opens a device or FIFO directly."""
     path = os.fspath(local)
     with contextlib.suppress(FileNotFoundError):
         mode = os.lstat(path).st_mode
@@ -84,8 +84,8 @@ def _closing(descriptor: int) -> Iterator[int]:
 
 
 def _open_root(local: str | os.PathLike[str]) -> contextlib.AbstractContextManager[int]:
-    """The directory `local`, created if it is missing. A link of that name may have come out of a sandbox with an
-    earlier copy, so it is followed only where the caller wrote a slash behind it."""
+    """Opens the directory `local`, creating it if it is missing. An earlier download may have created a link of that
+    name, so the link is followed only if the caller wrote a trailing slash."""
     path = os.fspath(local)
     if os.path.islink(path) and not path.endswith("/"):
         raise NotADirectoryError(f"{path!r} is a symbolic link: remove it, or append a slash to follow it")
@@ -94,7 +94,7 @@ def _open_root(local: str | os.PathLike[str]) -> contextlib.AbstractContextManag
 
 
 def _names(path: str) -> list[str] | None:
-    """The parts of a member's name; None where it is absolute or has a part ".."."""
+    """Splits a member's name. Returns None if it is absolute or contains ".."."""
     if path.startswith("/"):
         return None
     names = [name for name in path.split("/") if name not in ("", ".")]
@@ -102,7 +102,7 @@ def _names(path: str) -> list[str] | None:
 
 
 def _open_directory(root: int, names: list[str], make: bool = False) -> contextlib.AbstractContextManager[int]:
-    """The directory of that name below the root, opened part by part and through no link."""
+    """Opens the directory of that name below the root, component by component, without following links."""
     here = os.dup(root)
     try:
         for name in names:
@@ -114,28 +114,28 @@ def _open_directory(root: int, names: list[str], make: bool = False) -> contextl
             here = there
     except OSError as error:
         os.close(here)
-        if error.errno in (errno.ELOOP, errno.EMLINK):  # how systems refuse a link under O_NOFOLLOW
+        if error.errno in (errno.ELOOP, errno.EMLINK):  # how systems refuse a link with O_NOFOLLOW
             raise NotADirectoryError(error.errno, "a symbolic link is in the way", error.filename) from error
         raise
     return _closing(here)
 
 
 def _make_directory(root: int, names: list[str], mode: int, closed: list[tuple[list[str], int]]) -> None:
-    """A directory that is there keeps its mode. One that its owner may not write gets its mode at the end."""
+    """An existing directory keeps its mode. A directory that its owner cannot write gets its mode at the end."""
     if not names:
         return
     with _open_directory(root, names[:-1], make=True) as parent:
         try:
             os.mkdir(names[-1], mode | _OWNER, dir_fd=parent)
         except FileExistsError:
-            with _open_directory(parent, names[-1:]):  # no link, and no file
+            with _open_directory(parent, names[-1:]):  # must not be a link or a file
                 return
     if mode & _OWNER != _OWNER:
         closed.append((names, mode))
 
 
 def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, root: int, names: list[str]) -> bool:
-    """Makes a file or link anew. False: it is a link that leads out."""
+    """Creates a file or link. Returns False for a link that leads out."""
     if member.issym() and not _link_stays_inside(member.linkname, depth=len(names) - 1):
         return False
     source = _names(member.linkname) if member.islnk() else None
@@ -163,7 +163,8 @@ def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, root: int, names: list
 
 
 def _link(root: int, source: list[str], parent: int, name: str) -> bool:
-    """A second name for a file that the archive wrote before. False: there is no such file, or it is a directory."""
+    """Creates a hard link to a file that the archive wrote before. Returns False if there is no such file, or it is a
+    directory."""
     try:
         with _open_directory(root, source[:-1]) as directory:
             os.link(source[-1], name, src_dir_fd=directory, dst_dir_fd=parent, follow_symlinks=False)
@@ -173,8 +174,8 @@ def _link(root: int, source: list[str], parent: int, name: str) -> bool:
 
 
 def _link_stays_inside(target: str, depth: int) -> bool:
-    """Whether a symbolic link that lies `depth` directories below the root leads to a name below it. Only leading
-    ".." parts can be judged: behind a name they may pass through another link."""
+    """Returns whether a symbolic link `depth` directories below the root stays below it. Only leading ".." parts can
+    be judged: after a name they may pass through another link."""
     if target.startswith("/") or not target:
         return False
     names = [name for name in target.split("/") if name not in ("", ".")]

@@ -1,4 +1,4 @@
-"""Spans and trace context for users of OpenTelemetry; nothing at all for others."""
+"""Spans and trace context for users of OpenTelemetry; does nothing for others."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from google.protobuf.message import Message
 try:
     from opentelemetry import trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-except ImportError:  # then nobody traces
+except ImportError:  # no tracing then
     trace = None  # type: ignore[assignment]
 
 from berm.errors import BermError
 
-# Keys of the contract (TEL-2), by the field of the request that holds the value.
+# Attribute keys of the API (TEL-2), by the request field with the value.
 _ATTRIBUTES = {"sandbox_id": "sandbox.id", "exec_id": "exec.id"}
 
 
 class Span:
-    """One call or one stream, with all its attempts. It is a child of the caller's current span, and
-    what the daemon does is a child of it. It never becomes the current span: a stream is read in
-    pieces, and between them the caller's own spans come and go."""
+    """One call or stream with all its attempts. It is a child of the caller's current span, and the parent of the
+    daemon's spans. It never becomes the current span: a stream is read in pieces, and the caller's own spans start
+    and end in between."""
 
     def __init__(self, name: str, request: Message):
         self._span: Any = None
@@ -42,7 +42,7 @@ class Span:
         self.metadata = list(carrier.items())
 
     def again(self, failure: BermError) -> None:
-        """A failure after which the call goes on."""
+        """A failure after which the call continues."""
         if self._span is not None:
             self._span.add_event("retry", {"error.type": failure.reason})
 

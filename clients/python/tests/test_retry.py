@@ -72,7 +72,7 @@ def test_a_daemon_that_is_down_is_waited_for_and_takes_no_attempt(clock, lost):
         assert retries.pause_after(lost) is not None
     clock.now += 29.9
     assert retries.pause_after(lost) is not None
-    assert retries.patience() == pytest.approx(0.1)
+    assert retries.reconnect_time() == pytest.approx(0.1)
     clock.now += 0.1
     assert retries.pause_after(lost) is None
 
@@ -90,7 +90,7 @@ def test_no_attempt_after_the_deadline(clock):
     assert retries.pause_after(errors.LimitReachedError()) == 0.1
     clock.now += 0.1
     assert retries.pause_after(errors.LimitReachedError()) is None   # 0.2 s would be too late
-    assert retries.patience() == pytest.approx(0.15)
+    assert retries.reconnect_time() == pytest.approx(0.15)
 
 
 def test_what_cannot_be_sent_again_is_not(clock):

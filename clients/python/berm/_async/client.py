@@ -255,7 +255,7 @@ class AsyncClient:
             raise failure
         span.again(failure)
         await runtime.sleep(pause)
-        if not is_lost(failure) or await self._reaches(retries.patience(), span):
+        if not is_lost(failure) or await self._reaches(retries.reconnect_time(), span):
             return
         if retries.time_left() == 0:
             raise errors.DeadlineExceededError(f"no daemon answered at {self.target} before the deadline")

@@ -256,7 +256,7 @@ class Client:
             raise failure
         span.again(failure)
         runtime.sleep(pause)
-        if not is_lost(failure) or self._reaches(retries.patience(), span):
+        if not is_lost(failure) or self._reaches(retries.reconnect_time(), span):
             return
         if retries.time_left() == 0:
             raise errors.DeadlineExceededError(f"no daemon answered at {self.target} before the deadline")
