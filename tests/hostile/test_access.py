@@ -1,4 +1,4 @@
-"""Who may call, what else HTTP could ask for, and what of all that reaches the log."""
+"""Authentication, invalid HTTP requests, and what reaches the log."""
 
 import os
 import pathlib
@@ -32,7 +32,7 @@ def wrong_tokens(token):
 
 
 @pytest.mark.parametrize("what", wrong_tokens("0" * 64))
-def test_a_wrong_token(bermd, what):
+def test_wrong_token_is_refused(bermd, what):
     """covers: AUTH-4, AUTH-8"""
     value = wrong_tokens(bermd.token)[what]
     with Peer(bermd.address) as peer:
@@ -43,12 +43,12 @@ def test_a_wrong_token(bermd, what):
             assert (answer.code, answer.reason) == (UNAUTHENTICATED, "UNAUTHENTICATED"), path
             assert not answer.data and bermd.token not in answer.text
             texts.add(answer.text)
-        assert len(texts) == 1  # what exists and what does not answer alike
+        assert len(texts) == 1  # existing and unknown methods reply alike
         assert peer.call(101, PING_METHOD, authorization=f"Bearer {bermd.token}").code == OK
         assert peer.call(103, CHECK, authorization=value).code == OK
 
 
-def test_the_first_of_two_tokens_counts(bermd):
+def test_first_of_two_tokens_counts(bermd):
     """covers: AUTH-4"""
     with Peer(bermd.address) as peer:
         headers = request_headers(PING_METHOD, authorization="Bearer x") + [("authorization", f"Bearer {bermd.token}")]
@@ -56,8 +56,8 @@ def test_the_first_of_two_tokens_counts(bermd):
         assert peer.end_of(1).code == UNAUTHENTICATED
 
 
-def test_a_refused_caller_is_answered_before_its_body(bermd):
-    """It cannot make the daemon keep anything.
+def test_refused_caller_gets_its_reply_before_it_sends_a_body(bermd):
+    """The daemon must not buffer anything for it.
 
     covers: AUTH-4, RPC-2
     """
@@ -72,8 +72,8 @@ def test_a_refused_caller_is_answered_before_its_body(bermd):
 @pytest.mark.parametrize("authority", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "127.0.0.2",
                                        "[::2]", "localhos", "localhostx:80", "127.0.0.1@evil.example", "127.0.0.11:80",
                                        "[::1", "0.0.0.0", "x" * 300])
-def test_a_foreign_host(bermd, authority):
-    """Refused whatever the token, health included: a browser with a rebound name sends none.
+def test_foreign_authority_is_refused(bermd, authority):
+    """Refused whatever the token, even for health checks: a browser with a rebound DNS name sends no token.
 
     covers: AUTH-7, AUTH-8
     """
@@ -85,14 +85,14 @@ def test_a_foreign_host(bermd, authority):
 
 
 @pytest.mark.parametrize("authority", ["localhost", "LOCALHOST:1", "127.0.0.1:99999", "[::1]:80", "[::1]"])
-def test_its_own_host(bermd, authority):
+def test_own_authority_is_accepted(bermd, authority):
     """covers: AUTH-7"""
     with Peer(bermd.address) as peer:
         assert peer.call(1, PING_METHOD, authority=authority, authorization=f"Bearer {bermd.token}").code == OK
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["both", "host alone"])
-def test_a_foreign_host_header(bermd, own):
+def test_foreign_host_header_is_refused(bermd, own):
     """covers: AUTH-7"""
     with Peer(bermd.address) as peer:
         answer = peer.call(1, PING_METHOD, authority="localhost" if own else None, host="evil.example",
@@ -102,7 +102,7 @@ def test_a_foreign_host_header(bermd, own):
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "", "https://localhost.evil.example", "file://",
                                     "localhost", "http://", "http://user@evil.example", "ftp://localhost"])
-def test_a_foreign_origin(bermd, origin):
+def test_foreign_origin_is_refused(bermd, origin):
     """covers: AUTH-7"""
     with Peer(bermd.address) as peer:
         for stream, path in ((1, PING_METHOD), (3, CHECK)):
@@ -136,7 +136,7 @@ def connect_as(uid, path):
 
 @pytest.fixture
 def public_dir():
-    """A folder every user can reach."""
+    """A directory that every user can reach."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         yield pathlib.Path(folder)
@@ -146,7 +146,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become 
 
 
 @needs_root
-def test_users_are_told_apart_by_the_kernel(public_dir):
+def test_kernel_identifies_callers_by_uid(public_dir):
     """covers: AUTH-2, AUTH-3, AUTH-8"""
     daemon = Daemon(public_dir / "d", "--set", "socket_mode=0666", "--set", "allow_uids=23456,34567")
     try:
@@ -170,7 +170,7 @@ def test_users_are_told_apart_by_the_kernel(public_dir):
 
 
 @needs_root
-def test_the_socket_s_mode_keeps_others_out(public_dir):
+def test_socket_mode_keeps_other_users_out(public_dir):
     """covers: AUTH-3"""
     daemon = Daemon(public_dir / "d", "--set", "allow_uids=23456")
     try:
@@ -185,8 +185,8 @@ def test_the_socket_s_mode_keeps_others_out(public_dir):
 
 @pytest.mark.parametrize("kind", ["application/json", "application/grpc-web", "application/grpc+json", "", None,
                                   "application/grpcx", "APPLICATION/GRPC+thrift", "text/plain; application/grpc"])
-def test_another_content_type(bermd, kind):
-    """Answered at the headers.
+def test_other_content_type_is_refused_at_the_headers(bermd, kind):
+    """The reply comes at the headers.
 
     covers: RPC-2
     """
@@ -198,7 +198,7 @@ def test_another_content_type(bermd, kind):
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "post", "X" * 500])
-def test_another_verb(bermd, method):
+def test_other_http_method_is_refused(bermd, method):
     """covers: RPC-2"""
     with Peer(bermd.socket) as peer:
         peer.send(peer.headers(1, CHECK, method=method, end=True))
@@ -207,7 +207,7 @@ def test_another_verb(bermd, method):
         peer.still_works(3)
 
 
-def test_connect_is_no_way_through(bermd):
+def test_http_connect_is_refused(bermd):
     """covers: RPC-2"""
     with Peer(bermd.socket) as peer:
         peer.send(frame(HEADERS, END_HEADERS, 1, no_index([(":method", "CONNECT"), (":authority", "localhost:22")])))
@@ -217,7 +217,7 @@ def test_connect_is_no_way_through(bermd):
 
 @pytest.mark.parametrize("value", ["", "1", "S", "-1S", "+1S", "1.5S", "1s", "1h", "1 S", " 1S", "1S ", "123456789S",
                                    "0x1S", "1SS", "1e3S", "٣S", "S1", "18446744073709551616n"])
-def test_a_timeout_that_is_none(bermd, value):
+def test_invalid_timeout_is_refused(bermd, value):
     """covers: RPC-8"""
     with Peer(bermd.socket) as peer:
         block = no_index([(":method", "POST"), (":scheme", "http"), (":authority", "localhost"), (":path", CHECK),
@@ -226,7 +226,7 @@ def test_a_timeout_that_is_none(bermd, value):
         block += b"\0" + bytes([12]) + b"grpc-timeout" + bytes([len(raw)]) + raw
         peer.send(frame(HEADERS, END_HEADERS, 1, block), frame(DATA, END_STREAM, 1, message()))
         answer = peer.end_of(1)
-        if value.strip() != value:  # HTTP lets nghttp2 refuse or trim it
+        if value.strip() != value:  # nghttp2 may refuse or trim it
             assert answer.reset is not None or answer.code in (OK, INTERNAL)
         else:
             assert (answer.code, answer.reason) == (INTERNAL, "MALFORMED"), answer
@@ -234,14 +234,14 @@ def test_a_timeout_that_is_none(bermd, value):
 
 
 @pytest.mark.parametrize("value", ["99999999H", "00000001S", "99999999n", "20S", "20000m", "99999999u"])
-def test_timeouts_at_the_edge(bermd, value):
+def test_largest_timeouts_are_accepted(bermd, value):
     """covers: RPC-8"""
     with Peer(bermd.socket) as peer:
         assert peer.call(1, CHECK, grpc_timeout=value).code in (OK, 4)
 
 
 @pytest.mark.parametrize("value", ["0S", "1n", "1u", "100m"])
-def test_a_timeout_ends_a_call_that_would_go_on(bermd, value):
+def test_timeout_ends_a_call(bermd, value):
     """covers: RPC-8"""
     with Peer(bermd.socket) as peer:
         answer = peer.call(1, WATCH, grpc_timeout=value)
@@ -250,7 +250,7 @@ def test_a_timeout_ends_a_call_that_would_go_on(bermd, value):
 
 # --- the log ---
 
-def test_nobody_writes_a_line_of_the_log_but_the_daemon(bermd):
+def test_caller_cannot_forge_a_log_line(bermd):
     """covers: RPC-29"""
     forged = 'level=info msg=call method=berm.v1.SystemService/Ping peer=uid:0 code=OK'
     paths = [f'/x" {forged}', f"/x {forged}", "/x\\", '/"', "/" + "\\" * 600, "/" + '"' * 600, "/" + "x" * 8000, "/\x7f",
@@ -278,7 +278,7 @@ FIELD = re.compile(r' ?([a-z_]+)=("(?:[^"\\]|\\["\\]|\\x[0-9a-f]{2})*"|[^\s"=\\]
 
 
 def log_fields(line):
-    """The line's fields; one that is not made of fields alone was forged or broken."""
+    """Returns the fields of a log line. A line that does not consist of fields is forged or broken."""
     assert re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z ", line), line
     at, found = line.index(" "), {}
     while at < len(line):
@@ -288,8 +288,8 @@ def log_fields(line):
     return found
 
 
-def test_bytes_that_are_not_text_do_not_push_the_rest_off_the_line(bermd):
-    """Who called and what came of it stands in every line.
+def test_invalid_utf8_does_not_truncate_a_log_line(bermd):
+    """Every line names the caller and the result.
 
     covers: RPC-29
     """
@@ -311,7 +311,7 @@ def test_bytes_that_are_not_text_do_not_push_the_rest_off_the_line(bermd):
 
 
 def test_no_control_character_reaches_the_log(bermd):
-    """Nor the ones above 0x7f, which some terminals obey: U+009B begins an escape sequence.
+    """Also not those above 0x7f, which some terminals obey: U+009B starts an escape sequence.
 
     covers: RPC-29
     """
@@ -337,7 +337,7 @@ def test_no_secret_reaches_the_log(start):
     assert token[:32] not in daemon.text() and "SECRET" not in daemon.text()
 
 
-def test_every_call_has_one_line(bermd):
+def test_every_call_logs_one_line(bermd):
     """covers: RPC-29, RPC-26"""
     with Peer(bermd.socket) as peer:
         peer.call(1, PING_METHOD, message(field(1, bytes(10))))

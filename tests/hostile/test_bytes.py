@@ -1,4 +1,4 @@
-"""Bytes that are no protocol, only part of one, come slowly, or stop anywhere."""
+"""Bytes that are not a protocol, or only a part of one, arrive slowly, or stop anywhere."""
 
 import contextlib
 import random
@@ -24,7 +24,7 @@ def dial(target):
 
 
 def all_of(peer):
-    """Everything until the end."""
+    """Reads until the end."""
     out = b""
     try:
         while data := peer.recv(1 << 16):
@@ -40,7 +40,7 @@ def all_of(peer):
     b"\0", b"\xff" * 100, b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", b"SSH-2.0-x\r\n", b"PRI * HTTP/1.1\r\n\r\n",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\r", b"\n" * 24, bytes(range(256)) * 600,
 ], ids=["nul", "ff", "tls", "ssh", "pri", "almost", "newlines", "much"])
-def test_garbage_is_closed(bermd, target, first):
+def test_garbage_closes_the_connection(bermd, target, first):
     """covers: RPC-23"""
     with dial(target) as peer:
         try:
@@ -52,7 +52,7 @@ def test_garbage_is_closed(bermd, target, first):
 
 @pytest.mark.parametrize("request_line", [b"GET / HTTP/1.1", b"POST /berm.v1.SystemService/Ping HTTP/1.1",
                                           b"PRINT / HTTP/1.0", b"OPTIONS * HTTP/1.1"])
-def test_http_1_gets_an_answer_people_can_read(bermd, target, request_line):
+def test_http_1_request_gets_a_readable_error(bermd, target, request_line):
     """covers: RPC-23"""
     with dial(target) as peer:
         peer.sendall(request_line + b"\r\nHost: localhost\r\nUpgrade: h2c\r\n\r\n")
@@ -67,18 +67,18 @@ def test_http_1_gets_an_answer_people_can_read(bermd, target, request_line):
 # --- time ---
 
 @pytest.mark.parametrize("first", [b"", b"P", PREFACE[:-1]], ids=["nothing", "one", "almost"])
-def test_who_shows_no_protocol_is_closed(start, first):
+def test_silent_connection_is_closed_after_first_bytes(start, first):
     """covers: RPC-23"""
     daemon = start("--listen", "127.0.0.1:0", "--set", "limits.connection.first_bytes=200")
     for target in (daemon.socket, daemon.address):
         with dial(target) as peer:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):    # a test that came late
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):    # the test was too late
                 peer.sendall(first)
             assert all_of(peer) == b""
 
 
 @pytest.mark.parametrize("sent", ["nothing", "part of the prefix", "part of the message", "one message"])
-def test_a_single_request_that_does_not_come_to_its_end(start, sent):
+def test_incomplete_request_ends_at_its_deadline(start, sent):
     """covers: RPC-23"""
     body = message(field(1, b"0123456789"))
     part = {"nothing": 0, "part of the prefix": 3, "part of the message": 9, "one message": len(body)}[sent]
@@ -90,8 +90,8 @@ def test_a_single_request_that_does_not_come_to_its_end(start, sent):
         other.still_works(1)
 
 
-def test_a_body_that_drips(start):
-    """A byte now and then does not keep it alive.
+def test_dripping_body_does_not_extend_the_deadline(start):
+    """An occasional byte does not keep the call alive.
 
     covers: RPC-23
     """
@@ -111,8 +111,8 @@ def test_a_body_that_drips(start):
         assert i < 2000 and (peer.closed or peer.answers[1].code == DEADLINE_EXCEEDED), peer
 
 
-def test_headers_that_do_not_come_to_their_end(start):
-    """The wait for a request begins with its first byte, not with its last header.
+def test_incomplete_headers_close_the_connection(start):
+    """The wait for a request starts with its first byte, not with its last header.
 
     covers: RPC-23
     """
@@ -122,8 +122,8 @@ def test_headers_that_do_not_come_to_their_end(start):
         peer.until_closed()
 
 
-def test_a_stream_without_an_end_is_not_cut(start):
-    """The limit is for single requests: one who keeps a stream open stays.
+def test_open_stream_outlives_the_request_deadline(start):
+    """The limit is for single requests; a client that keeps a stream open stays.
 
     covers: RPC-23
     """
@@ -131,12 +131,12 @@ def test_a_stream_without_an_end_is_not_cut(start):
     with Peer(daemon.socket) as peer, Peer(daemon.socket) as other:
         peer.send(peer.headers(1, REFLECTION), peer.headers(3, WATCH), frame(DATA, END_STREAM, 3, message()))
         other.send(other.headers(1, PING_METHOD))
-        other.wait(lambda: other.closed or other.answers[1].ended, "cut of the other")  # so the time is over
+        other.wait(lambda: other.closed or other.answers[1].ended, "cut of the other")  # then the time has passed
         peer.send(frame(DATA, END_STREAM, 1, message(field(7, b""))))
         assert peer.end_of(1).code == 0 and not peer.answers[3].ended
 
 
-def test_an_idle_connection_is_said_goodbye(start):
+def test_idle_connection_gets_goaway(start):
     """covers: RPC-23"""
     daemon = start("--set", "limits.connection.idle=2000", "--set", "limits.keepalive.interval=1000")
     with Peer(daemon.socket) as peer:
@@ -144,7 +144,7 @@ def test_an_idle_connection_is_said_goodbye(start):
         assert peer.until_closed().goaway[1] == 0
 
 
-def test_a_peer_that_does_not_answer_a_ping_is_closed(start):
+def test_peer_that_ignores_a_ping_is_closed(start):
     """covers: RPC-24"""
     daemon = start("--set", "limits.keepalive.interval=1000", "--set", "limits.keepalive.timeout=4000")
     with Peer(daemon.socket, polite=False) as dead, Peer(daemon.socket) as alive:
@@ -167,8 +167,8 @@ def test_a_peer_that_does_not_answer_a_ping_is_closed(start):
     daemon.wait_for_log("connection_dead")
 
 
-def test_who_is_sent_away_and_does_not_listen_is_closed(start):
-    """The goodbye cannot be delivered to a peer that reads nothing and goes on talking.
+def test_flooding_peer_that_never_reads_is_closed(start):
+    """GOAWAY cannot be delivered to a peer that reads nothing and keeps sending.
 
     covers: RPC-22, RPC-24
     """
@@ -184,7 +184,7 @@ def test_who_is_sent_away_and_does_not_listen_is_closed(start):
 # --- whole conversations ---
 
 def conversation(token=None):
-    """A valid client's bytes: calls of every kind, cancelled and not."""
+    """The bytes of a valid client: calls of every kind, some cancelled."""
     peer = Peer(socket.socket(socket.AF_UNIX), hello=False)
     auth = {"authorization": f"Bearer {token}"} if token else {}
     parts = [PREFACE, settings(window=1 << 20),
@@ -200,10 +200,10 @@ def conversation(token=None):
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
-def test_a_client_that_vanishes_after_any_byte(bermd, target, reset):
+def test_client_may_disconnect_after_any_byte(bermd, target, reset):
     """covers: RPC-9"""
     if reset and not isinstance(target, tuple):
-        reset = None  # a Unix socket knows no reset: it is read from neither side instead
+        reset = None  # a Unix socket has no reset, so neither side reads
     said = conversation(bermd.token if isinstance(target, tuple) else None)
     files = bermd.fds()
     for cut in range(len(said) + 1):
@@ -216,8 +216,8 @@ def test_a_client_that_vanishes_after_any_byte(bermd, target, reset):
     until(lambda: bermd.fds() <= files, "every connection ended")
 
 
-def test_a_client_that_stops_after_any_byte_and_waits(bermd):
-    """Hundreds at once, each stuck somewhere else; then all leave.
+def test_client_may_stall_after_any_byte(bermd):
+    """Hundreds at once, each stalled at another byte; then all disconnect.
 
     covers: RPC-9, RPC-21
     """
@@ -232,7 +232,7 @@ def test_a_client_that_stops_after_any_byte_and_waits(bermd):
     until(lambda: bermd.fds() <= files, "every connection ended")
 
 
-def test_byte_by_byte(bermd, target):
+def test_requests_sent_byte_by_byte_succeed(bermd, target):
     """covers: RPC-3"""
     said = conversation(bermd.token if isinstance(target, tuple) else None)
     with Peer(target, hello=False) as peer:
@@ -244,7 +244,7 @@ def test_byte_by_byte(bermd, target):
 
 
 def mutate(rng, said):
-    """Something small and wrong in one to four places."""
+    """Changes one to four places."""
     said = bytearray(said)
     for _ in range(rng.randint(1, 4)):
         at, n = rng.randrange(len(said)), rng.choice([1, 1, 2, 9, 40])
@@ -266,7 +266,7 @@ def mutate(rng, said):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_conversations_with_something_wrong(bermd, target, seed):
+def test_corrupted_conversations_do_not_crash_the_daemon(bermd, target, seed):
     """covers: ERR-7"""
     rng = random.Random(seed)
     said = conversation(bermd.token if isinstance(target, tuple) else None)
@@ -290,7 +290,7 @@ def test_conversations_with_something_wrong(bermd, target, seed):
 
 # --- many connections ---
 
-def test_more_connections_than_the_limit(start):
+def test_connections_past_the_limit_are_refused(start):
     """covers: RPC-21"""
     daemon = start("--listen", "127.0.0.1:0", "--set", "limits.connections.max=20")
     files = daemon.fds()
@@ -311,11 +311,11 @@ def test_more_connections_than_the_limit(start):
     daemon.wait_for_log("connections.max is reached", 41)
 
 
-def test_a_thousand_connections_come_and_go(bermd):
+def test_thousand_connections_leave_nothing_behind(bermd):
     """covers: RPC-21, SIZE-1"""
     files, before = bermd.fds(), bermd.rss()
     for _ in range(3):
-        peers = [dial(bermd.socket) for _ in range(300)]  # thrice that many at once are still within the limit
+        peers = [dial(bermd.socket) for _ in range(300)]  # three times as many at once are still within the limit
         for peer in peers:
             peer.sendall(PREFACE + settings())
         for peer in peers:

@@ -1,4 +1,4 @@
-"""HTTP/2 abused: floods, bombs, frames in the wrong place, streams beyond the limit, readers who do not read."""
+"""Abuse of HTTP/2: floods, bombs, misplaced frames, too many streams, clients that do not read."""
 
 import gzip
 import random
@@ -14,13 +14,13 @@ from victim import until
 
 RESOURCE_EXHAUSTED = 8
 CREDIT = 1000      # frames.credit
-FLOOD = 20_000     # at frames.per_second it would take minutes to earn as many
+FLOOD = 20_000     # earning this many back takes minutes at frames.per_second
 
 
 # --- floods ---
 
 def flood(peer, *frames, times=FLOOD):
-    """Sends until it is done or cut off, reading nothing meanwhile."""
+    """Sends everything or until disconnected, without reading."""
     batch = b"".join(frames) * 100
     for _ in range(times // 100):
         if not peer.send(batch):
@@ -45,20 +45,20 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("what", FLOODS)
-def test_frames_without_work_are_not_taken_for_ever(bermd, what):
+def test_flood_of_frames_without_work_ends_the_connection(bermd, what):
     """covers: RPC-22"""
     with Peer(bermd.socket, polite=False) as peer, Peer(bermd.socket) as other:
         peer.send(peer.headers(1, REFLECTION))
         flood(peer, FLOODS[what])
         peer.until_closed()
-        if peer.goaway:  # nghttp2 has limits of its own for some of these, and what is lost with a reset is lost
+        if peer.goaway:  # nghttp2 has its own limits for some of these, and a reset loses data
             assert peer.goaway[1] in (ENHANCE_YOUR_CALM, PROTOCOL_ERROR), peer
         other.still_works(1)
 
 
 @pytest.mark.parametrize("what", ["ping", "settings", "empty data", "window update"])
-def test_the_goodbye_says_why(bermd, what):
-    """Just past the credit, and then listening: there is nothing that could be lost.
+def test_goaway_of_a_flood_names_the_reason(bermd, what):
+    """Sends just past the credit and then reads, so that GOAWAY arrives.
 
     covers: RPC-22
     """
@@ -74,7 +74,7 @@ def test_the_goodbye_says_why(bermd, what):
         assert peer.closed and peer.goaway and peer.goaway[1:] == (ENHANCE_YOUR_CALM, b"too_many_pings"), peer
 
 
-def test_the_credit_is_as_large_as_promised(bermd):
+def test_frame_credit_is_as_large_as_specified(bermd):
     """covers: RPC-22"""
     with Peer(bermd.socket) as peer:
         peer.send(frame(PING, payload=bytes(8)) * (CREDIT - 50))
@@ -82,8 +82,8 @@ def test_the_credit_is_as_large_as_promised(bermd):
         peer.still_works(1)
 
 
-def test_useful_frames_earn_the_credit_back(bermd):
-    """An honest client that pings now and then is never sent away.
+def test_useful_frames_earn_credit_back(bermd):
+    """An honest client that pings occasionally is never disconnected.
 
     covers: RPC-22
     """
@@ -93,8 +93,8 @@ def test_useful_frames_earn_the_credit_back(bermd):
             peer.still_works(2 * i + 1)
 
 
-def test_rapid_reset(bermd):
-    """A call opened and cancelled at once, over and over (CVE-2023-44487).
+def test_rapid_reset_ends_the_connection(bermd):
+    """Opens and cancels calls repeatedly (CVE-2023-44487).
 
     covers: RPC-22, RPC-9
     """
@@ -117,8 +117,8 @@ def test_rapid_reset(bermd):
     lambda stream: frame(DATA, END_STREAM, stream) + frame(DATA, 0, stream, b"more"),
     lambda stream: frame(PRIORITY, 0, stream, b"123"),
 ], ids=["no increment", "window overflow", "data after the end", "short priority"])
-def test_made_you_reset(bermd, provoke):
-    """A call opened and then made invalid, so that the daemon resets it (CVE-2025-8671).
+def test_made_you_reset_ends_the_connection(bermd, provoke):
+    """Opens calls and makes them invalid, so that the daemon resets them (CVE-2025-8671).
 
     covers: RPC-22
     """
@@ -132,7 +132,7 @@ def test_made_you_reset(bermd, provoke):
     assert bermd.rss() - before < 64 << 20
 
 
-def test_continuation_flood(bermd):
+def test_continuation_flood_ends_the_connection(bermd):
     """covers: RPC-7, RPC-22"""
     before = bermd.rss()
     with Peer(bermd.socket) as peer, Peer(bermd.socket) as other:
@@ -150,7 +150,7 @@ def test_continuation_flood(bermd):
 # --- headers ---
 
 def split_block(stream, block, end=True):
-    """A header block over HEADERS and as many CONTINUATIONs as it takes."""
+    """Splits a header block over HEADERS and CONTINUATION frames."""
     parts = [block[i:i + 16384] for i in range(0, len(block), 16384)]
     for i, part in enumerate(parts):
         last = END_HEADERS if i == len(parts) - 1 else 0
@@ -158,7 +158,7 @@ def split_block(stream, block, end=True):
 
 
 def no_index(headers):
-    """A header block in plain literals, which leave no trace in the table."""
+    """Encodes headers as plain literals, which do not enter the table."""
     return b"".join(b"\0" + hpack_int(len(n)) + n.encode() + hpack_int(len(v)) + v.encode() for n, v in headers)
 
 
@@ -186,11 +186,11 @@ HEADER_BOMBS = {
 
 
 @pytest.mark.parametrize("what", HEADER_BOMBS)
-def test_too_many_or_too_large_headers_harm_one_call_only(bermd, what):
+def test_oversized_headers_fail_only_their_call(bermd, what):
     """covers: RPC-7"""
     with Peer(bermd.socket) as peer:
         block = no_index(request_headers(CHECK) + HEADER_BOMBS[what])
-        assert len(block) < 9 * 16384  # nghttp2 takes eight CONTINUATIONs
+        assert len(block) < 9 * 16384  # nghttp2 accepts eight CONTINUATIONs
         assert peer.send(*split_block(1, block))
         answer = peer.end_of(1)
         assert (answer.code, answer.reason) == (RESOURCE_EXHAUSTED, "HEADERS_TOO_LARGE"), answer
@@ -198,7 +198,7 @@ def test_too_many_or_too_large_headers_harm_one_call_only(bermd, what):
 
 
 @pytest.mark.parametrize("name", [":path", ":authority"])
-def test_a_pseudo_header_that_is_too_large(bermd, name):
+def test_oversized_pseudo_header_fails_only_its_call(bermd, name):
     """covers: RPC-7"""
     with Peer(bermd.socket) as peer:
         long = {":path": "/" + "x" * 17_000, ":authority": "x" * 17_000}[name]
@@ -209,7 +209,7 @@ def test_a_pseudo_header_that_is_too_large(bermd, name):
         peer.still_works(3)
 
 
-def test_just_within_the_limits(start):
+def test_headers_just_within_the_limits_are_accepted(start):
     """covers: RPC-7"""
     daemon = start("--set", "limits.headers.block=4096")
     with Peer(daemon.socket) as peer:
@@ -224,8 +224,8 @@ def test_just_within_the_limits(start):
             assert peer.end_of(stream).code == code, size
 
 
-def test_an_hpack_bomb(bermd):
-    """One large header in the table, then a reference to it for each byte: 4 KB become 400 MB on paper.
+def test_hpack_bomb_is_refused(bermd):
+    """One large header in the table, then one reference per byte: 4 KB expand to 400 MB.
 
     covers: RPC-7
     """
@@ -244,7 +244,7 @@ def test_an_hpack_bomb(bermd):
     b"\x80", b"\xff\xff\xff\xff\xff\xff\xff", b"\xbf", b"\x3f\xe1\xff\xff\x7f", b"\x40", b"\0\x7f\xff\xff\xff\x0f",
     b"\0\x81\xff\0", b"\x40\x82\xff\xff\0",
 ], ids=bytes.hex)
-def test_header_blocks_that_are_not_hpack(bermd, block):
+def test_invalid_hpack_ends_the_connection(bermd, block):
     """covers: RPC-9"""
     with Peer(bermd.socket) as peer, Peer(bermd.socket) as other:
         peer.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, block))
@@ -276,8 +276,8 @@ BAD_HEADERS = {
 
 
 @pytest.mark.parametrize("what", BAD_HEADERS)
-def test_headers_http_forbids(bermd, what):
-    """The stream is reset; the connection lives.
+def test_forbidden_headers_reset_only_their_stream(bermd, what):
+    """The stream is reset; the connection survives.
 
     covers: RPC-9
     """
@@ -290,7 +290,7 @@ def test_headers_http_forbids(bermd, what):
 
 
 @pytest.mark.parametrize("value", ["line\nbreak", "carriage\rreturn", "nul\0byte"])
-def test_header_values_with_control_characters_do_not_arrive(bermd, value):
+def test_control_characters_in_headers_are_refused(bermd, value):
     """covers: RPC-29"""
     with Peer(bermd.socket) as peer:
         block = no_index(request_headers("/x\n" + CHECK) if value.startswith("line") else GOOD + [("x-bad", value)])
@@ -300,8 +300,8 @@ def test_header_values_with_control_characters_do_not_arrive(bermd, value):
         peer.still_works(3)
 
 
-def test_trailers_of_a_request_change_nothing(bermd):
-    """Not even when they are a bomb.
+def test_request_trailers_are_ignored(bermd):
+    """Even if they are a bomb.
 
     covers: RPC-7, AUTH-2
     """
@@ -346,8 +346,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_frames_where_they_do_not_belong(bermd, what):
-    """The connection ends, and only that one.
+def test_misplaced_frames_end_only_their_connection(bermd, what):
+    """Only that connection ends.
 
     covers: RPC-9
     """
@@ -361,14 +361,14 @@ def test_frames_where_they_do_not_belong(bermd, what):
         assert not other.answers[1].ended
 
 
-def test_a_first_frame_that_is_not_settings(bermd):
+def test_first_frame_must_be_settings(bermd):
     """covers: RPC-23"""
     with Peer(bermd.socket, hello=False) as peer:
         peer.send(PREFACE, frame(PING, payload=bytes(8)))
         assert peer.until_closed().goaway[1] == PROTOCOL_ERROR
 
 
-def test_frames_on_a_stream_that_has_ended(bermd):
+def test_frames_on_an_ended_stream_are_harmless(bermd):
     """covers: RPC-26"""
     with Peer(bermd.socket) as peer:
         peer.still_works(1)
@@ -380,8 +380,8 @@ def test_frames_on_a_stream_that_has_ended(bermd):
                   or peer.pongs, "reaction")
 
 
-def test_goaway_from_the_client(bermd):
-    """What runs is finished; the client may still take its time.
+def test_client_goaway_lets_open_calls_finish(bermd):
+    """Open calls finish, however slow the client is.
 
     covers: RPC-9
     """
@@ -394,22 +394,22 @@ def test_goaway_from_the_client(bermd):
 
 # --- streams ---
 
-def test_more_streams_than_the_limit(start):
+def test_streams_past_the_limit_are_refused(start):
     """covers: RPC-21"""
     daemon = start("--set", "limits.connection.streams=10")
     with Peer(daemon.socket, polite=False) as peer, Peer(daemon.socket) as other:
-        for i in range(30):  # before the daemon's SETTINGS were acknowledged: refused one by one
+        for i in range(30):  # before it acknowledged the daemon's SETTINGS: refused one by one
             peer.send(peer.headers(2 * i + 1, WATCH), frame(DATA, END_STREAM, 2 * i + 1, message()))
         peer.wait(lambda: sum(a.reset == REFUSED_STREAM for a in peer.answers.values()) == 20 and
                   sum(bool(a.data) for a in peer.answers.values()) == 10, "refusals")
         assert peer.settings[3] == 10
-        peer.send(frame(SETTINGS, ACK), peer.headers(61, WATCH))  # who knows better is not spared
+        peer.send(frame(SETTINGS, ACK), peer.headers(61, WATCH))  # after the acknowledgement the connection ends
         peer.wait(lambda: peer.closed or peer.answers[61].ended, "refusal")
         assert not peer.answers[61].data
         other.still_works(1)
 
 
-def test_streams_are_given_back(start):
+def test_ended_streams_free_their_slot(start):
     """covers: RPC-21, RPC-9"""
     daemon = start("--set", "limits.connection.streams=10")
     with Peer(daemon.socket) as peer:
@@ -422,9 +422,8 @@ def test_streams_are_given_back(start):
         peer.still_works(401)
 
 
-def test_the_window_is_given_back_whatever_became_of_the_bytes(bermd):
-    """Bodies of calls that failed, were unknown or were cut off count for nothing: in all they are
-    several times the connection's window.
+def test_window_returns_for_bodies_of_failed_calls(bermd):
+    """Bodies of calls that failed, were unknown or were reset, several times the connection's window in all.
 
     covers: RPC-3
     """
@@ -443,8 +442,8 @@ def test_the_window_is_given_back_whatever_became_of_the_bytes(bermd):
         assert peer.call(stream + 4, PING_METHOD, message(payload)).messages == [payload]
 
 
-def test_the_window_of_questions_that_were_never_looked_at_is_given_back(bermd):
-    """Who does not fetch its answers is not asked on; what waits then goes with the stream.
+def test_window_returns_for_requests_that_were_never_read(bermd):
+    """The daemon stops reading requests of a client that does not read replies. Pending requests end with the stream.
 
     covers: RPC-9, RPC-16
     """
@@ -466,13 +465,13 @@ def test_the_window_of_questions_that_were_never_looked_at_is_given_back(bermd):
 
 # --- readers who do not read ---
 
-def test_a_client_that_never_reads_is_not_sent_more_than_it_holds(bermd):
-    """Questions without end, and no answer ever fetched.
+def test_unread_replies_stay_within_their_bound(bermd):
+    """Sends requests without end and never reads a reply.
 
     covers: RPC-16
     """
     before = bermd.rss()
-    question = message(field(4, b"berm.v1.SystemService"))  # the answer is the whole contract
+    question = message(field(4, b"berm.v1.SystemService"))  # the reply contains the whole API
     with Peer(bermd.socket, polite=False) as peer, Peer(bermd.socket) as other:
         peer.send(frame(WINDOW_UPDATE, payload=struct.pack(">I", 1)))
         peer.socket.settimeout(1)
@@ -483,16 +482,16 @@ def test_a_client_that_never_reads_is_not_sent_more_than_it_holds(bermd):
                 for stream in range(1, 129, 2):
                     peer.send(frame(DATA, 0, stream, question * 300))
         except TimeoutError:
-            pass  # it takes no more questions either: that is the idea
+            pass  # the daemon stops reading requests, as intended
         other.still_works(1)
-        assert bermd.rss() - before < 96 << 20  # 64 calls of 256 KiB, and what they wait for
+        assert bermd.rss() - before < 96 << 20  # 64 calls of 256 KiB, and their requests
         other.still_works(3)
 
 
 @pytest.mark.parametrize("method", [PING_METHOD, REFLECTION], ids=["ping", "reflection"])
 @pytest.mark.parametrize("order", ["one by one", "all headers first", "all ends last"])
-def test_large_answers_that_nobody_reads_are_bounded(bermd, order, method):
-    """4 MiB each, asked for with 4 KiB each: a connection holds its caller's answers, not a gigabyte.
+def test_large_unread_replies_stay_within_their_bound(bermd, order, method):
+    """4 MiB per reply for 4 KiB per request: a connection buffers a bounded amount, not a gigabyte.
 
     covers: RPC-16, SIZE-1
     """
@@ -518,7 +517,7 @@ def test_large_answers_that_nobody_reads_are_bounded(bermd, order, method):
         assert bermd.rss() - before < 256 << 20
 
 
-def test_a_client_that_opens_its_window_by_single_bytes(bermd):
+def test_window_opened_by_single_bytes_delivers_the_reply(bermd):
     """covers: RPC-16, RPC-26"""
     with Peer(bermd.socket, polite=False, hello=False) as peer, Peer(bermd.socket) as other:
         peer.send(PREFACE + settings(window=0))
@@ -531,7 +530,7 @@ def test_a_client_that_opens_its_window_by_single_bytes(bermd):
         other.still_works(1)
 
 
-def test_a_window_that_shrinks_below_nothing(bermd):
+def test_negative_window_is_tolerated(bermd):
     """covers: RPC-16"""
     rng = random.Random(7)
     with Peer(bermd.socket) as peer:
@@ -544,7 +543,7 @@ def test_a_window_that_shrinks_below_nothing(bermd):
         assert answer.code == 0 and len(answer.messages) == 60
 
 
-def test_who_leaves_without_reading_leaves_nothing_behind(bermd):
+def test_client_that_leaves_without_reading_leaks_nothing(bermd):
     """covers: RPC-9, RPC-16"""
     files = bermd.fds()
     for _ in range(30):

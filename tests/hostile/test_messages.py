@@ -1,4 +1,4 @@
-"""Bodies that are not what gRPC and protobuf ask for."""
+"""Bodies that violate gRPC or protobuf."""
 
 import gzip
 import os
@@ -23,7 +23,7 @@ def refused(answer, code, reason):
 # --- the prefix ---
 
 @pytest.mark.parametrize("flag", [2, 3, 0x80, 0xFF])
-def test_a_flag_that_does_not_exist(bermd, flag):
+def test_unknown_compression_flag_is_refused(bermd, flag):
     """covers: RPC-3"""
     with Peer(bermd.socket) as peer:
         body = bytes([flag]) + message(b"")[1:]
@@ -33,7 +33,7 @@ def test_a_flag_that_does_not_exist(bermd, flag):
 
 @pytest.mark.parametrize("body", [b"\0", b"\0\0\0\0", message(b"abcd", declared=5), message(field(1, b"x" * 9))[:-1],
                                   message() + b"\0"], ids=["1", "4", "short", "cut", "second"])
-def test_a_body_that_ends_inside_a_message(bermd, body):
+def test_truncated_message_is_refused(bermd, body):
     """covers: RPC-3"""
     with Peer(bermd.socket) as peer:
         refused(peer.call(1, PING_METHOD, body), INTERNAL, "MALFORMED")
@@ -41,8 +41,8 @@ def test_a_body_that_ends_inside_a_message(bermd, body):
 
 
 @pytest.mark.parametrize("declared", [LIMIT + 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1])
-def test_a_declared_length_over_the_limit_is_refused_before_any_byte_of_it(bermd, declared):
-    """The prefix alone is enough: the answer does not wait for the rest.
+def test_oversized_declared_length_is_refused_immediately(bermd, declared):
+    """The prefix alone suffices: the reply does not wait for the rest.
 
     covers: RPC-5
     """
@@ -53,8 +53,8 @@ def test_a_declared_length_over_the_limit_is_refused_before_any_byte_of_it(bermd
         peer.still_works(3)
 
 
-def test_declared_lengths_alone_cost_no_memory(bermd):
-    """A prefix that promises the most that is allowed makes nobody set it aside.
+def test_declared_lengths_allocate_no_memory(bermd):
+    """A prefix with the largest allowed length does not make the daemon allocate it.
 
     covers: RPC-5, SIZE-1
     """
@@ -64,12 +64,12 @@ def test_declared_lengths_alone_cost_no_memory(bermd):
         for stream in range(1, 401, 2):
             peer.send(peer.headers(stream, PING_METHOD), frame(DATA, 0, stream, message(b"x", declared=LIMIT)))
         peer.still_works(401)
-    assert bermd.rss() - before < 128 << 20  # 1600 calls; the promises come to 6.4 GB
+    assert bermd.rss() - before < 128 << 20  # 1600 calls, which declare 6.4 GB
     for peer in peers:
         peer.close()
 
 
-def test_the_limit_follows_the_configuration(start):
+def test_message_limit_follows_the_configuration(start):
     """covers: RPC-5"""
     daemon = start("--set", "limits.message.inbound=1024")
     with Peer(daemon.socket) as peer:
@@ -79,7 +79,7 @@ def test_the_limit_follows_the_configuration(start):
             assert peer.call(stream, PING_METHOD, message(payload)).code == code
 
 
-def test_several_messages_in_one_frame(bermd):
+def test_several_messages_in_one_frame_are_all_answered(bermd):
     """covers: RPC-3"""
     questions = [field(7, b"%d" % i) for i in range(100)]
     with Peer(bermd.socket) as peer:
@@ -90,7 +90,7 @@ def test_several_messages_in_one_frame(bermd):
 
 
 @pytest.mark.parametrize("target", ["unix", "tcp"], indirect=True)
-def test_a_message_of_frames_of_one_byte(bermd, target):
+def test_message_in_frames_of_one_byte_is_accepted(bermd, target):
     """covers: RPC-3, RPC-18"""
     payload = os.urandom(700)
     body = message(field(1, payload))
@@ -102,7 +102,7 @@ def test_a_message_of_frames_of_one_byte(bermd, target):
         assert answer.code == OK and answer.messages == [field(1, payload)]
 
 
-def test_a_message_cut_at_every_place(bermd):
+def test_message_split_at_any_byte_is_accepted(bermd):
     """covers: RPC-3"""
     body = message(field(1, b"0123456789"))
     with Peer(bermd.socket) as peer:
@@ -115,7 +115,7 @@ def test_a_message_cut_at_every_place(bermd):
 
 @pytest.mark.parametrize("method", [PING_METHOD, CHECK, WATCH], ids=["ping", "check", "watch"])
 @pytest.mark.parametrize("count", [0, 2, 50])
-def test_a_single_request_that_is_not_one(bermd, method, count):
+def test_unary_call_with_zero_or_two_requests_is_refused(bermd, method, count):
     """covers: RPC-4"""
     with Peer(bermd.socket) as peer:
         refused(peer.call(1, method, message() * count), UNIMPLEMENTED, "UNIMPLEMENTED")
@@ -132,8 +132,8 @@ def packed(payload):
     return message(gzip.compress(payload), compressed=True)
 
 
-def test_a_gzip_bomb(bermd):
-    """64 MiB of zeros in 64 KiB; nothing above the limit is ever held.
+def test_gzip_bomb_is_refused(bermd):
+    """64 MiB of zeros in 64 KiB; the daemon never holds more than the limit.
 
     covers: RPC-5
     """
@@ -151,7 +151,7 @@ def test_a_gzip_bomb(bermd):
 
 
 @pytest.mark.parametrize("size, code", [(LIMIT, OK), (LIMIT + 1, RESOURCE_EXHAUSTED)])
-def test_the_limit_is_of_the_inflated_message_to_the_byte(bermd, size, code):
+def test_message_limit_applies_to_the_decompressed_size(bermd, size, code):
     """covers: RPC-5"""
     with Peer(bermd.socket) as peer:
         payload = field(1, bytes(size - 5))
@@ -164,17 +164,17 @@ def test_the_limit_is_of_the_inflated_message_to_the_byte(bermd, size, code):
     gzip.compress(b"\n\3abc") + b"x", gzip.compress(b"\n\3abc") * 2, zlib.compress(b"\n\3abc"),
     gzip.compress(b"\n\3abc")[:-8] + bytes(8), b"\x1f\x8b\x08\xff" + bytes(60),
 ], ids=["empty", "one", "text", "cut", "half", "tail", "twice", "zlib", "sum", "flags"])
-def test_what_is_not_gzip(bermd, bad):
+def test_invalid_gzip_is_refused(bermd, bad):
     """covers: RPC-6"""
     with Peer(bermd.socket) as peer:
         answer = peer.call(1, PING_METHOD, message(bad, compressed=True), grpc_encoding="gzip")
         refused(answer, INTERNAL, "MALFORMED")
         good = peer.call(3, PING_METHOD, packed(b"\n\3abc"), grpc_encoding="gzip")
-        assert good.code == OK and good.messages == [b"\n\3abc"]  # the state of the last one is gone
+        assert good.code == OK and good.messages == [b"\n\3abc"]  # no state of the last message is left
 
 
 @pytest.mark.parametrize("encoding", [None, "identity"])
-def test_a_compressed_flag_without_an_encoding(bermd, encoding):
+def test_compressed_flag_without_encoding_is_refused(bermd, encoding):
     """covers: RPC-6"""
     with Peer(bermd.socket) as peer:
         refused(peer.call(1, PING_METHOD, packed(b""), grpc_encoding=encoding), INTERNAL, "MALFORMED")
@@ -182,8 +182,8 @@ def test_a_compressed_flag_without_an_encoding(bermd, encoding):
 
 
 @pytest.mark.parametrize("encoding", ["br", "GZIP", "", "gzip, gzip", "x" * 5000, 'a"b'])
-def test_an_encoding_that_is_not_known(bermd, encoding):
-    """Answered at the headers, without a body.
+def test_unknown_encoding_is_refused_at_the_headers(bermd, encoding):
+    """The reply comes at the headers, without a body.
 
     covers: RPC-2, RPC-6
     """
@@ -195,7 +195,7 @@ def test_an_encoding_that_is_not_known(bermd, encoding):
         peer.still_works(3)
 
 
-def test_both_kinds_of_message_in_one_stream(bermd):
+def test_stream_may_mix_plain_and_compressed_messages(bermd):
     """covers: RPC-6"""
     with Peer(bermd.socket) as peer:
         body = b"".join(random.Random(1).choice([message, packed])(field(7, b"%d" % i)) for i in range(40))
@@ -209,7 +209,7 @@ BAD_TEXT = [b"a\0b", b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80",
 
 
 @pytest.mark.parametrize("text", BAD_TEXT, ids=bytes.hex)
-def test_text_that_is_not_text_is_refused_by_the_field_s_name(bermd, text):
+def test_error_names_the_field_with_invalid_utf8(bermd, text):
     """covers: RPC-13, ERR-2"""
     cases = [(CHECK, field(1, text), "service"),
              (WATCH, field(1, text), "service"),
@@ -228,8 +228,8 @@ def test_text_that_is_not_text_is_refused_by_the_field_s_name(bermd, text):
     b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x0a\xff\xff\xff\xff\x0f", b"\0\0", b"\x02\0", b"\x80",
     b"\xff" * 10, b"\xf8\xff\xff\xff\x7f\0", b"\x10", b"\x10" + b"\xff" * 10, b"\x11abc", b"\x15abc",
 ], ids=bytes.hex)
-def test_bytes_that_are_not_the_message(bermd, body):
-    """Wrong wire types, groups, lengths past the end, field numbers that do not exist, cut numbers.
+def test_malformed_message_is_refused(bermd, body):
+    """Wrong wire types, groups, lengths past the end, invalid field numbers, truncated numbers.
 
     covers: RPC-14, ERR-7
     """
@@ -242,8 +242,8 @@ def test_bytes_that_are_not_the_message(bermd, body):
 @pytest.mark.parametrize("body", [
     b"\x8a\x80\x80\x80\x80\x80\x00\x01x", b"\x0a\x81\x80\x80\x80\x80\x00x",
 ], ids=["tag", "length"])
-def test_numbers_written_too_long(bermd, body):
-    """A tag or a length with needless zeros: taken or refused, but not as a matter of memory.
+def test_overlong_varints_are_bounded(bermd, body):
+    """A tag or length with redundant zeros is accepted or refused, but never for lack of memory.
 
     covers: RPC-14, RPC-15
     """
@@ -253,17 +253,17 @@ def test_numbers_written_too_long(bermd, body):
         peer.still_works(3)
 
 
-def test_a_sub_message_given_twice(bermd):
+def test_duplicate_sub_message_is_refused(bermd):
     """covers: RPC-14"""
     with Peer(bermd.socket) as peer:
         part = field(5, field(1, b"a"))
         answer = refused(peer.call(1, REFLECTION, message(part + part)), INVALID_ARGUMENT, "INVALID_ARGUMENT")
         assert answer.field == "file_containing_extension"
-        answer = peer.call(3, REFLECTION, message(field(3, b"a") + field(3, b"b")))  # text: the last one counts
+        answer = peer.call(3, REFLECTION, message(field(3, b"a") + field(3, b"b")))  # a string: the last one wins
         assert answer.code == OK and len(answer.messages) == 1
 
 
-def test_unknown_fields_are_ignored_however_deep(bermd):
+def test_unknown_fields_are_ignored_at_any_depth(bermd):
     """covers: RPC-14"""
     nested = b""
     for _ in range(2000):
@@ -274,7 +274,7 @@ def test_unknown_fields_are_ignored_however_deep(bermd):
 
 
 def test_decoded_memory_is_bounded(bermd):
-    """Two million empty fields in 4 MiB would take some 200 MiB to hold.
+    """Two million empty fields in 4 MiB would need some 200 MiB.
 
     covers: RPC-15
     """
@@ -287,8 +287,8 @@ def test_decoded_memory_is_bounded(bermd):
         peer.still_works(7)
 
 
-def test_a_message_that_uses_up_its_memory_still_gets_its_status(start):
-    """The answer must not need what the request has taken.
+def test_message_that_exhausts_its_memory_still_gets_a_status(start):
+    """The reply must not need memory that the request used up.
 
     covers: RPC-15, RPC-26
     """
@@ -303,9 +303,9 @@ def test_a_message_that_uses_up_its_memory_still_gets_its_status(start):
         assert RESOURCE_EXHAUSTED in seen
 
 
-def test_requests_that_wait_for_their_end_are_bounded(bermd):
-    """Complete messages, large once decoded and tiny on the wire, and no END_STREAM. No token is needed
-    for it either: health answers anyone.
+def test_requests_without_end_stream_are_bounded(bermd):
+    """Complete messages, large when decoded but tiny on the wire, without END_STREAM. No token is needed, because
+    health checks are open to everyone.
 
     covers: RPC-15, SIZE-1
     """
@@ -322,8 +322,8 @@ def test_requests_that_wait_for_their_end_are_bounded(bermd):
         assert bermd.rss() - before < 160 << 20
 
 
-def test_requests_are_let_go_when_they_are_answered(bermd):
-    """However long the client takes to fetch the answer.
+def test_request_memory_is_freed_with_the_reply(bermd):
+    """However long the client takes to read the reply.
 
     covers: RPC-15, RPC-16, SIZE-1
     """
@@ -338,8 +338,8 @@ def test_requests_are_let_go_when_they_are_answered(bermd):
         other.still_works(1)
 
 
-def test_unfinished_messages_of_a_connection_are_bounded(start):
-    """Many messages, each within its limit and none of them complete.
+def test_incomplete_messages_of_a_connection_are_bounded(start):
+    """Many messages, each within its limit and none complete.
 
     covers: RPC-15, SIZE-1
     """
@@ -356,8 +356,8 @@ def test_unfinished_messages_of_a_connection_are_bounded(start):
         other.still_works(1)
 
 
-def test_a_big_message_leaves_nothing_behind_on_an_open_stream(start):
-    """A stream that stays open does not keep the room its largest message once needed.
+def test_open_stream_frees_the_memory_of_a_large_message(start):
+    """An open stream does not keep the memory of its largest message.
 
     covers: SIZE-1
     """
@@ -370,12 +370,12 @@ def test_a_big_message_leaves_nothing_behind_on_an_open_stream(start):
             peer.send_body(stream, body)
             peer.wait(lambda s=stream: len(peer.answers[s].data) > 6 << 20, "answer")
             peer.answers[stream].data.clear()
-        assert daemon.rss() - before < 80 << 20  # 50 open streams, none of them in a message
+        assert daemon.rss() - before < 80 << 20  # 50 open streams, none with a message
         peer.still_works(101)
 
 
-def test_an_error_text_stays_text(bermd):
-    """A name of the caller's that has to be cut is cut between characters.
+def test_truncated_error_text_stays_utf8(bermd):
+    """A name that must be truncated is cut between characters.
 
     covers: ERR-1, ERR-3
     """

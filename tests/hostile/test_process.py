@@ -1,4 +1,4 @@
-"""bermd as a program in bad surroundings: configuration, folders, descriptors, signals."""
+"""bermd in a bad environment: configuration, directories, descriptors, signals."""
 
 import os
 import re
@@ -19,7 +19,7 @@ UNAVAILABLE = 14
 
 
 def run(*arguments, program=BERMD, **options):
-    """A start that is expected to fail: status and what it said."""
+    """Runs a start that must fail. Returns its status and output."""
     done = subprocess.run([program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                           timeout=SECONDS, env={**os.environ, **SANITIZER}, **options)
     assert "Sanitizer" not in done.stderr and "runtime error:" not in done.stderr, done.stderr
@@ -50,7 +50,7 @@ BAD_KNOBS = {
 
 
 @pytest.mark.parametrize("line", BAD_KNOBS, ids=lambda line: line[:40])
-def test_a_bad_line_is_refused_with_its_number(tmp_path, places, line):
+def test_error_names_the_line_of_an_invalid_setting(tmp_path, places, line):
     """covers: SIZE-1"""
     file = tmp_path / "bermd.conf"
     file.write_text(f"# a comment\n\nlog_level = warn\n{line}\nno_such_knob_behind_it = 1\n")
@@ -66,7 +66,7 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path, places, line):
 
 @pytest.mark.parametrize("content", [b"\0" * 100, b"\xff\xfe\n", b"x" * 70_000, b"state = /a\0b\n", b"a=\n" * 30_000],
                          ids=["nul", "bytes", "large", "nul in a value", "many lines"])
-def test_a_file_that_is_no_configuration(tmp_path, places, content):
+def test_invalid_configuration_file_is_refused(tmp_path, places, content):
     """covers: SIZE-1"""
     file = tmp_path / "bermd.conf"
     file.write_bytes(content)
@@ -75,7 +75,7 @@ def test_a_file_that_is_no_configuration(tmp_path, places, content):
 
 
 @pytest.mark.parametrize("path", ["/no/such/file", "/", "/proc/self/mem"])
-def test_a_file_that_cannot_be_read(places, path):
+def test_unreadable_configuration_file_is_refused(places, path):
     """covers: SIZE-1"""
     done = run("--config", path, *places)
     assert done.returncode == USAGE and path in done.stderr, done
@@ -84,13 +84,13 @@ def test_a_file_that_cannot_be_read(places, path):
 @pytest.mark.parametrize("arguments", [["--set", "x"], ["--set", ""], ["--set", "="], ["--no-such"], ["word"],
                                        ["--state"], ["--log-level", "x"], ["--set", "state=x"], ["--socket", "x"]],
                          ids=" ".join)
-def test_bad_usage(places, arguments):
+def test_invalid_usage_is_refused(places, arguments):
     done = run(*places, *arguments)
     assert done.returncode == USAGE and done.stderr.strip(), done
 
 
-def test_every_limit_can_be_set_to_its_edges(places):
-    """What --print-config prints is a configuration that is taken."""
+def test_printed_configuration_with_edge_values_is_accepted(places):
+    """The output of --print-config is a valid configuration."""
     printed = run("--print-config", *places).stdout
     limits = re.findall(r"\((?:bytes|ms|count), (\d+) to (\d+)\)\n(limits\.\S+) = ", printed)
     assert len(limits) > 10
@@ -106,17 +106,17 @@ def test_every_limit_can_be_set_to_its_edges(places):
                                      "126.255.255.255:1", "128.0.0.1:1", "0:0", ":0", "127.0.0.1", "127.0.0.1:",
                                      "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:x", "localhost.evil:0", "[::1", "]:1",
                                      "127.1:0", "evil:0", "x" * 120 + ":0", "127.0.0.1:0 "])
-def test_an_address_that_is_not_ours_alone(tmp_path, places, address):
+def test_address_reachable_from_outside_is_refused(tmp_path, places, address):
     """covers: AUTH-6"""
     done = run(*places, "--listen", address)
     assert done.returncode == BROKEN and "msg=failed" in done.stderr, done
     assert not (tmp_path / "sock").exists()
 
 
-# --- folders ---
+# --- directories ---
 
 @pytest.mark.parametrize("path", ["/proc/berm", "/dev/null/berm", "/proc/self/mem", "/dev/null"])
-def test_a_state_folder_that_cannot_be(tmp_path, path):
+def test_impossible_state_directory_is_refused(tmp_path, path):
     """covers: ERR-6"""
     done = run("--state", path, "--socket", tmp_path / "sock")
     assert done.returncode == BROKEN and path.split("/berm")[0] in done.stderr, done
@@ -124,13 +124,13 @@ def test_a_state_folder_that_cannot_be(tmp_path, path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_a_state_folder_that_may_not_be_written(tmp_path):
+def test_unwritable_state_directory_is_refused(tmp_path):
     """covers: AUTH-5"""
     state = tmp_path / "state"
     state.mkdir()
     tmp_path.parent.parent.chmod(0o755), tmp_path.parent.chmod(0o755), tmp_path.chmod(0o777)
     state.chmod(0o755)
-    program = shutil.copy(BERMD, tmp_path / "bermd")      # the clone may be root's alone
+    program = shutil.copy(BERMD, tmp_path / "bermd")      # the clone may be readable by root only
     program.chmod(0o755)
     done = run("--state", state, "--socket", tmp_path / "sock", program=program, user=12345)
     assert done.returncode == BROKEN and "Permission denied" in done.stderr, done
@@ -138,7 +138,7 @@ def test_a_state_folder_that_may_not_be_written(tmp_path):
 
 
 def no_room(size):
-    """Files may grow to `size` and no further, as on a full disk."""
+    """Limits file sizes to `size`, as on a full disk."""
     def prepare():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
@@ -146,8 +146,8 @@ def no_room(size):
 
 
 @pytest.mark.parametrize("size", [0, 1, 20, 33, 50, 64])
-def test_a_full_disk(tmp_path, places, size):
-    """It does not start with half a token, and once there is room it starts.
+def test_daemon_on_a_full_disk_starts_later(tmp_path, places, size):
+    """The daemon does not start with half a token. It starts when there is disk space.
 
     covers: AUTH-5
     """
@@ -166,7 +166,7 @@ def test_a_full_disk(tmp_path, places, size):
 @pytest.mark.parametrize("content, mode", [(b"", 0o600), (b"short\n", 0o600), (b"0" * 65, 0o600), (b"0" * 64, 0o640),
                                            (b"0" * 64, 0o604), (b"\0" * 64 + b"0" * 10, 0o600)],
                          ids=["empty", "short", "long", "group", "others", "nul"])
-def test_a_token_file_that_cannot_be_trusted(tmp_path, places, content, mode):
+def test_untrusted_token_file_is_refused(tmp_path, places, content, mode):
     """covers: AUTH-5"""
     (tmp_path / "state").mkdir(0o700)
     token = tmp_path / "state/token"
@@ -178,7 +178,7 @@ def test_a_token_file_that_cannot_be_trusted(tmp_path, places, content, mode):
     assert token.read_bytes() == content
 
 
-def test_a_token_that_is_a_link(tmp_path, places):
+def test_token_file_that_is_a_link_is_refused(tmp_path, places):
     """covers: AUTH-5"""
     (tmp_path / "state").mkdir(0o700)
     (tmp_path / "elsewhere").write_text("0" * 64)
@@ -188,7 +188,7 @@ def test_a_token_that_is_a_link(tmp_path, places):
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 32, b"0" * 31, b"0" * 500])
-def test_an_instance_file_that_is_damaged(tmp_path, places, content):
+def test_damaged_instance_file_is_refused(tmp_path, places, content):
     """covers: STORE-5"""
     (tmp_path / "state").mkdir(0o700)
     (tmp_path / "state/instance").write_bytes(content)
@@ -197,8 +197,8 @@ def test_an_instance_file_that_is_damaged(tmp_path, places, content):
     assert (tmp_path / "state/instance").read_bytes() == content
 
 
-def test_a_second_daemon(start, tmp_path):
-    """On the same state it names the holder; on the same socket it says that someone is there.
+def test_second_daemon_is_refused_and_names_the_first(start, tmp_path):
+    """With the same state directory the error names the process; with the same socket it says that it is in use.
 
     covers: STORE-5
     """
@@ -211,7 +211,7 @@ def test_a_second_daemon(start, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])
-def test_something_else_where_the_socket_goes_stays(tmp_path, places, kind):
+def test_file_at_the_socket_path_is_kept(tmp_path, places, kind):
     """covers: AUTH-1"""
     path = tmp_path / "sock"
     if kind == "folder":
@@ -229,7 +229,7 @@ def test_something_else_where_the_socket_goes_stays(tmp_path, places, kind):
 # --- descriptors ---
 
 def answers(daemon):
-    """Whether it takes connections: known without its log."""
+    """Returns whether the daemon accepts connections, without its log."""
     assert daemon.process.poll() is None, f"it ended with status {daemon.process.returncode}"
     try:
         Peer(daemon.socket).close()
@@ -239,9 +239,8 @@ def answers(daemon):
 
 
 @pytest.mark.parametrize("closed", [[2], [1, 2], [0, 1, 2], [0], [0, 2]], ids=str)
-def test_started_without_standard_descriptors(tmp_path, closed):
-    """What the log would have said goes nowhere: least of all into a file or to a client that happens
-    to have its number."""
+def test_daemon_starts_without_standard_descriptors(tmp_path, closed):
+    """Log lines must not go into a file or to a client that happens to have descriptor 2."""
     daemon = Daemon(tmp_path, listening=False, preexec_fn=lambda: [os.close(fd) for fd in closed])
     try:
         until(lambda: answers(daemon), "started")
@@ -257,8 +256,8 @@ def test_started_without_standard_descriptors(tmp_path, closed):
         daemon.stop()
 
 
-def test_a_log_that_nobody_reads(tmp_path):
-    """A full pipe: lines are lost, calls are not.
+def test_unread_log_does_not_block_calls(tmp_path):
+    """With a full pipe, log lines are lost but calls are not.
 
     covers: RPC-29
     """
@@ -278,7 +277,7 @@ def test_a_log_that_nobody_reads(tmp_path):
         assert len(held) <= 1 << 17 and held.count(b"msg=call") > 100
         until(lambda: daemon.serves() or b"dropped_lines=" in drain(reader), "word of the lost lines")
     finally:
-        os.close(reader)  # and now it is broken, too
+        os.close(reader)  # now the pipe is broken, too
         daemon.serves()
         daemon.stop()
 
@@ -290,7 +289,7 @@ def drain(fd):
         return b""
 
 
-def test_descriptors_run_out_and_come_back(tmp_path):
+def test_daemon_survives_running_out_of_descriptors(tmp_path):
     """covers: RPC-21, ERR-7"""
     daemon = Daemon(tmp_path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (260, 260)))
     try:
@@ -316,8 +315,8 @@ def test_descriptors_run_out_and_come_back(tmp_path):
 
 # --- signals ---
 
-def test_clients_that_leave_in_the_same_moment(start):
-    """The signal and the ends of connections arrive together, in every state they can be in.
+def test_drain_survives_clients_that_leave_at_the_same_time(start):
+    """The signal and the ends of connections arrive together, in every possible state.
 
     covers: RPC-25
     """
@@ -340,7 +339,7 @@ def test_clients_that_leave_in_the_same_moment(start):
     daemon.wait()
 
 
-def test_signals_and_connections_at_once(start):
+def test_drain_survives_new_connections_at_the_same_time(start):
     """covers: RPC-25"""
     for both in (signal.SIGTERM, signal.SIGINT):
         daemon = start(name=both.name)
@@ -358,8 +357,8 @@ def test_signals_and_connections_at_once(start):
             peer.close()
 
 
-def test_drain_with_a_watch_and_a_call_in_the_middle(start):
-    """The watch ends at once, the call may come to its end, a new one is refused, and then it is over.
+def test_drain_ends_watches_and_finishes_calls(start):
+    """The watch ends immediately, the call may finish, a new call is refused, and then the daemon ends.
 
     covers: RPC-25, RPC-19, RPC-26
     """
@@ -375,7 +374,7 @@ def test_drain_with_a_watch_and_a_call_in_the_middle(start):
     assert (watch.code, watch.reason) == (UNAVAILABLE, "SHUTTING_DOWN")
     assert watch.messages == [b"\x08\x01", b"\x08\x02"]  # serving, not serving
     assert peer.end_of(5).code == UNAVAILABLE
-    late = peer.call(7, PING_METHOD)  # no pong was sent yet, so the door is still open
+    late = peer.call(7, PING_METHOD)  # no PING was acknowledged yet, so calls are still accepted
     assert (late.code, late.reason) == (UNAVAILABLE, "SHUTTING_DOWN")
     assert peer.call(9, CHECK).messages == [b"\x08\x02"]
     peer.send(frame(DATA, END_STREAM, 3, body[7:]))
@@ -386,7 +385,7 @@ def test_drain_with_a_watch_and_a_call_in_the_middle(start):
     daemon.wait()
 
 
-def test_a_stuck_call_is_cut_when_the_time_is_over(start):
+def test_drain_limit_ends_a_stuck_call(start):
     """covers: RPC-25"""
     daemon = start("--set", "limits.drain.max=300")
     peer = Peer(daemon.socket)
@@ -398,7 +397,7 @@ def test_a_stuck_call_is_cut_when_the_time_is_over(start):
     assert "msg=drain_limit" in daemon.text() and "code=CANCELLED" in daemon.text()
 
 
-def test_the_second_signal_does_not_wait(start):
+def test_second_signal_ends_open_calls(start):
     """covers: RPC-25"""
     daemon = start("--set", "limits.drain.max=3600000")
     peer = Peer(daemon.socket)
@@ -413,7 +412,7 @@ def test_the_second_signal_does_not_wait(start):
     daemon.wait()
 
 
-def test_who_does_not_read_does_not_hold_the_end_up(start):
+def test_client_that_never_reads_does_not_delay_the_end(start):
     """covers: RPC-25, RPC-16"""
     daemon = start("--set", "limits.drain.max=300")
     with Peer(daemon.socket, polite=False) as peer:
@@ -425,7 +424,7 @@ def test_who_does_not_read_does_not_hold_the_end_up(start):
         daemon.wait()
 
 
-def test_no_new_connection_while_draining(start):
+def test_draining_daemon_accepts_no_connection(start):
     """covers: RPC-25"""
     daemon = start("--set", "limits.drain.max=2000")
     with Peer(daemon.socket, polite=False) as peer:

@@ -1,5 +1,5 @@
-"""Long answers to clients that take them in the worst way. They are sent from where they lie, so whatever a client
-does while some of it waits, it gets the right bytes or none. bench-server is bermd with one method that streams."""
+"""Long replies to clients that read in the worst way. The daemon sends them without copying, so whatever a client
+does while bytes are pending, it must get the right bytes or none. bench-server is bermd with one streaming method."""
 
 import itertools
 import pathlib
@@ -24,7 +24,7 @@ def streamer(start, monkeypatch):
 
 
 class Sips(socket.socket):
-    """Reads no more at once than it has a mind to."""
+    """A socket that reads only a few bytes at a time."""
     sizes = itertools.repeat(1 << 18)
 
     def recv(self, n):
@@ -50,14 +50,14 @@ def grant(stream, n):
     return frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", n))
 
 
-def test_a_few_bytes_at_a_time(streamer):
-    """covers: RPC-16. More than the socket holds, so that most of it waits in the daemon."""
+def test_slow_reader_gets_the_right_bytes(streamer):
+    """covers: RPC-16. More than the socket buffers, so most of it is pending in the daemon."""
     with sipping(streamer, itertools.repeat(7)) as peer:
         ask(peer, 1, 40)
         assert is_whole(peer.end_of(1), 40)
 
 
-def test_sips_of_many_streams(streamer):
+def test_slow_reader_of_many_streams_gets_the_right_bytes(streamer):
     rng = random.Random(1)
     with sipping(streamer, iter(lambda: rng.randrange(1, 30_000), None)) as peer:
         for stream in range(1, 21, 2):
@@ -67,8 +67,8 @@ def test_sips_of_many_streams(streamer):
 
 
 @pytest.mark.parametrize("step", [1009, 8191, 8192, 20_000, 70_000])
-def test_windows_that_open_by_steps(streamer, step):
-    """Frames of every length, copied and not, of streams that end in the middle of a turn."""
+def test_windows_that_open_in_steps_deliver_the_right_bytes(streamer, step):
+    """Frames of every length, copied or not, of streams that end in the middle of a loop iteration."""
     with Peer(streamer.socket, hello=False) as peer:
         peer.send(PREFACE + settings(window=0), grant(0, 1 << 30))
         for stream in (1, 3, 5):
@@ -80,7 +80,7 @@ def test_windows_that_open_by_steps(streamer, step):
             assert is_whole(peer.end_of(stream), 4)
 
 
-def test_resets_while_much_is_on_its_way(streamer):
+def test_reset_with_pending_output_delivers_no_wrong_bytes(streamer):
     """covers: RPC-9"""
     rng = random.Random(2)
     with sipping(streamer, iter(lambda: rng.randrange(1, 40_000), None)) as peer:
@@ -95,8 +95,8 @@ def test_resets_while_much_is_on_its_way(streamer):
         peer.still_works(121)
 
 
-def test_deadlines_while_much_is_on_its_way(streamer):
-    """covers: RPC-8. The client does not read meanwhile, so that a frame is begun and waits when the deadline comes."""
+def test_deadline_with_pending_output_delivers_no_wrong_bytes(streamer):
+    """covers: RPC-8. The client does not read meanwhile, so a frame is partly sent when the deadline comes."""
     with Peer(streamer.socket) as peer:
         for stream in range(1, 31, 2):
             ask(peer, stream, 1_000_000, grpc_timeout=f"{stream * 3}m")
@@ -105,7 +105,7 @@ def test_deadlines_while_much_is_on_its_way(streamer):
         peer.still_works(31)
 
 
-def test_clients_that_leave_with_much_on_its_way(streamer):
+def test_client_that_leaves_with_pending_output_leaks_nothing(streamer):
     for n in range(30):
         with sipping(streamer, itertools.repeat(1 + 997 * n)) as peer:
             for stream in (1, 3, 5):
