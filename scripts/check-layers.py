@@ -57,6 +57,7 @@ SOCKETS = ("sys/socket.h", "sys/un.h", "netinet/", "arpa/", "netdb.h")
 NOUNS = {
     "core": [".", "guest", "box", "exec files imports", "sandbox", "registry"],
     "api": ["exec", "file sandbox system"],
+    "guest": ["exec files", "search watch"],
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)

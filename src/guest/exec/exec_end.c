@@ -66,7 +66,7 @@ void exec_end_mark_killed(struct exec *x) {
 void exec_end_kill(struct exec *x) {
     struct exec_end *end = &x->end;
     exec_end_mark_killed(x);
-    if (tree_is_empty(&x->tree)) {
+    if (tree_check_empty(&x->tree)) {
         timer_stop(&end->kill);
         return;
     }
@@ -188,10 +188,10 @@ static bool exec_end_has_exiting(const struct exec *x) {
            waitid(P_PGID, (id_t)x->session, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* No process is left that the exit has to wait for. */
-static bool exec_end_is_tree_gone(struct exec *x) {
+/* Returns whether no process is left that the exit has to wait for. */
+static bool exec_end_check_tree(struct exec *x) {
     return x->keep_descendants || x->processes == PROCESSES_NONE ||
-           (tree_is_empty(&x->tree) && !exec_end_has_exiting(x));
+           (tree_check_empty(&x->tree) && !exec_end_has_exiting(x));
 }
 
 void exec_end_check(struct exec *x) {
@@ -199,7 +199,7 @@ void exec_end_check(struct exec *x) {
         exec_free_later(x);
     if (exec_output_is_held(x))
         return;
-    if (x->life == EXEC_DRAINING && exec_output_is_closed(x) && exec_end_is_tree_gone(x))
+    if (x->life == EXEC_DRAINING && exec_output_is_closed(x) && exec_end_check_tree(x))
         exec_state_set_life(&x->life, EXEC_RECORDING);
     if (x->life == EXEC_RECORDING)
         exec_end_record(x);
@@ -220,7 +220,7 @@ static void exec_end_on_drain(struct timer *t) {
         return;
     exec_output_drain(x);
     if (x->life == EXEC_DRAINING && !exec_end_waits_for_reader(x) &&
-        (++end->drain_rounds >= DRAIN_ROUNDS || exec_end_is_tree_gone(x)))
+        (++end->drain_rounds >= DRAIN_ROUNDS || exec_end_check_tree(x)))
         exec_state_set_life(&x->life, EXEC_RECORDING);
     if (x->life == EXEC_DRAINING || exec_output_is_held(x))
         timer_start(&x->guest->loop, &end->drain, DRAIN_MS);

@@ -160,7 +160,7 @@ void tree_kill(const struct tree *t) {
 }
 
 /* A shepherd exits after the last process below it, so its own exit says that the tree is empty. */
-bool tree_is_empty(struct tree *t) {
+bool tree_check_empty(struct tree *t) {
     AUTO_PIDS struct tree_pids p = {0};
     if (t->cgroup < 0)
         return t->shepherd == 0;

@@ -24,9 +24,9 @@ struct tree {
 void tree_done(struct tree *t);
 /* Signals every process. Returns how many there were, or -errno. */
 int tree_signal(const struct tree *t, int sig);
-/* Sends SIGKILL to every process in the fastest way. Call again until tree_is_empty. */
+/* Sends SIGKILL to every process in the fastest way. Repeat until tree_check_empty returns true. */
 void tree_kill(const struct tree *t);
-/* Remembers in t->is_empty what it saw. */
-bool tree_is_empty(struct tree *t);
+/* Returns whether no process is left, and caches that in t->is_empty once the leader exited. */
+bool tree_check_empty(struct tree *t);
 /* Returns whether the kernel killed a process of the exec cgroup because memory ran out. */
 bool tree_was_out_of_memory(const struct tree *t);
