@@ -1,5 +1,5 @@
-"""Speaks src/spawn/request.h to a berm-spawn of its own. Sizes are checked against the C header by
-test_requests."""
+"""A client of a private berm-spawn, with the protocol of src/spawn/request.h. test_requests compares the sizes with
+the C header."""
 import os
 import select
 import signal
@@ -19,7 +19,7 @@ MOUNT_WRITABLE, MOUNT_PUBLIC, MOUNT_LAYERED = 1, 2, 4
 DESTROY_FILES = 1
 STEP_REQUEST, STEP_EXISTS, STEP_FEATURE = 1, 2, 3
 
-# BERM_WITHOUT="cgroup-v2 overlay-fd": every test again, as on a kernel that lacks them.
+# BERM_WITHOUT="cgroup-v2 overlay-fd" runs every test as on a kernel that lacks these features.
 WITHOUT = [word for name in os.environ.get("BERM_WITHOUT", "").split() for word in ("--without", name)]
 
 HEAD = struct.Struct("=4I")
@@ -105,13 +105,13 @@ class Spawn:
         return self.ask(DESTROY, id_body(id, struct.pack("=II", int(files), 0)))
 
     def wait(self, reply, seconds=30):
-        """Waits for PID 1's end; False when it lives on."""
+        """Waits until PID 1 ends. Returns False if it keeps running."""
         ready, _, _ = select.select([reply.fds[0]], [], [], seconds)
         os.close(reply.fds[0])
         return bool(ready)
 
     def run(self, id, argv, slot=1, profile=PROFILE_USER, destroy=True, seconds=60, **fields):
-        """Runs a command through berm-init: (wait status, output)."""
+        """Runs a command through berm-init. Returns the wait status and the output."""
         read, write = os.pipe()
         null = os.open("/dev/null", os.O_RDWR)
         uid = "0" if profile == PROFILE_ROOT else "1000"

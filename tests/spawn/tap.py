@@ -33,7 +33,7 @@ def same(got, want, text):
 
 
 def program(name):
-    """A built program: in $BERM_BUILD (default build), wherever the build put it."""
+    """Returns the path of a built program in $BERM_BUILD (default: build)."""
     build = pathlib.Path(os.environ.get("BERM_BUILD", ROOT / "build"))
     for folder in (build / "bin", build / "src/spawn", build / "src/jail",
                   build / "tests/spawn", build):
@@ -43,7 +43,7 @@ def program(name):
 
 
 def state_dir():
-    """One state directory per run: beneath $BERM_TEST_STATE or the temporary directory."""
+    """Creates one state directory per run, beneath $BERM_TEST_STATE or the temporary directory."""
     base = os.environ.get("BERM_TEST_STATE", tempfile.gettempdir())
     return tempfile.mkdtemp(prefix="berm-spawn-test-", dir=base)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A parked sandbox gets its name, its limits and its directories later, once."""
+"""A parked instance gets its name, limits and directories later, once."""
 import contextlib
 import ctypes
 import multiprocessing
@@ -18,14 +18,14 @@ from tap import check, main, same, state_dir, test  # noqa: E402
 
 STATE = state_dir()
 EINVAL, ENOENT, ESRCH, EACCES = 22, 2, 3, 13
-# Waits for a line on its standard input, so that what it sees is what CLAIM made of the instance.
+# Waits for a line on standard input, so that the program sees the instance after the CLAIM.
 LOOK = "read go; %s"
 FILES = {"memory": ("memory.max", "memory.limit_in_bytes"), "pids": ("pids.max",), "cpu": ("cpu.max", "cpu.cfs_quota_us")}
 HELD_MAX = 128
 
 
 class Parked:
-    """A parked sandbox whose program waits to be told."""
+    """A parked instance whose program waits for a line."""
 
     def __init__(self, spawn, id, script, slot=1, **fields):
         self.spawn, self.id = spawn, id
@@ -58,7 +58,7 @@ class Parked:
 
 
 def limit_of(id, *names):
-    """As the controller has it, in either version of cgroups."""
+    """Returns a limit from the controller, in either version of cgroups."""
     status = os.stat(STATE)
     group = f"berm/s-{status.st_dev:x}-{status.st_ino:x}/{id}"
     top = pathlib.Path("/sys/fs/cgroup")
@@ -67,7 +67,7 @@ def limit_of(id, *names):
 
 
 @test
-def it_gets_its_name():
+def claim_sets_the_host_name():
     with Spawn(STATE) as spawn:
         for fields, name in ((dict(hostname="box-7"), "box-7"), (dict(), "named")):
             parked = Parked(spawn, "named", "hostname")
@@ -77,7 +77,7 @@ def it_gets_its_name():
 
 
 @test
-def it_gets_directories():
+def claim_mounts_directories():
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, Spawn(STATE, "--mount-root", folder) as spawn:
         os.chmod(folder, 0o711)
         source = pathlib.Path(folder, "source")
@@ -99,7 +99,7 @@ def it_gets_directories():
         same(parked.claim(fds=[directory], mounts=[("/in", 0)]).error, 0, "CLAIM")
         same(parked.output(), "0\ntheirs", "root's inside")
         os.close(directory)
-        # What is prepared ahead is prepared for the last one's owner: another's, and another's group, are their own.
+        # The prepared mapping is for the last owner; other owners and groups get their own.
         for owner, group in ((61235, 61234), (61235, 61236)):
             os.chown(source, owner, group)
             os.chown(source / "file", owner, group)
@@ -112,7 +112,7 @@ def it_gets_directories():
 
 
 @test
-def it_gets_limits():
+def claim_sets_limits():
     with Spawn(STATE) as spawn:
         parked = Parked(spawn, "limited", "true", memory=64 << 20, pids=64)
         same(parked.claim(pids=32).error, 0, "CLAIM")
@@ -120,7 +120,7 @@ def it_gets_limits():
         memory = limit_of("limited", "memory.max") or limit_of("limited", "memory.limit_in_bytes")
         same(memory, str(64 << 20), "0 is as it was made")
         parked.drop()
-        for memory in (32 << 20, 128 << 20):        # less and more than it was made with
+        for memory in (32 << 20, 128 << 20):        # less and more than the instance was created with
             parked = Parked(spawn, "limited", "true", memory=64 << 20, cpu=500, pids=64)
             same(parked.claim(memory=memory, cpu=250, pids=48).error, 0, "CLAIM")
             same([limit_of("limited", *names) for names in FILES.values()],
@@ -133,22 +133,22 @@ def it_gets_limits():
 
 
 @test
-def a_limit_that_it_was_made_without_is_refused():
+def claim_refuses_a_limit_that_the_instance_lacks():
     with Spawn(STATE) as spawn:
         parked = Parked(spawn, "limited", "true", memory=64 << 20, pids=64)
-        has_cpu = limit_of("limited", *FILES["cpu"]) is not None      # in one tree all of them are there
+        has_cpu = limit_of("limited", *FILES["cpu"]) is not None      # in one tree all files exist
         same(parked.claim(memory=32 << 20, cpu=250).error, 0 if has_cpu else ENOENT, "CLAIM")
         parked.drop()
 
 
 @test
-def what_is_held_for_a_claim_is_bounded_and_let_go():
+def descriptors_held_for_claims_are_bounded_and_released():
     with Spawn(STATE) as spawn:
         def held():
-            """Ids of sandboxes whose files of limits berm-spawn has open."""
+            """Returns the ids of sandboxes whose limit files berm-spawn has open."""
             found = set()
             for fd in pathlib.Path(f"/proc/{spawn.process.pid}/fd").iterdir():
-                with contextlib.suppress(FileNotFoundError):        # of a chore
+                with contextlib.suppress(FileNotFoundError):        # a chore may have closed it
                     path = pathlib.Path(os.readlink(fd))
                     found |= {path.parent.name} if path.name == "pids.max" else set()
             return found
@@ -166,13 +166,13 @@ def what_is_held_for_a_claim_is_bounded_and_let_go():
             cgroup = spawn.ask(client.EXEC_CGROUP, client.id_body(ids[3], struct.pack("=II", 1, 1)))
             os.close(cgroup.fds[0])
             same(spawn.destroy(ids[4]).error, 0, "DESTROY")
-            same(spawn.ask(client.HELLO).error, 0, "HELLO")     # what is let go is so when the next one is answered
+            same(spawn.ask(client.HELLO).error, 0, "HELLO")     # releases happen with the next reply
             same(held(), set(ids[5:]), "not those")
         same(held(), set(), "none")
 
 
 @test
-def only_once_and_only_a_parked_one():
+def claim_works_once_and_only_on_a_parked_instance():
     with Spawn(STATE) as spawn:
         parked = Parked(spawn, "once", "hostname")
         same(parked.claim(hostname="first").error, 0, "CLAIM")
@@ -185,7 +185,7 @@ def only_once_and_only_a_parked_one():
 
 
 @test
-def one_in_which_a_program_was_to_run_is_parked_no_more():
+def instance_with_an_exec_cgroup_is_not_parked():
     with Spawn(STATE) as spawn:
         parked = Parked(spawn, "used", "hostname")
         cgroup = spawn.ask(client.EXEC_CGROUP, client.id_body("used", struct.pack("=II", 1, 1)))
@@ -197,7 +197,7 @@ def one_in_which_a_program_was_to_run_is_parked_no_more():
 
 
 @test
-def after_a_failure_it_is_parked_no_more():
+def instance_is_not_parked_after_a_failed_claim():
     with Spawn(STATE, "--mount-root", "/usr") as spawn:
         etc = os.open("/etc", os.O_PATH)
         parked = Parked(spawn, "failed", "ls /x")
@@ -208,11 +208,11 @@ def after_a_failure_it_is_parked_no_more():
 
 
 def unlike_the_host(folder, state, told):
-    """In a world where mounts are shared, as systemd makes them: what requests that fail leave there."""
+    """With shared mounts, as systemd sets them up: lists what failed requests leave on the host."""
     libc = ctypes.CDLL(None, use_errno=True)
     new_namespace, recursive, private, shared = 0x20000, 0x4000, 1 << 18, 1 << 20
     assert libc.unshare(new_namespace) == 0
-    for kind in (private, shared):      # of its own first, so that nothing comes back to the real one
+    for kind in (private, shared):      # private first, so that nothing reaches the real mounts
         assert libc.mount(b"none", b"/", None, recursive | kind, None) == 0
 
     def mounts():
@@ -234,7 +234,7 @@ def unlike_the_host(folder, state, told):
 
 
 @test
-def nothing_is_attached_to_the_host_when_its_mounts_are_shared():
+def claim_attaches_nothing_to_shared_mounts_of_the_host():
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         os.chown(folder, 61234, 61234)
         told = multiprocessing.SimpleQueue()
@@ -246,7 +246,7 @@ def nothing_is_attached_to_the_host_when_its_mounts_are_shared():
 
 
 @test
-def fields_are_checked():
+def claim_fields_are_checked():
     with Spawn(STATE, "--mount-root", "/usr") as spawn:
         usr, null = os.open("/usr", os.O_PATH), os.open("/dev/null", os.O_RDONLY)
         bad = [(dict(hostname="a.b"), []), (dict(hostname="x" * 64), []), (dict(reserved=1), []),
@@ -263,7 +263,7 @@ def fields_are_checked():
         same(spawn.receive().error, EINVAL, "an id")
         spawn.send(message(client.CREATE, 9, create_body(flags=F_PARKED, mounts=[("/x", 0)])), [usr])
         same(spawn.receive().error, EINVAL, "parked with mounts")
-        # None of them has used it up.
+        # None of them has used up the claim.
         same(parked.claim(fds=[usr], mounts=[("/x", 0)], hostname="good").error, 0, "CLAIM")
         same(parked.output(), "good\n", "its name")
         os.close(usr)
@@ -271,11 +271,11 @@ def fields_are_checked():
 
 
 @test
-def one_that_has_ended_cannot_be_claimed():
+def ended_instance_cannot_be_claimed():
     with Spawn(STATE) as spawn:
         reply = spawn.create(id="ended", flags=F_PARKED, argv=("berm-init", "1000", "/", "true"))
         check(spawn.wait(reply), "it ends")
-        check(spawn.ask(CLAIM, claim_body("ended", hostname="late")).error in (ENOENT, ESRCH), "CLAIM")     # reaped, or not yet
+        check(spawn.ask(CLAIM, claim_body("ended", hostname="late")).error in (ENOENT, ESRCH), "CLAIM")     # reaped or not yet
         same(spawn.destroy("ended").error, 0, "DESTROY")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Memory, processes, CPU and disk run out inside, never outside, and never take PID 1 along."""
+"""Memory, processes, CPU and disk run out inside, never outside, and never end PID 1."""
 import os
 import pathlib
 import shutil
@@ -26,17 +26,17 @@ def needs(spawn, bit, name):
 
 
 @test
-def memory_kills_the_program_and_pid_1_reports_it():
+def memory_limit_kills_the_program_and_pid_1_reports_it():
     with Spawn(STATE) as spawn:
         needs(spawn, HAS_MEMORY, "memory")
         status, _ = spawn.run("mem-a", ["python3", "-c", "x = bytearray(300 << 20)"], memory=64 * MIB)
-        # PID 1 itself ended in order, with the signal of the program as its code.
+        # PID 1 itself exited normally, with the program's signal as its code.
         check(os.WIFEXITED(status), f"PID 1 was not killed: {status:#x}")
         same(os.waitstatus_to_exitcode(status), 137, "the program was")
 
 
 @test
-def memory_of_files_counts():
+def memory_of_files_counts_for_the_limit():
     with Spawn(STATE) as spawn:
         needs(spawn, HAS_MEMORY, "memory")
         status, out = spawn.run("mem-b", ["sh", "-c", "head -c 60M /dev/zero > /dev/shm/x; echo $?"],
@@ -45,7 +45,7 @@ def memory_of_files_counts():
 
 
 @test
-def usage_tells_what_was_used():
+def usage_reports_consumption():
     with Spawn(STATE) as spawn:
         needs(spawn, HAS_MEMORY, "memory")
         spawn.run("use-a", ["python3", "-c", "x = bytearray(20 << 20)\nfor i in range(3000000): pass"],
@@ -78,7 +78,7 @@ except OSError as e:
 
 
 @test
-def cpu_time_is_rationed():
+def cpu_limit_bounds_cpu_time():
     # Without its start, which has to be waited for where the machine is slow.
     code = ("import time\nbegin, used = time.monotonic(), time.process_time()\n"
             "while time.monotonic() < begin + 2: pass\n"
@@ -91,7 +91,7 @@ def cpu_time_is_rationed():
 
 
 @test
-def limits_change_while_it_runs():
+def limits_change_while_the_sandbox_runs():
     with Spawn(STATE) as spawn:
         needs(spawn, HAS_MEMORY, "memory")
         read, write = os.pipe()
@@ -127,7 +127,7 @@ def needs_v1(*controllers):
 
 
 def v1_group(controller, id):
-    """A sandbox's group of that controller."""
+    """Returns a sandbox's cgroup of that controller."""
     return v1_points()[controller] / OURS / id
 
 
@@ -136,13 +136,13 @@ def read(group, file):
 
 
 def empty(group):
-    """What the sandbox was the first on this host to read, and what each CPU holds ready, counts for its group: as
-    much as chance will have it."""
+    """Drops the caches. Files that the sandbox was the first to read, and per-CPU reserves, are charged to its cgroup
+    in varying amounts."""
     (group / "memory.force_empty").write_text("0")
 
 
 @test
-def a_v1_group_serves_the_next_sandbox_as_new():
+def spare_v1_cgroup_serves_the_next_sandbox_as_new():
     needs_v1("memory", "pids", "cpu")
     with Spawn(STATE) as spawn:
         spawn.run("reuse-a", ["python3", "-c", "x = bytearray(60 << 20)"], slot=41, memory=256 * MIB, cpu=500, pids=50,
@@ -166,10 +166,10 @@ def a_v1_group_serves_the_next_sandbox_as_new():
 
 
 @test
-def what_a_group_cannot_forget_ends_it():
+def v1_cgroup_with_leftover_usage_is_not_reused():
     needs_v1("memory")
     with Spawn(STATE) as spawn:
-        for script in ("x = bytearray(300 << 20)",             # killed for memory: the kernel counts that for ever
+        for script in ("x = bytearray(300 << 20)",             # killed for memory: the kernel counts that forever
                        "open('/workspace/f', 'wb').write(bytes(20 << 20))"):        # in the page cache: kept below
             spawn.run("forget-a", ["python3", "-c", script], slot=43, memory=64 * MIB, destroy=False)
             group = v1_group("memory", "forget-a")
@@ -185,7 +185,7 @@ def what_a_group_cannot_forget_ends_it():
 
 
 @test
-def a_disk_runs_out_of_blocks_and_inodes():
+def disk_limit_bounds_blocks_and_inodes():
     script = ("head -c 30M /dev/zero 2>&1 > /workspace/a; rm /workspace/a; "
               "i=0; while [ $i -lt 3000 ] && touch /workspace/f$i; do i=$((i+1)); done 2>/dev/null; "
               "echo files $i")
@@ -199,7 +199,7 @@ def a_disk_runs_out_of_blocks_and_inodes():
 
 
 @test
-def a_file_has_a_largest_size():
+def file_limit_bounds_the_size_of_a_file():
     with Spawn(STATE) as spawn:
         status, out = spawn.run("file-a", ["head", "-c", "3M", "/dev/zero"], file=1 * MIB,
                                 cwd="/workspace")
@@ -209,7 +209,7 @@ def a_file_has_a_largest_size():
 
 
 @test
-def a_disk_keeps_its_files_and_its_size():
+def disk_image_keeps_its_files_and_its_size():
     with Spawn(STATE) as spawn:
         needs(spawn, HAS_DISK, "disk")
         spawn.run("disk-b", ["sh", "-c", "echo kept > f"], disk=16 * MIB, destroy=False)
@@ -220,14 +220,14 @@ def a_disk_keeps_its_files_and_its_size():
 
 
 @test
-def a_missing_disk_limit_is_refused_by_name():
+def missing_disk_limit_feature_is_named():
     with Spawn(STATE, "--without", "limit-disk") as spawn:
         reply = spawn.create(id="disk-c", disk=16 * MIB)
         same((reply.error, reply.step, reply.missing), (95, client.STEP_FEATURE, HAS_DISK), "ENOTSUP")
 
 
 @test
-def a_full_host_disk_begins_nothing():
+def full_host_disk_refuses_new_sandboxes():
     with Spawn(STATE, "--reserve", str(1 << 60)) as spawn:
         reply = spawn.create(id="full-a")
         same((reply.error, reply.step), (28, 10), "ENOSPC at the reserve")
@@ -236,7 +236,7 @@ def a_full_host_disk_begins_nothing():
 
 
 @test
-def exec_cgroups_lead_nowhere_and_go_with_the_sandbox():
+def exec_cgroups_hide_their_parent_and_end_with_the_sandbox():
     with Spawn(STATE) as spawn:
         reply = spawn.create(id="cgroup-a", argv=("i", "1000", "/", "/usr/bin/sleep", "60"))
         same(reply.error, 0, "CREATE")
@@ -261,7 +261,7 @@ def exec_cgroups_lead_nowhere_and_go_with_the_sandbox():
 
 
 def members(id):
-    """Exec cgroup -> pids, where exec cgroups are: in the v2 tree, or in v1's freezer."""
+    """Maps each exec cgroup to its pids, in the v2 tree or the v1 freezer."""
     for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
         _, point, kind, options, *_ = line.split()
         if kind == "cgroup2" or "freezer" in options.split(","):
@@ -279,7 +279,7 @@ def control_socket(name):
 
 @test
 def pid_1_starts_programs_in_exec_cgroups():
-    """What berm-guest relies on: clone3 into a cgroup, as root inside, under the filter."""
+    """berm-guest relies on this: clone3 into a cgroup, as root inside, with the filter."""
     with Spawn(STATE, guest=program("test-guest")) as spawn:
         bound = control_socket("ctl")
         reply = spawn.create(id="guest-a", flags=client.F_CONTROL, fds=[bound.fileno()], argv=("guest",))
@@ -311,8 +311,8 @@ def pid_1_starts_programs_in_exec_cgroups():
 
 
 @test
-def a_kept_layer_is_the_lower_of_another_range():
-    """Snapshot and fork: files show the same owners inside, whichever range wrote them."""
+def kept_layer_can_be_the_lower_layer_of_another_slot():
+    """For snapshots and forks: files show the same owners inside, whichever slot wrote them."""
     with Spawn(STATE) as spawn:
         script = "echo one > /workspace/f; chown user /root; mkdir /usr/local/made; echo x > /etc/added"
         spawn.run("snap", ["sh", "-c", script], slot=31, profile=client.PROFILE_ROOT, destroy=False)

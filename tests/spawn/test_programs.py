@@ -42,7 +42,7 @@ def standard_streams_pass_through():
 
 
 @test
-def the_user_is_nobody_special():
+def sandbox_user_has_no_privileges():
     text = output("--", "sh", "-c", "id -u; id -g; pwd; echo $HOME; grep -E '^(Cap|NoNew|Seccomp:)' "
                   "/proc/self/status; hostname; cat /proc/self/cgroup | cut -d: -f3 | sort -u")
     lines = text.split("\n")
@@ -55,7 +55,7 @@ def the_user_is_nobody_special():
 
 @test
 def umask_of_the_caller_does_not_reach_the_sandbox():
-    with tempfile.TemporaryDirectory() as fresh:      # the generated part of the root is made only once
+    with tempfile.TemporaryDirectory() as fresh:      # the generated part of the root is created only once
         text = output("--state", fresh, "--", "sh", "-c", "umask; touch f; stat -c %a f; ls / | wc -l; ls -d /proc/self", umask=0o077)
         same(text, output("--", "sh", "-c", "umask; touch f; stat -c %a f; ls / | wc -l; ls -d /proc/self"), "as with any other")
         check(text.startswith("0022\n644\n"), text)
@@ -112,7 +112,7 @@ def build_package(directory):
 
 
 @test
-def a_package_installs_as_root_and_vanishes():
+def package_installs_as_root_and_disappears_with_the_sandbox():
     if not shutil.which("dpkg-deb"):
         raise Skip("the host has no dpkg-deb")
     with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +131,7 @@ def a_package_installs_as_root_and_vanishes():
 
 
 @test
-def nothing_of_the_hosts_data_is_inside():
+def host_data_is_not_visible_inside():
     text = output("--root", "--", "sh", "-c",
                   "ls -A /root /home /opt /srv /mnt /media; ls -A /home/user; ls /var; ls /var/lib; "
                   "ls -A /; cat /etc/passwd /etc/shadow; ls -R /etc | grep -i -e shadow -e key$; true")
@@ -147,7 +147,7 @@ def nothing_of_the_hosts_data_is_inside():
 
 
 @test
-def private_files_of_etc_stay_out():
+def private_files_of_etc_are_not_copied():
     text = output("--root", "--", "find", "/etc", "-type", "f")
     made = {"passwd", "group", "shadow", "hosts", "resolv.conf", "nsswitch.conf", "machine-id", "subuid",
             "subgid"}
@@ -159,7 +159,7 @@ def private_files_of_etc_stay_out():
 
 
 @test
-def files_written_stay_with_the_name_and_go_without():
+def kept_sandbox_keeps_its_files_and_others_do_not():
     same(output("--keep", "kept-a", "--", "sh", "-c", "echo 1 > f; cat f"), "1\n", "first")
     same(output("--keep", "kept-a", "--", "cat", "f"), "1\n", "found again")
     same(jail("--", "cat", "f").returncode, 1, "another sandbox does not see it")
@@ -168,7 +168,7 @@ def files_written_stay_with_the_name_and_go_without():
 
 
 @test
-def a_bind_is_read_only_unless_said_and_belongs_to_the_user():
+def bind_is_read_only_by_default_and_owned_by_the_user():
     with tempfile.TemporaryDirectory() as folder:
         os.chown(folder, 12345, 12345)
         pathlib.Path(folder, "f").write_text("host\n")
@@ -186,7 +186,7 @@ def a_bind_is_read_only_unless_said_and_belongs_to_the_user():
 
 
 def look(folder):
-    """What is in a directory, without a trace: a look of ours would count as an access."""
+    """Lists a directory without leaving an access time."""
     found = []
     for path in sorted(pathlib.Path(folder).iterdir()):
         with open(path, opener=lambda name, flags: os.open(name, flags | os.O_NOATIME)) as file:
@@ -195,7 +195,7 @@ def look(folder):
 
 
 @test
-def a_bind_with_a_layer_is_written_over_and_stays_as_it_is():
+def layered_bind_never_changes_the_host_directory():
     with tempfile.TemporaryDirectory() as folder:
         for name, owner in ((".", 12345), ("f", 12345), ("theirs", 54321)):
             path = pathlib.Path(folder, name)
@@ -220,7 +220,7 @@ def a_bind_with_a_layer_is_written_over_and_stays_as_it_is():
 
 
 @test
-def an_image_is_a_root():
+def image_works_as_root():
     if not shutil.which("gcc"):
         raise Skip("the host has no gcc to build the image's program")
     with tempfile.TemporaryDirectory() as folder:
@@ -236,7 +236,7 @@ def an_image_is_a_root():
 
 
 @test
-def older_kernels_build_the_overlay_by_path():
+def overlay_by_path_works_for_older_kernels():
     same(output("--without", "overlay-fd", "--root", "--", "sh", "-c",
                 "echo ok > /usr/x && cat /usr/x"), "ok\n", "fallback")
     text = output("--without", "overlay-fd", "--", "cat", "/proc/self/mountinfo")
@@ -250,7 +250,7 @@ def mounts_show_nothing_of_the_host():
         fields = line.split()
         check(STATE not in line, line)
         check(fields[4] != "/" or fields[-2:][0] == "berm", line)
-    # Kernels before 6.13 show an overlay's layers by the names they had for its making: numbers, the same in
+    # Kernels before 6.13 show an overlay's layers by their temporary names: numbers, the same in
     # every sandbox.
     named = re.sub(r"\b(lowerdir|upperdir|workdir)=(:?(/empty|/layer/\d+(/(t-[a-z_]+-)?(upper|work))?))+", "", text)
     check("/stage" not in named and "/layer" not in named, text)

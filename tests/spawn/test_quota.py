@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where the state's file system has project quota, it can hold a disk limit; nobody inside gets out of it."""
+"""Project quotas of the state's file system enforce disk limits, and a program inside cannot evade them."""
 import ctypes
 import fcntl
 import os
@@ -23,14 +23,14 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def kind():
-    """Of the state's file system, and the words a full one has for a program."""
+    """Returns the type of the state's file system, and its error for a full disk."""
     points = [line.split()[1:3] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
     name = max((p for p in points if STATE.startswith(p[0])), key=lambda p: len(p[0]))[1]
     return name, "No space left on device" if name == "xfs" else "Disk quota exceeded"
 
 
 def by_quota(state=STATE):
-    """A berm-spawn that has nothing else to hold a disk limit with."""
+    """A berm-spawn that can enforce disk limits only by quota."""
     spawn = Spawn(state, "--without", "disk-image")
     if not spawn.ask(client.HELLO).features & HAS_QUOTA:
         spawn.close()
@@ -47,7 +47,7 @@ def attributes(path):
 
 
 def quota(project):
-    """Blocks limit, space used, inode limit, inodes used."""
+    """Returns block limit, used space, inode limit, used inodes."""
     fd, block = os.open(STATE, os.O_RDONLY), ctypes.create_string_buffer(72)
     try:
         if libc.syscall(443, fd, 0x80000700 | 2, project, block) < 0:    # Q_GETQUOTA of a project
@@ -59,7 +59,7 @@ def quota(project):
 
 
 @test
-def blocks_and_inodes_run_out():
+def quota_bounds_blocks_and_inodes():
     script = ("head -c 30M /dev/zero 2>&1 > /workspace/a; rm /workspace/a; "
               "i=0; while [ $i -lt 3000 ] && true > /workspace/f$i; do i=$((i+1)); done 2>&1; echo files $i")
     with by_quota() as spawn:
@@ -70,7 +70,7 @@ def blocks_and_inodes_run_out():
 
 
 @test
-def every_writable_part_of_the_root_counts():
+def quota_counts_every_writable_part_of_the_root():
     script = "head -c 12M /dev/zero > /usr/local/a && head -c 12M /dev/zero 2>&1 > /opt/b"
     with by_quota() as spawn:
         _, out = spawn.run("q-parts", ["sh", "-c", script], disk=16 * MIB, profile=client.PROFILE_ROOT)
@@ -78,14 +78,14 @@ def every_writable_part_of_the_root_counts():
 
 
 @test
-def a_limit_in_bytes_bounds_inodes_too():
+def quota_in_bytes_bounds_inodes_too():
     with by_quota() as spawn:
         _, out = spawn.run("q-bytes", ["df", "--output=itotal", "/"], disk=16 * MIB)
         same(out.split()[-1], "4096", "one for every 4 KiB")
 
 
 @test
-def it_is_the_layer_that_has_the_limit():
+def quota_belongs_to_the_layer():
     with by_quota() as spawn:
         spawn.run("q-kept", ["sh", "-c", "echo kept > f"], disk=16 * MIB, destroy=False)
         same(spawn.destroy("q-kept", files=False).error, 0, "stop")
@@ -113,7 +113,7 @@ def two_states_share_no_project():
         shutil.rmtree(other, ignore_errors=True)
 
 
-# As root inside, which is as much as anyone has there.
+# As root inside, the most privileged user there.
 LEAVE = f"""
 import errno, fcntl, os, struct
 X = struct.Struct("=5I8x")
@@ -142,7 +142,7 @@ attempt("flag", "/workspace/d", flags, no_flag)
 
 
 @test
-def nobody_inside_leaves_the_project():
+def program_inside_cannot_leave_the_project():
     with by_quota() as spawn:
         _, out = spawn.run("q-leave", ["python3", "-c", LEAVE], disk=16 * MIB, profile=client.PROFILE_ROOT,
                            destroy=False)
@@ -162,7 +162,7 @@ def nobody_inside_leaves_the_project():
 
 
 @test
-def what_answers_as_a_full_disk_does_comes_first():
+def quota_with_enospc_is_preferred():
     with Spawn(STATE) as spawn:
         features = spawn.ask(client.HELLO).features
         if not features & HAS_QUOTA or not os.path.exists("/dev/loop-control"):
@@ -174,7 +174,7 @@ def what_answers_as_a_full_disk_does_comes_first():
 
 
 @test
-def with_neither_it_is_refused_by_name():
+def missing_quota_and_image_support_is_named():
     with Spawn(STATE, "--without", "disk-image", "--without", "disk-quota") as spawn:
         reply = spawn.create(id="q-none", disk=16 * MIB)
         same((reply.error, reply.step, reply.missing), (95, client.STEP_FEATURE, HAS_DISK), "ENOTSUP")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""berm-spawn reads every request as if the asker were hostile."""
+"""berm-spawn validates every request as if the client were hostile."""
 import os
 import pathlib
 import random
@@ -21,7 +21,7 @@ EINVAL, EEXIST, EACCES = 22, 17, 13
 
 
 @test
-def the_layout_is_the_headers():
+def message_layout_matches_the_header():
     names = {HELLO: "hello", CREATE: "create", client.DESTROY: "destroy", client.FREEZE: "by_id",
              client.LIMITS: "set_limits", client.EXEC_CGROUP: "exec_cgroup",
              client.KILL_CGROUP: "kill_cgroup", client.SWEEP: "sweep", client.CLAIM: "claim"}
@@ -80,7 +80,7 @@ def fields_of_create_are_checked():
     with Spawn(STATE) as spawn:
         for fields in bad:
             refused(spawn, message(CREATE, 1, create_body(**fields)), text=str(fields)[:80])
-        # The same request without the fault is accepted, so it is the fault that is refused.
+        # The same request without the fault is accepted, so the fault is the reason.
         same(spawn.create(id="good").error, 0, "good")
         same(spawn.destroy("good").error, 0, "DESTROY")
     same(os.listdir(f"{STATE}/layers"), [], "a refused request leaves nothing")
@@ -147,7 +147,7 @@ def descriptors_are_checked():
 
 
 @test
-def ids_and_ranges_have_one_owner():
+def ids_and_slots_are_unique():
     with Spawn(STATE) as spawn:
         sleep = ("i", "1000", "/", "/usr/bin/sleep", "60")
         first = spawn.create(id="own-a", slot=5, argv=sleep)
@@ -172,7 +172,7 @@ def random_bytes_never_crash():
         accepted = 0
         for _ in range(count):
             kind = rng.choice(kinds)
-            if rng.random() < 0.5:  # a good CREATE with a few bytes changed
+            if rng.random() < 0.5:  # a valid CREATE with a few changed bytes
                 body = bytearray(create_body(id="fuzz", argv=("i", "1000", "/", "/usr/bin/true")))
                 kind = CREATE
                 for _ in range(rng.randrange(1, 6)):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the generated filters in a simulator and compares every answer with the policy, which is read
-here by a second, plain reader: for each number up to 1100, on both architectures, in both variants."""
+"""Runs the generated filters in a simulator and compares every result with the policy, which a second, simple parser
+reads here: for each number up to 1100, on both architectures, in both variants."""
 import pathlib
 import re
 import subprocess
@@ -17,7 +17,7 @@ ARCHS = {"x86_64": (0xC000003E, 1), "aarch64": (0xC00000B7, 2)}
 
 
 def filters():
-    """(arch, variant) -> instructions, read back from the C text."""
+    """Maps (arch, variant) to instructions, parsed from the C text."""
     with tempfile.NamedTemporaryFile(suffix=".c") as out:
         subprocess.run([sys.executable, ROOT / "scripts/gen-seccomp.py", POLICY, out.name], check=True)
         text = pathlib.Path(out.name).read_text()
@@ -35,7 +35,7 @@ def whole_filters():
 
 
 def simulate(code, arch, nr, args=()):
-    """Classic BPF as seccomp runs it, with the kernel's bounds."""
+    """Simulates classic BPF like seccomp, with the kernel's bounds."""
     args = list(args) + [0] * (6 - len(args))
     words = [nr & 0xFFFFFFFF, arch, 0, 0]
     for value in args:
@@ -58,7 +58,7 @@ def simulate(code, arch, nr, args=()):
 
 
 def expectations(column, variant):
-    """number -> answer or name, straight from the lines."""
+    """Maps each number to a result or rule name, from the lines."""
     out = {}
     for line in POLICY.read_text().splitlines():
         fields = line.split("#")[0].split()
@@ -73,7 +73,7 @@ def expectations(column, variant):
 
 
 @test
-def every_number_gets_the_policys_answer():
+def every_call_number_gets_the_result_of_the_policy():
     for (arch, variant), code in whole_filters():
         audit, column = ARCHS[arch]
         want = expectations(column, variant)
@@ -96,7 +96,7 @@ def foreign_architectures_and_x32_kill():
         same(simulate(code, audit, 0x3FFFFFFF), 0x50000 | 38, "just below the x32 bit")
 
 
-# call, arguments, answer; 1 << 40 in an argument shows that the high half is not what is compared.
+# call, arguments, result; 1 << 40 in an argument shows that the high half is not compared
 CASES = [
     ("clone", (0x11,), ALLOW), ("clone", (0x3D0F00,), ALLOW),
     *[("clone", (bit | 0x11,), 0x50001) for bit in
@@ -145,13 +145,13 @@ def numbers_of(column):
 
 
 CREAT, TMPFILE = 0o100, 0o20200000
-# call, where its flags stand (if it has any), where its mode stands
+# call, position of its flags (if any), position of its mode
 MARKING = [("chmod", None, 1), ("fchmod", None, 1), ("fchmodat", None, 2), ("fchmodat2", None, 2), ("creat", None, 1),
            ("mknod", None, 1), ("mknodat", None, 2), ("open", 1, 2), ("openat", 2, 3)]
 
 
 @test
-def no_attribute_changes_over_a_kernel_that_asks_nobody():
+def attrs_filter_refuses_all_attribute_changes():
     for (arch, variant), code in filters().items():
         if variant != "attrs":
             continue
@@ -165,7 +165,7 @@ def no_attribute_changes_over_a_kernel_that_asks_nobody():
 
 
 @test
-def marks_of_privilege_are_refused_and_nothing_else_is():
+def marks_filter_refuses_only_set_id_bits():
     for (arch, variant), code in filters().items():
         if variant != "marks":
             continue
@@ -189,7 +189,7 @@ def marks_of_privilege_are_refused_and_nothing_else_is():
 
 @test
 def the_table_agrees_with_the_kernels_headers():
-    """Where headers are installed: no number of ours names another call."""
+    """If headers are installed: none of our numbers names another call."""
     header = pathlib.Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
     generic = pathlib.Path("/usr/include/asm-generic/unistd.h")
     for path, column in ((header, 1), (generic, 2)):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Whatever ran inside, and whoever was killed outside: afterwards the host is as it was before.
+"""Whatever ran inside and whoever was killed outside, the host is afterwards as before.
 
-BERM_CYCLES (200) create/destroy cycles; BERM_FILES (50000) small files in one sandbox."""
+BERM_CYCLES (200) create/destroy cycles; BERM_FILES (50000) small files in one sandbox.
+"""
 import os
 import pathlib
 import random
@@ -22,23 +23,23 @@ CYCLES = int(os.environ.get("BERM_CYCLES", 200))
 FILES = int(os.environ.get("BERM_FILES", 50000))
 
 
-# Others may have sandboxes on this machine: ours are those below the name of our state directory.
+# Others may have sandboxes on this machine; ours are below the name of our state directory.
 OURS = "/berm/s-{0.st_dev:x}-{0.st_ino:x}".format(os.stat(STATE))
 
 
 def cgroups():
-    """What our sandboxes have in any hierarchy."""
+    """Lists the cgroups of our sandboxes in all hierarchies."""
     found = []
     for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
         _, point, kind, *_ = line.split()
         if kind in ("cgroup", "cgroup2"):
-            top = point + OURS  # walked, because what is being removed may vanish under the walk
+            top = point + OURS  # walked, because directories may vanish meanwhile
             found += [place for place, _, _ in os.walk(top) if place != top and "/.spare-" not in place]
     return sorted(found)
 
 
 def processes():
-    """Who is in a sandbox of ours, and who was started for our state: berm-spawn and its helpers."""
+    """Lists the processes in our sandboxes, and those started for our state: berm-spawn and its helpers."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -63,7 +64,7 @@ def loops():
         try:
             found += [path.parts[3]] if STATE in path.read_text() else []
         except OSError:
-            pass        # it went while we looked
+            pass        # it ended meanwhile
     return sorted(found)
 
 
@@ -74,7 +75,7 @@ def host():
 
 
 def settled(what, want, seconds=60 + FILES / 5000):
-    """Deletion and namespaces' ends happen in the background: give them their time."""
+    """Waits, because deletion and the end of namespaces happen in the background."""
     end = time.monotonic() + seconds
     while (found := what()) != want and time.monotonic() < end:
         time.sleep(0.05)
@@ -95,7 +96,7 @@ SLEEP = ("i", "1000", "/", "/usr/bin/sleep", "600")
 
 
 @test
-def cycles_leave_nothing():
+def create_and_destroy_cycles_leak_nothing():
     before = host()
     with Spawn(STATE) as spawn:
         same(spawn.ask(client.HELLO).error, 0, "ready")
@@ -115,7 +116,7 @@ def cycles_leave_nothing():
 
 
 def dies(name, script, profile=client.PROFILE_USER, prepare=None, **fields):
-    """A sandbox that does its worst is destroyed all the same."""
+    """Checks that a sandbox is destroyed whatever it does."""
     before = host()
     with Spawn(STATE) as spawn:
         uid = "0" if profile == PROFILE_ROOT else "1000"
@@ -132,37 +133,37 @@ def dies(name, script, profile=client.PROFILE_USER, prepare=None, **fields):
 
 
 @test
-def a_fork_bomb_dies():
+def fork_bomb_is_killed():
     dies("bomb", "import os\nopen('ready', 'w')\nwhile True:\n  try: os.fork()\n  except OSError: pass",
          pids=200)
 
 
 @test
-def detached_grandchildren_die():
+def detached_grandchildren_are_killed():
     dies("double", "import os, time\nfor i in range(50):\n  if os.fork() == 0:\n    os.setsid()\n"
          "    if os.fork(): os._exit(0)\n    time.sleep(600)\nopen('ready', 'w')\ntime.sleep(600)")
 
 
 @test
-def who_ignores_signals_dies():
+def process_that_ignores_signals_is_killed():
     dies("deaf", "import signal, time\nfor s in range(1, 32):\n  try: signal.signal(s, signal.SIG_IGN)\n"
          "  except OSError: pass\nopen('ready', 'w')\ntime.sleep(600)")
 
 
 @test
-def who_is_stopped_dies():
+def stopped_process_is_killed():
     dies("stopped", "import os, signal\nopen('ready', 'w')\nos.kill(os.getpid(), signal.SIGSTOP)")
 
 
 @test
-def who_is_frozen_dies():
+def frozen_process_is_killed():
     def freeze(spawn, name):
         same(spawn.ask(client.FREEZE, id_body(name)).error, 0, "FREEZE")
     dies("frozen", "import time\nopen('ready', 'w')\nwhile True: time.sleep(0.01)", prepare=freeze)
 
 
 @test
-def frozen_means_frozen_until_thawed():
+def frozen_sandbox_stays_frozen_until_thawed():
     with Spawn(STATE) as spawn:
         script = "import time\ni = 0\nwhile True:\n  i += 1; open('n', 'w').write(str(i)); time.sleep(0.005)"
         reply = spawn.create(id="ice", argv=("i", "1000", "/workspace", "/usr/bin/python3", "-c", script))
@@ -175,7 +176,7 @@ def frozen_means_frozen_until_thawed():
             then = path.stat().st_mtime_ns
             time.sleep(0.2)
             return path.stat().st_mtime_ns == then
-        check(settled(stands_still, True), "nothing moves")     # the kernel freezes when each comes by
+        check(settled(stands_still, True), "nothing moves")     # the kernel freezes each task at its next opportunity
         then = path.stat().st_mtime_ns
         same(spawn.ask(client.THAW, id_body("ice")).error, 0, "THAW")
         check(settled(lambda: path.stat().st_mtime_ns != then, True), "and moves again")
@@ -183,7 +184,7 @@ def frozen_means_frozen_until_thawed():
 
 
 @test
-def many_small_files_are_deleted_behind_the_reply():
+def small_files_are_deleted_after_the_reply():
     script = (f"import os\nos.mkdir('d')\nfor i in range({FILES}):\n  "
               "if i % 1000 == 0: os.mkdir(f'd/{i}'); at = f'd/{i}'\n  "
               "os.close(os.open(f'{at}/{i}', os.O_CREAT))\n"
@@ -192,14 +193,14 @@ def many_small_files_are_deleted_behind_the_reply():
 
 
 @test
-def a_deep_tree_is_deleted():
+def deep_tree_is_deleted():
     script = ("import os\nfor i in range(3000):\n  os.mkdir('d'); os.chdir('d')\n"
               "os.chdir('/workspace'); open('ready', 'w')")
     dies("deep", script)
 
 
 @test
-def modes_and_owners_do_not_keep_files():
+def files_of_any_mode_and_owner_are_deleted():
     script = ("import os\nos.makedirs('a/b'); open('a/b/c', 'w'); os.chmod('a/b', 0); os.chmod('a', 0)\n"
               "os.mkfifo('p'); os.symlink('/etc/passwd', 'l'); os.link('p', 'q'); open('ready', 'w')")
     dies("modes", script, profile=PROFILE_ROOT)
@@ -207,11 +208,11 @@ def modes_and_owners_do_not_keep_files():
 
 
 def deletion(spawn):
-    """The process that empties the trash: the one of berm-spawn's children that has it open."""
+    """Returns the process that empties the trash: the child of berm-spawn that has it open."""
     def target(fd):
         try:
             return os.readlink(fd)
-        except OSError:     # one that has just been started closes what it does not need
+        except OSError:     # a new process is closing its descriptors
             return None
 
     def is_it(pid):
@@ -223,7 +224,7 @@ def deletion(spawn):
 
 
 @test
-def deletion_that_was_killed_begins_again():
+def killed_deletion_is_restarted():
     before = host()
     with Spawn(STATE) as spawn:
         same(spawn.run("first", ["true"], slot=1)[0], 0, "a sandbox")
@@ -232,7 +233,7 @@ def deletion_that_was_killed_begins_again():
             helpers = deletion(spawn)
             same(len(helpers), 1, "one process deletes")
             os.kill(helpers[0], signal.SIGKILL)
-            if turn > 0:    # at once, and with something to delete; the first time nobody asks for anything
+            if turn > 0:    # immediately, and with something to delete; the first time without a request
                 status, _ = spawn.run(f"cut-{turn}", ["sh", "-c", "echo hi > f"], slot=turn, layer=client.LAYER_DISK)
                 same(status, 0, "berm-spawn goes on")
             check(settled(lambda: len(new := deletion(spawn)) == 1 and new != helpers, True), "another one")
@@ -243,7 +244,7 @@ def deletion_that_was_killed_begins_again():
 
 
 @test
-def destroy_is_idempotent_and_knows_strangers():
+def destroy_is_idempotent_and_accepts_unknown_ids():
     with Spawn(STATE) as spawn:
         same(spawn.destroy("never-was").error, 0, "nothing to do is done")
         same(spawn.create(id="twice", argv=SLEEP).error, 0, "CREATE")
@@ -252,7 +253,7 @@ def destroy_is_idempotent_and_knows_strangers():
 
 
 @test
-def a_new_berm_spawn_finds_what_the_killed_one_left():
+def new_berm_spawn_restores_sandboxes_of_a_killed_one():
     before = host()
     spawn = Spawn(STATE)
     first = spawn.create(id="orphan-a", slot=11, argv=SLEEP, memory=64 << 20)
@@ -278,7 +279,7 @@ def a_new_berm_spawn_finds_what_the_killed_one_left():
 
 
 @test
-def a_range_in_use_is_not_given_out_again():
+def slot_in_use_is_refused():
     spawn = Spawn(STATE)
     same(spawn.create(id="old", slot=31, argv=SLEEP).error, 0, "CREATE")
     spawn.kill()
@@ -298,7 +299,7 @@ def sweep_all(spawn):
 
 
 @test
-def old_roots_go_when_nobody_stands_on_them():
+def unused_generated_roots_are_removed():
     before = host()
     roots = pathlib.Path(STATE, "roots")
     old = roots / "host-0123456789abcdef"
@@ -323,7 +324,7 @@ def old_roots_go_when_nobody_stands_on_them():
 
 
 @test
-def a_killed_berm_jail_takes_its_sandbox_along():
+def killed_berm_jail_ends_its_sandbox():
     for profile in ([], ["--root"]):
         jail = subprocess.Popen([program("berm-jail"), "--state", STATE, *client.WITHOUT, *profile, "--", "sh", "-c",
                                  "setsid sleep 600 & echo up; sleep 600"], stdout=subprocess.PIPE)
@@ -339,8 +340,8 @@ def a_killed_berm_jail_takes_its_sandbox_along():
 
 
 @test
-def a_start_that_fails_leaves_no_cgroup():
-    """In a user namespace of somebody else's it gets as far as its cgroups, and not to a sandbox."""
+def failed_start_leaves_no_cgroup():
+    """In a foreign user namespace, the start fails after creating its cgroups."""
     def tops():
         points = [line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
         return [point + OURS for point in points if os.path.isdir(point + OURS)]
@@ -352,7 +353,7 @@ def a_start_that_fails_leaves_no_cgroup():
 
 
 @test
-def sweep_spares_owners():
+def sweep_keeps_owned_sandboxes():
     with Spawn(STATE) as spawn:
         mine = spawn.create(id="mine", slot=21, argv=SLEEP)
         lost = spawn.create(id="lost", slot=22, argv=SLEEP)
@@ -376,8 +377,8 @@ def berm_spawn_killed_at_random_leaves_only_what_sweep_removes():
             id=f"cut-{turn}", slot=turn, argv=SLEEP, memory=64 << 20, disk=(8 << 20) * (turn % 5 == 0)))
         spawn.send(data)
         if turn == 0:
-            os.close(spawn.receive().fds[0])    # where the machine is slow the others may never begin
-        time.sleep(rng.random() ** 3 * 0.012)   # most in the first moments, where the clone is made
+            os.close(spawn.receive().fds[0])    # on a slow machine the others may never start
+        time.sleep(rng.random() ** 3 * 0.012)   # mostly in the first moments, during the clone
         spawn.kill()
     with Spawn(STATE) as spawn:
         reply = spawn.ask(client.SWEEP, struct.pack("=II", 1, 0) + bytes(256 * 64))
@@ -388,7 +389,7 @@ def berm_spawn_killed_at_random_leaves_only_what_sweep_removes():
 
 
 @test
-def pid_1_killed_from_outside_is_noticed():
+def killed_pid_1_is_noticed():
     with Spawn(STATE) as spawn:
         reply = spawn.create(id="hit", argv=SLEEP)
         signal.pidfd_send_signal(reply.fds[0], signal.SIGKILL)
@@ -398,7 +399,7 @@ def pid_1_killed_from_outside_is_noticed():
 
 
 def ended_together(spawn, names):
-    """Makes them, and has all end while berm-spawn stands still: one signal then tells of them all."""
+    """Creates them, and lets all end while berm-spawn is stopped, so that one signal reports them all."""
     replies = [spawn.create(id=name, slot=50 + i, argv=SLEEP) for i, name in enumerate(names)]
     spawn.process.send_signal(signal.SIGSTOP)
     for reply in replies:
@@ -409,7 +410,7 @@ def ended_together(spawn, names):
 
 
 @test
-def ends_that_share_a_signal_are_all_noticed():
+def exits_that_share_a_signal_are_all_noticed():
     names = [f"both-{i}" for i in range(6)]
     with Spawn(STATE) as spawn:
         ended_together(spawn, names)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""berm-jail at a terminal: the command has one of its own, with job control, keys and sizes."""
+"""berm-jail on a terminal: the command gets its own, with job control, keys and sizes."""
 import contextlib
 import fcntl
 import os
@@ -21,7 +21,7 @@ STATE = state_dir()
 
 
 class Jail:
-    """berm-jail as the leader of a session on a terminal of ours."""
+    """berm-jail as the session leader on our terminal."""
 
     def __init__(self, *arguments, rows=24, columns=80):
         self.master, self.slave = pty.openpty()
@@ -40,10 +40,10 @@ class Jail:
         os.write(self.master, text.encode())
 
     def until(self, text, seconds=30):
-        """What came up to and with this text; b"" if it did not come."""
+        """Returns the output up to and including this text; b"" if it does not come."""
         end = time.monotonic() + seconds
         while text.encode() not in self.seen and time.monotonic() < end:
-            has_ended = self.process.poll() is not None     # asked first: what it said last is there by then
+            has_ended = self.process.poll() is not None     # checked first, so that the last output is available
             if select.select([self.master], [], [], 0.1)[0]:
                 with contextlib.suppress(OSError):
                     self.seen += os.read(self.master, 65536)
@@ -80,8 +80,8 @@ def a_shell_has_job_control():
     jail = Jail("--", "bash", "--norc", "--noprofile", "-i")
     first = jail.until("ready> ")
     check("no job control" not in first and "cannot set terminal" not in first, first)
-    # It says when it has the terminal: a key that comes earlier is the shell's. It starts nobody: a child that is stopped
-    # between vfork and exec holds its parent up, which then never stops.
+    # It prints when it has the terminal: an earlier key would go to the shell. It starts no child: one that is stopped
+    # between vfork and exec blocks its parent, which then never stops.
     jail.type("""perl -e '$| = 1; $SIG{CONT} = sub { print "is-ba"."ck\\n" }; print "is-u"."p\\n"; sleep 9 while 1'\n""")
     jail.until("is-up")
     jail.type("\x1a")
@@ -99,7 +99,7 @@ def a_shell_has_job_control():
 
 
 @test
-def keys_end_a_command_and_not_the_jail():
+def interrupt_key_ends_the_command_but_not_berm_jail():
     jail = Jail("--", "python3", "-c",
                 "import time\ntry: print('up', flush=True); time.sleep(600)\nexcept KeyboardInterrupt: print('caught')")
     jail.until("up")
@@ -109,7 +109,7 @@ def keys_end_a_command_and_not_the_jail():
 
 
 @test
-def sizes_are_passed_on():
+def terminal_size_changes_are_forwarded():
     jail = Jail("--", "bash", "--norc", "--noprofile", "-i", rows=31, columns=97)
     jail.until("ready> ")
     jail.type("stty size\n")
@@ -122,7 +122,7 @@ def sizes_are_passed_on():
 
 
 @test
-def much_output_arrives_whole_while_keys_are_not_read():
+def large_output_is_complete_while_keys_are_not_read():
     jail = Jail("--", "sh", "-c", "stty -echo -icanon; echo go; seq 1 20000; echo e''nd")
     jail.until("go")
     jail.type("x" * 3000)
@@ -132,7 +132,7 @@ def much_output_arrives_whole_while_keys_are_not_read():
 
 
 @test
-def a_signal_to_the_jail_ends_it_and_the_terminal_is_as_before():
+def signal_ends_berm_jail_and_restores_the_terminal():
     jail = Jail("--", "sh", "-c", "echo up; sleep 600")
     jail.until("up")
     jail.process.send_signal(signal.SIGTERM)
@@ -140,7 +140,7 @@ def a_signal_to_the_jail_ends_it_and_the_terminal_is_as_before():
 
 
 @test
-def errors_before_the_command_are_seen():
+def errors_before_the_command_are_printed():
     jail = Jail("--", "no-such-program")
     jail.until("not found")
     same(jail.end(), 127, "not found")
@@ -150,7 +150,7 @@ def errors_before_the_command_are_seen():
 
 
 @test
-def without_a_terminal_nothing_is_copied():
+def no_terminal_is_created_without_one():
     jail = Jail("--", "true")
     same(jail.end(), 0, "exit")
     reader, writer = os.pipe()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The walls from inside, as user and as root: each probe names what it tried and the errno it got."""
+"""The protections from inside, as user and as root: each probe prints what it tried and the errno."""
 import ctypes
 import errno
 import json
@@ -40,7 +40,7 @@ def attempt(f):
         return "ok"
     except OSError as e:
         return errno.errorcode.get(e.errno, str(e))
-    except ValueError:  # how setrlimit says it
+    except ValueError:  # how Python reports it for setrlimit
         return "EPERM"
 def write(path, text="0"):
     return attempt(lambda: os.write(os.open(path, os.O_WRONLY), text.encode()))
@@ -96,7 +96,7 @@ json.dump(dict(probes=out, fds=fds, dev=dev, nodev=nodev, nosuid=nosuid, writabl
                maps=open("/proc/self/uid_map").read().split()), sys.stdout)
 '''
 
-# What each probe may answer; everything not named here must be EPERM.
+# The allowed results of each probe; all others must be EPERM.
 CLOSED = {"ENOENT", "EACCES", "EROFS", "EPERM"}
 EXPECT = {
     "io_uring_setup": {"ENOSYS"}, "clone3": {"ENOSYS"}, "memfd_secret": {"ENOSYS"},
@@ -106,7 +106,7 @@ EXPECT = {
     "rlimit nofile": {"EPERM"}, "write /dev": {"EROFS", "EACCES"},
     "chmod /dev/null": {"EROFS", "EPERM"}, "list /proc/1/fd": CLOSED,
 }
-# As root: PID 1 ignores what it did not ask for, and some sysctls are its own but for the mount.
+# As root: PID 1 ignores unhandled signals, and root owns some sysctls, which are mounted read-only.
 BY_ROOT = {"setuid": {"ok"}, "kill pid 1": {"ok"}, "write /proc/sys/kernel/shmmax": {"EROFS"},
            "write /proc/sys/fs/mqueue/msg_max": {"EROFS"}}
 
@@ -143,12 +143,12 @@ def judge(result, root):
 
 
 @test
-def the_user_finds_every_door_shut():
+def user_cannot_cross_any_protection():
     judge(probe(), root=False)
 
 
 @test
-def root_inside_finds_every_door_shut():
+def root_inside_cannot_cross_any_protection():
     judge(probe("--root"), root=True)
 
 
@@ -161,7 +161,7 @@ def strict_refuses_debuggers_too():
 
 
 @test
-def a_32_bit_call_kills():
+def call_of_a_32_bit_architecture_kills():
     if os.uname().machine != "x86_64" or not shutil.which("gcc"):
         raise Skip("needs x86-64 and gcc")
     source = 'int main(void){int r; __asm__ volatile("int $0x80" : "=a"(r) : "a"(20)); return r != 0;}'
@@ -170,7 +170,7 @@ def a_32_bit_call_kills():
 
 
 @test
-def descriptors_of_the_caller_stay_outside():
+def descriptors_of_the_caller_are_not_inherited():
     directory = os.open("/", os.O_PATH)
     for fd in (50, 51):
         os.dup2(directory, fd)
@@ -216,8 +216,8 @@ def capabilities_are_exactly_the_documented_ones():
 
 
 @test
-def every_id_of_a_sandbox_is_of_its_range_and_no_key_is():
-    """Its maker is root by its effective id alone; the keyring it inherits is the maker's, and gives no right."""
+def sandbox_uses_only_ids_of_its_slot_and_no_keys():
+    """The creator is root only by its effective uid; its keyring, which the sandbox inherits, grants nothing."""
     base = str(65536 * (4711 + 3))
     with client.Spawn(STATE) as spawn:
         reply = spawn.create(id="ids", slot=4711, argv=("i", "1000", "/", "/usr/bin/sleep", "60"))
@@ -232,7 +232,7 @@ def every_id_of_a_sandbox_is_of_its_range_and_no_key_is():
 
 
 def called_by(pid, number, *args):
-    """What a system call answers to that process, which stands in one meanwhile; x86-64."""
+    """Makes a traced process perform a system call and returns the result; x86-64."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
     attach, detach, step, get, put = 16, 17, 9, 12, 13
@@ -245,7 +245,7 @@ def called_by(pid, number, *args):
     os.waitpid(pid, 0x40000000)     # __WALL
     trace(get, regs)
     before = bytes(regs)
-    regs[10], regs[15], regs[16] = number, 2 ** 64 - 1, regs[16] - 2       # the instruction it stands behind
+    regs[10], regs[15], regs[16] = number, 2 ** 64 - 1, regs[16] - 2       # repeat the instruction before rip
     for register, value in zip((14, 13, 12, 7, 9), args):
         regs[register] = value % 2 ** 64
     trace(put, regs)
@@ -260,8 +260,8 @@ def called_by(pid, number, *args):
 
 
 @test
-def the_keyring_that_all_inherit_gives_nothing():
-    """Asked of berm-spawn, which no filter binds: what it may not do, nobody inside may."""
+def inherited_keyring_grants_nothing():
+    """Tested in berm-spawn, which has no filter: what it cannot do, no program inside can."""
     if os.uname().machine != "x86_64":
         raise Skip("registers are those of x86-64")
     keyctl, session, ses_user = 250, -3, -5
@@ -280,8 +280,8 @@ def the_keyring_that_all_inherit_gives_nothing():
 
 
 @test
-def nested_namespaces_are_closed_without_the_filter_too():
-    """The limits of the user namespace itself, read by its root."""
+def nested_namespaces_are_refused_even_without_the_filter():
+    """Reads the limits of the user namespace as its root."""
     names = ("user", "mnt", "net", "pid", "ipc", "uts", "cgroup", "time")
     code = f"[print(open('/proc/sys/user/max_%s_namespaces' % n).read().strip()) for n in {names}]"
     same(jail("--", "/usr/bin/python3", "-c", code).stdout.split(), ["0"] * len(names), "limits")
@@ -294,8 +294,8 @@ def two_sandboxes_share_no_ids():
 
 
 @test
-def no_feature_missing_goes_unnoticed():
-    """A kernel step that fails stops the sandbox instead of leaving a wall out."""
+def every_missing_feature_is_reported():
+    """If a kernel step fails, the sandbox does not start, instead of lacking a protection."""
     done = subprocess.run(["unshare", "--user", "--map-root-user", program("berm-jail"), "--state", STATE,
                            "--", "true"], capture_output=True, text=True)
     same(done.returncode, 125, done.stderr)
