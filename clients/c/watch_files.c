@@ -8,7 +8,7 @@ struct watch_files {
     berm_on_change on_change;
     void *user;
     int result;
-    bool watching; /* the user got `watching` */
+    bool watching; /* the callback got the `watching` message */
 };
 
 static enum stream_next give(struct watch_files *w, const Berm__V1__WatchFilesResponse *m) {

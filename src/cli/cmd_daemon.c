@@ -91,7 +91,8 @@ static char **bermd_argv(struct cli *cli, const char *program) {
             argv[n++] = cli_text(cli, "--%s", passed[i]);
             argv[n++] = opt_get(cli, passed[i]);
         }
-    if (!opt_has(cli, "socket") && !opt_has(cli, "config")) { /* BERM_SOCKET applies to both */
+    if (!opt_has(cli, "socket") &&
+        !opt_has(cli, "config")) { /* bermd must listen where berm connects */
         argv[n++] = (char *)"--socket";
         argv[n++] = (char *)berm_client_target(cli->client);
     }

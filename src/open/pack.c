@@ -45,8 +45,7 @@ int pack_source(int source, bool is_file, const struct open_pack *q, int pipe, s
         return err_set(e, ERR_OUT_OF_MEMORY, "pack the tree: out of memory");
     buf_init(&out, OUT_BYTES + PACKER_HEADERS);
     p->mode_mask = q->head.flags & OPEN_PRIVATE ? 0600 : 07777;
-    /* the archive has no owners, because uids of the host mean nothing inside */
-    p->refuses_ways_out = true;
+    p->refuses_ways_out = true; /* has_owners stays false: host uids mean nothing inside */
     if (pack_take_excludes(p, q, e) < 0)
         return -(int)e->code; /* not freed, because the process ends */
     int r = packer_begin(p, source, is_file ? q->name : NULL);

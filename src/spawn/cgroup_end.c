@@ -103,14 +103,14 @@ int cgroup_remove(struct cgroups *cg, const char *id) {
     return worst;
 }
 
-static void exec_cgroup_name(char *out, size_t cap, uint32_t cgroup) {
+static void cgroup_exec_name(char *out, size_t cap, uint32_t cgroup) {
     snprintf(out, cap, "x-%u", cgroup);
 }
 
 int cgroup_exec_make(const struct cgroups *cg, const char *id, uint32_t cgroup, uint32_t owner,
                      int *ret_fd) {
     char name[24];
-    exec_cgroup_name(name, sizeof name, cgroup);
+    cgroup_exec_name(name, sizeof name, cgroup);
     AUTO_CLOSE int dir = cgroup_open(cgroup_seats(cg), id);
     if (dir < 0)
         return dir;
@@ -139,7 +139,7 @@ static bool cgroup_is_populated(int dir) {
 
 int cgroup_exec_kill(const struct cgroups *cg, const char *id, uint32_t cgroup) {
     char name[24];
-    exec_cgroup_name(name, sizeof name, cgroup);
+    cgroup_exec_name(name, sizeof name, cgroup);
     AUTO_CLOSE int dir = cgroup_open(cgroup_seats(cg), id);
     if (dir < 0)
         return dir;

@@ -25,7 +25,7 @@ static int layer_check_reserve(const struct spawn *s) {
     return r < 0 ? r : disk_space_is_short(&space) ? -ENOSPC : 0;
 }
 
-static int memory_layer(const struct spawn_create *req) {
+static int layer_open_memory(const struct spawn_create *req) {
     char size[32], inodes[32];
     const struct spawn_limits *l = &req->limits;
     snprintf(size, sizeof size, "%" PRIu64, l->disk_bytes ? l->disk_bytes : MEMORY_LAYER_BYTES);
@@ -62,7 +62,7 @@ static int layer_limit_dir(int dir, const struct spawn_limits *l) {
     return quota_set(dir, l->disk_bytes, l->disk_inodes);
 }
 
-static int disk_layer(struct spawn *s, const struct spawn_create *req, bool *made) {
+static int layer_open_disk(struct spawn *s, const struct spawn_create *req, bool *made) {
     /* 0711 because as a lower layer of another slot its owner is nobody there. Others cannot enter
      * the parent. */
     *made = mkdirat(s->layers, req->id, 0711) == 0;
@@ -83,13 +83,13 @@ static int disk_layer(struct spawn *s, const struct spawn_create *req, bool *mad
 int layer_open(struct spawn *s, const struct spawn_create *req, bool *made, uint32_t *ret_step) {
     *ret_step = STEP_LAYER;
     if (req->layer == SPAWN_LAYER_MEMORY)
-        return memory_layer(req);
+        return layer_open_memory(req);
     *ret_step = STEP_DISK_RESERVE;
     int r = layer_check_reserve(s);
     if (r < 0)
         return r;
     *ret_step = STEP_LAYER;
-    return disk_layer(s, req, made);
+    return layer_open_disk(s, req, made);
 }
 
 int layer_open_kept(struct spawn *s, const char *id, uint32_t *ret_base) {

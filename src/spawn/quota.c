@@ -36,7 +36,7 @@ enum quota_answer quota_probe(int state) {
     return fs.f_type == EXT4_SUPER_MAGIC ? QUOTA_EDQUOT : QUOTA_NONE;
 }
 
-static int set_limits(int dir, uint32_t project, uint64_t bytes, uint64_t inodes) {
+static int quota_set_limits(int dir, uint32_t project, uint64_t bytes, uint64_t inodes) {
     struct if_dqblk limits = {
         .dqb_bhardlimit = bytes / QIF_DQBLKSIZE,
         .dqb_ihardlimit = inodes,
@@ -47,7 +47,7 @@ static int set_limits(int dir, uint32_t project, uint64_t bytes, uint64_t inodes
 
 /* Chooses an unused project number at random, because other state directories may share the file
  * system. */
-static int draw_project(int dir, uint32_t *ret_project) {
+static int quota_draw_project(int dir, uint32_t *ret_project) {
     for (int turn = 0; turn < DRAWS; turn++) {
         uint32_t project;
         if (sys3(SYS_getrandom, (long)&project, sizeof project, 0) != sizeof project)
@@ -68,20 +68,21 @@ static int draw_project(int dir, uint32_t *ret_project) {
 int quota_set(int dir, uint64_t bytes, uint64_t inodes) {
     struct fsxattr attr;
     uint32_t project = 0;
-    int r = ioctl(dir, FS_IOC_FSGETXATTR, &attr) < 0 ? -errno : draw_project(dir, &project);
+    int r = ioctl(dir, FS_IOC_FSGETXATTR, &attr) < 0 ? -errno : quota_draw_project(dir, &project);
     if (r < 0)
         return r;
     /* Set the limits first, so that a directory with a project always has limits. */
-    r = set_limits(dir, project, bytes, inodes ? inodes : MAX(bytes / BYTES_PER_INODE, INODES_MIN));
+    r = quota_set_limits(dir, project, bytes,
+                         inodes ? inodes : MAX(bytes / BYTES_PER_INODE, INODES_MIN));
     attr.fsx_projid = project;
     attr.fsx_xflags |= FS_XFLAG_PROJINHERIT;
     if (r < 0 || ioctl(dir, FS_IOC_FSSETXATTR, &attr) == 0)
         return r;
     r = -errno;
-    return set_limits(dir, project, 0, 0) < 0 ? -EIO : r;
+    return quota_set_limits(dir, project, 0, 0) < 0 ? -EIO : r;
 }
 
-static uint32_t project_of(int dir) {
+static uint32_t quota_project_of(int dir) {
     struct fsxattr attr;
     if (ioctl(dir, FS_IOC_FSGETXATTR, &attr) < 0 || !(attr.fsx_xflags & FS_XFLAG_PROJINHERIT))
         return 0;
@@ -89,11 +90,11 @@ static uint32_t project_of(int dir) {
 }
 
 bool quota_is_set(int dir) {
-    return project_of(dir) != 0;
+    return quota_project_of(dir) != 0;
 }
 
 void quota_clear(int dir) {
-    uint32_t project = project_of(dir);
-    if (project != 0 && set_limits(dir, project, 0, 0) < 0)
+    uint32_t project = quota_project_of(dir);
+    if (project != 0 && quota_set_limits(dir, project, 0, 0) < 0)
         return; /* harmless: the limits of an unused project */
 }

@@ -64,7 +64,7 @@ static bool trash_empty_dir(int trash, int dir, unsigned *serial) {
     return any;
 }
 
-static void empty_trash(int trash) {
+static void trash_empty(int trash) {
     if (flock(trash, LOCK_EX) < 0) /* the process of an earlier berm-spawn may still be running */
         return;
     unsigned serial = 0;
@@ -98,7 +98,7 @@ int layer_start_trash(struct spawn *s) {
         fcntl(WAKE, F_SETFL, 0);
         char bytes[64];
         do
-            empty_trash(TRASH);
+            trash_empty(TRASH);
         while (read(WAKE, bytes, sizeof bytes) > 0);
         _exit(0);
     }
@@ -121,5 +121,5 @@ void layer_empty_trash(struct spawn *s) {
 void layer_delete_now(struct spawn *s) {
     AUTO_CLOSE int own = openat(s->trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (own >= 0)
-        empty_trash(own);
+        trash_empty(own);
 }

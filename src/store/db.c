@@ -136,7 +136,8 @@ static int db_open_parts(struct db *db, uv_loop_t *loop, const char *dir, struct
         return r;
     facts->is_new = was == 0;
     sql_mark_running(db->reader);
-    sql_keep_log(db->reader, false); /* the reader closes last and may checkpoint */
+    sql_keep_log(db->reader,
+                 false); /* the reader closes last, so its close may checkpoint the log */
     return 0;
 }
 

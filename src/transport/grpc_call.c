@@ -138,7 +138,7 @@ static void grpc_refuse_http(struct grpc_call *g, struct str status, const char 
         h2_reset(&g->stream);
 }
 
-static bool is_grpc(struct str type) {
+static bool grpc_is_type(struct str type) {
     return str_is(type, STR("application/grpc")) || str_is(type, STR("application/grpc+proto")) ||
            str_starts(type, STR("application/grpc;")) ||
            str_starts(type, STR("application/grpc+proto;"));
@@ -203,7 +203,7 @@ static void on_request(struct h2_stream *s) {
         grpc_refuse_http(g, STR("405"), "the HTTP method must be POST");
         return;
     }
-    if (!s->headers_too_large && (!type.p || !is_grpc(type))) {
+    if (!s->headers_too_large && (!type.p || !grpc_is_type(type))) {
         grpc_refuse_http(g, STR("415"), "the content-type must be application/grpc");
         return;
     }

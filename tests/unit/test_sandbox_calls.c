@@ -18,7 +18,7 @@ static struct world {
     char dir[64];
     int dir_fd, sandboxes_fd;
     uv_loop_t loop;
-    uv_timer_t tick; /* otherwise an iteration that ran a timer would block */
+    uv_timer_t tick; /* wakes the loop, which would block after running only a timer */
     struct deadlines deadlines;
     struct limits limits;
     struct driver drivers[2];
