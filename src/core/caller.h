@@ -1,4 +1,4 @@
-/* caller — who asks: an identity, and whether everyone's objects are open to it. */
+/* caller — the identity behind a call, and whether it may use the objects of all owners. */
 #pragma once
 
 #include <stdbool.h>

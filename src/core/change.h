@@ -1,4 +1,4 @@
-/* change — who makes a change, and under which request id; borrowed for the call. */
+/* change — the caller, request id and cause of a change. Functions borrow it while they run. */
 #pragma once
 
 #include "core/caller.h"
@@ -6,13 +6,13 @@
 
 struct change {
     const struct caller *who;      /* NULL: the daemon itself */
-    const struct request_key *key; /* NULL or with an empty request_id: nothing is remembered */
-    struct ledger_wait *wait;
-    int cause;           /* StateCause; 0 = REQUESTED */
-    const struct err *e; /* what caused it; NULL = nothing */
+    const struct request_key *key; /* NULL or an empty request_id: the request id is not stored */
+    struct ledger_wait *wait;      /* NULL: nobody waits for the commit */
+    int cause;                     /* StateCause; 0 = REQUESTED */
+    const struct err *e;           /* the error that caused it; NULL: none */
 };
 
-/* Sets the error of a change that the store does not take. */
+/* Sets the error of a change when ledger_begin returns NULL. */
 static inline int change_refused(struct err *e) {
-    return err_set(e, ERR_STORE_FAILED, "the store takes no change at this moment");
+    return err_set(e, ERR_STORE_FAILED, "the store does not accept changes now");
 }

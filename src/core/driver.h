@@ -9,9 +9,8 @@
  *          when adopt returns.
  * Restart: no process of an instance is a child of bermd. adopt finds an instance by its id alone.
  * Bounds:  the driver answers every request once; when it is lost, it fails all of them.
- * Callbacks come from the loop, never from inside the function that asked, and never after
- * instance_close. One exception: a request to a driver that is lost may be answered at once. Inside a
- * callback you may call anything here. */
+ * Callbacks come from the loop, never from inside the requesting function, and never after instance_close. One
+ * exception: a lost driver may answer a request at once. Inside a callback you may call every function here. */
 #pragma once
 
 #include <stdbool.h>
@@ -53,8 +52,7 @@ struct instance_mount {
     int dir_fd; /* borrowed for the call */
     const char *target;
     bool writable;
-    bool
-        is_public; /* nobody inside gets its owner's rights; only world-readable files can be read */
+    bool is_public;  /* no program gets the owner's rights: only world-readable files can be read */
     bool is_layered; /* writes go to the instance's own layer; excludes the other two */
 };
 
@@ -68,8 +66,7 @@ struct instance_spec {
     struct instance_limits limits;
     const struct instance_mount *mounts;
     size_t n_mounts;
-    bool
-        is_parked; /* for driver.parking: at most one claim follows, before any program runs in it */
+    bool is_parked; /* for driver.parking: at most one claim follows, before any program runs */
 };
 
 struct instance_usage {
@@ -88,19 +85,19 @@ struct exec_cgroup_usage {
 };
 
 struct instance_events {
-    /* The guest runs; instance_connect can reach it, at once or soon. */
+    /* The guest runs; instance_connect succeeds now or soon. */
     void (*on_ready)(struct instance *p);
-    /* The instance could not be created; nothing of it is left. Last. */
+    /* The driver could not create the instance and has removed all of it. Last callback. */
     void (*on_failed)(struct instance *p, const struct err *e);
-    /* The guest has ended, and every process in the instance with it. Last. */
+    /* The guest and every other process in the instance have ended. Last callback. */
     void (*on_gone)(struct instance *p);
 };
 
-/* How one request to a running instance ended; e is NULL on success. */
+/* The result of a request to a running instance; e is NULL on success. */
 struct instance_answer {
     const struct err *e;
-    struct instance_usage usage; /* of usage.measure, and of exec_cgroups.kill as far as known */
-    const int *fds; /* of exec_cgroups.make: per_cgroup for each cgroup; the callee owns them */
+    struct instance_usage usage; /* of usage.measure, and of exec_cgroups.kill if known */
+    const int *fds; /* of exec_cgroups.make: per_cgroup for each cgroup; `done` takes them */
     size_t n_fds;
     size_t per_cgroup;
 };
@@ -156,46 +153,47 @@ struct driver_limits_ops {
                 void *user);
 };
 
-/* A cgroup for each exec, by a number that core chooses. Core passes the first descriptor of a cgroup to the guest
- * as the file to join it by, and lends it to read_usage. */
+/* A cgroup for each exec, identified by a number that core chooses. Core passes the first descriptor of a cgroup to the
+ * guest, which writes to it to join the cgroup, and to read_usage. */
 struct driver_exec_cgroup_ops {
     /* Creates cgroups, or opens those that exist already. */
     void (*make)(struct instance *p, uint32_t first, uint32_t count, instance_done *done,
                  void *user);
-    /* Kills every process in it and removes it. */
+    /* Kills every process in the cgroup and removes the cgroup. */
     void (*kill)(struct instance *p, uint32_t cgroup, instance_done *done, void *user);
-    /* Brings the counters up to date without waiting; one that cannot be read stays, and a peak never falls.
+    /* Updates the counters without blocking. A counter that cannot be read keeps its value; a peak never decreases.
      * `cgroup_fd` is a directory. */
     void (*read_usage)(int cgroup_fd, struct exec_cgroup_usage *usage);
 };
 
 /* Instances that are created ahead of their sandbox. */
 struct driver_parking_ops {
-    /* Applies what differs: hostname (NULL = unchanged), limits (0 = unchanged) and read-only mounts. Core does not
-     * ask when nothing differs. After a failure the instance is of no use. */
+    /* Applies the differences: hostname (NULL = unchanged), limits (0 = unchanged) and read-only mounts. Core does not
+     * call this when nothing differs. Core discards the instance after a failure. */
     void (*claim)(struct instance *p, const struct instance_spec *spec, instance_done *done,
                   void *user);
-    /* Whether the driver has answered every request: the pool creates instances only then. */
+    /* Returns whether the driver has answered every request. The pool creates instances only then. */
     bool (*is_idle)(const struct driver *d);
 };
 
 /* For a driver whose adopt does not contact the guest: on_gone comes only after watch, connect or stop. */
 struct driver_dormant_ops {
-    /* Reports the exit from now on, also one that happened before. -number: a resource is short now. */
+    /* From now on, reports the exit, including an earlier one. -number: a resource is short now. */
     int (*watch_exit)(struct instance *p);
 };
 
 /* Numbers that core records with a sandbox and passes to each create, such as a range of uids. */
 struct driver_slot_ops {
-    int64_t (*take)(struct driver *d);             /* -1: all are in use */
-    bool (*keep)(struct driver *d, uint64_t slot); /* of a record; false: no such slot */
+    int64_t (*take)(struct driver *d); /* -1: all are in use */
+    /* Marks the slot of a record as used. False: no such slot. */
+    bool (*keep)(struct driver *d, uint64_t slot);
     void (*give_back)(struct driver *d, uint64_t slot);
 };
 
 /* The head of every driver and every instance; the driver's own members follow. */
 struct driver {
     const struct driver_ops *ops;
-    /* Capabilities, final when on_open comes; NULL: the driver lacks it. */
+    /* Capabilities, final when on_open fires; NULL: the driver lacks it. */
     const struct driver_pause_ops *pause;
     const struct driver_usage_ops *usage;
     const struct driver_limits_ops *limits;
@@ -203,11 +201,11 @@ struct driver {
     const struct driver_parking_ops *parking;
     const struct driver_dormant_ops *dormant;
     const struct driver_slot_ops *slots;
-    unsigned features;     /* enum driver_feature, final when on_open comes */
-    const char *user_name; /* account of programs of profile USER; NULL: "user" */
+    unsigned features;     /* enum driver_feature, final when on_open fires */
+    const char *user_name; /* account that runs programs of profile USER; NULL: "user" */
     uv_loop_t *loop;
-    void (*on_open)(struct driver *d, const struct err *e); /* NULL: it can create instances */
-    void (*on_lost)(struct driver *d);   /* it can do nothing any more; may be NULL */
+    void (*on_open)(struct driver *d, const struct err *e); /* NULL: ready to create instances */
+    void (*on_lost)(struct driver *d); /* the driver fails every request from now on; may be NULL */
     void (*on_closed)(struct driver *d); /* last */
     void *user;
 };
@@ -216,7 +214,7 @@ struct instance {
     struct driver *driver;
     const struct instance_events *events;
     void *user;
-    bool is_bytes_only; /* its link passes no descriptors */
+    bool is_bytes_only; /* the link cannot pass descriptors */
     char id[INSTANCE_ID_MAX];
 };
 
@@ -234,13 +232,13 @@ static inline void driver_give_slot_back(struct driver *d, uint64_t slot) {
         d->slots->give_back(d, slot);
 }
 
-/* NULL and an error when the request itself is wrong; every later outcome comes as an event. */
+/* Returns NULL and an error when the request is invalid; events report every later outcome. */
 static inline struct instance *instance_create(struct driver *d, const struct instance_spec *spec,
                                                const struct instance_events *events, void *user,
                                                struct err *e) {
     return d->ops->create(d, spec, events, user, e);
 }
-/* Finds a running instance. The result is ready, and only on_gone follows. NULL: no guest runs under this id. */
+/* Finds a running instance. The returned instance is ready, and only on_gone follows. NULL: no guest runs under this id. */
 static inline struct instance *instance_adopt(struct driver *d, const char *id,
                                               const struct instance_events *events, void *user,
                                               struct err *e) {
@@ -250,16 +248,17 @@ static inline struct instance *instance_adopt(struct driver *d, const char *id,
 MUST_USE static inline int instance_watch_exit(struct instance *p) {
     return p->driver->dormant ? p->driver->dormant->watch_exit(p) : 0;
 }
-/* A new connection to the guest: a stream socket, owned by the caller, without any byte of an earlier one. -number when
- * nobody answers. It passes descriptors unless is_bytes_only, or the guest's hello says otherwise. */
+/* Returns a new connection to the guest: a stream socket that the caller owns and that carries no byte of an earlier
+ * connection. -number if the guest does not accept it. The socket passes descriptors, unless is_bytes_only is set or the
+ * guest's hello says otherwise. */
 static inline int instance_connect(struct instance *p, struct err *e) {
     return p->driver->ops->connect(p, e);
 }
-/* Ends every process in it, frozen or not; its files stay. on_gone follows. */
+/* Kills every process in the instance, even when it is frozen. The files stay. on_gone follows. */
 static inline void instance_stop(struct instance *p) {
     p->driver->ops->stop(p);
 }
-/* Lets go of it: the instance itself runs on, for the next bermd to adopt. */
+/* Frees the handle only: the instance keeps running, and the next bermd can adopt it. */
 static inline void instance_close(struct instance *p) {
     p->driver->ops->close_instance(p);
 }
@@ -288,14 +287,14 @@ static inline void instance_claim(struct instance *p, const struct instance_spec
                                   instance_done *done, void *user) {
     p->driver->parking->claim(p, spec, done, user);
 }
-/* Removes what is left of an instance that is gone, its files too if asked, and then reports. Ends the instance if
- * it still runs. */
+/* Removes the remains of an instance, with its files if `with_files`, and then calls `done`. Ends the instance first if it
+ * still runs. */
 static inline void driver_discard(struct driver *d, const char *id, bool with_files,
                                   driver_done *done, void *user) {
     d->ops->discard(d, id, with_files, done, user);
 }
-/* Ends and removes every instance of this driver that is not in the list, and then reports. A new daemon
- * does this once, after it has read its records and adopted what runs, and before it listens. */
+/* Ends and removes every instance of this driver whose id is not in the list, and then calls `done`. A new daemon does this
+ * once, after it has adopted running instances and before it listens. */
 static inline void driver_sweep(struct driver *d, const char *const *ids, size_t n,
                                 driver_done *done, void *user) {
     d->ops->sweep(d, ids, n, done, user);

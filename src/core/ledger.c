@@ -8,7 +8,7 @@
 
 #define READ_AT_ONCE 512
 
-/* An event as watches see it: one block, text behind it. */
+/* A durable event in memory: one block that also holds the texts. */
 struct recent {
     uint64_t sequence;
     uint32_t kind;
@@ -18,7 +18,7 @@ struct recent {
     struct str packed;
 };
 
-/* An object an entry changed, and what it is in the store once the entry is durable. */
+/* An object that an entry changed, and its new record. */
 struct held {
     struct recorded *object;
     uint8_t *packed;
@@ -27,29 +27,29 @@ struct held {
 };
 
 struct entry {
-    struct list in_ledger; /* on its way, in order */
+    struct list in_ledger; /* in ledger.entries */
     struct list waits;
     struct ledger *ledger;
     struct db_txn *txn;
     uint64_t number;
-    uint64_t head; /* the newest event once it is durable */
+    uint64_t head; /* ledger.durable once this entry is durable */
     struct held *held;
     size_t n_held;
     struct recent **events;
     size_t n_events;
-    bool failed; /* and told so: only the store's own answer is awaited */
+    bool failed; /* already reverted and reported; only the store's reply is pending */
     bool short_of_memory;
 };
 
 struct ledger {
     struct db *db;
-    uint64_t head;    /* newest sequence given out */
-    uint64_t durable; /* newest sequence everyone may see */
+    uint64_t head;    /* newest sequence assigned */
+    uint64_t durable; /* newest sequence that watches may see */
     uint64_t n_entries;
-    unsigned failing; /* failed entries the store has not answered yet */
-    struct list entries;
+    unsigned failing;    /* failed entries that the store has not replied to yet */
+    struct list entries; /* pending, in order of commit */
     struct list watches;
-    struct recent *recent[LEDGER_RECENT]; /* by sequence modulo */
+    struct recent *recent[LEDGER_RECENT]; /* at index sequence % LEDGER_RECENT */
 };
 
 struct ledger *ledger_open(uv_loop_t *loop, struct db *db, const struct db_facts *facts) {
@@ -98,12 +98,12 @@ struct db_txn *entry_txn(struct entry *t) {
     return t->txn;
 }
 
-static void *grown(void *array, size_t n, size_t size) {
+static void *ledger_grow(void *array, size_t n, size_t size) {
     return n % 8 == 0 ? realloc(array, (n + 8) * size) : array;
 }
 
-/* Copies `from` behind the block's text so far. */
-static struct str put_text(char **at, struct str from) {
+/* Copies `from` to *at and advances *at. */
+static struct str ledger_put_text(char **at, struct str from) {
     struct str copy = {*at, from.n};
     if (from.n > 0)
         memcpy(*at, from.p, from.n);
@@ -111,18 +111,18 @@ static struct str put_text(char **at, struct str from) {
     return copy;
 }
 
-static size_t labels_size(size_t n, Berm__V1__KeyValue *const *labels) {
+static size_t ledger_labels_size(size_t n, Berm__V1__KeyValue *const *labels) {
     size_t size = 0;
     for (size_t i = 0; i < n; i++)
         size += strlen(labels[i]->key) + strlen(labels[i]->value) + 2;
     return size;
 }
 
-static struct str put_labels(char **at, size_t n, Berm__V1__KeyValue *const *labels) {
+static struct str ledger_put_labels(char **at, size_t n, Berm__V1__KeyValue *const *labels) {
     struct str all = {*at, 0};
     for (size_t i = 0; i < n; i++) {
-        put_text(at, (struct str){labels[i]->key, strlen(labels[i]->key) + 1});
-        put_text(at, (struct str){labels[i]->value, strlen(labels[i]->value) + 1});
+        ledger_put_text(at, (struct str){labels[i]->key, strlen(labels[i]->key) + 1});
+        ledger_put_text(at, (struct str){labels[i]->value, strlen(labels[i]->value) + 1});
     }
     all.n = (size_t)(*at - all.p);
     return all;
@@ -132,16 +132,16 @@ static struct recent *recent_new(const Berm__V1__Event *event, size_t n_labels,
                                  Berm__V1__KeyValue *const *labels) {
     struct str owner = str_of(event->owner), sandbox_id = str_of(event->sandbox_id);
     size_t n_packed = berm__v1__event__get_packed_size(event);
-    struct recent *r =
-        malloc(sizeof *r + owner.n + sandbox_id.n + labels_size(n_labels, labels) + n_packed);
+    struct recent *r = malloc(sizeof *r + owner.n + sandbox_id.n +
+                              ledger_labels_size(n_labels, labels) + n_packed);
     if (!r)
         return NULL;
     char *at = (char *)(r + 1);
     r->sequence = event->sequence;
     r->kind = (uint32_t)event->kind;
-    r->owner = put_text(&at, owner);
-    r->sandbox_id = put_text(&at, sandbox_id);
-    r->labels = put_labels(&at, n_labels, labels);
+    r->owner = ledger_put_text(&at, owner);
+    r->sandbox_id = ledger_put_text(&at, sandbox_id);
+    r->labels = ledger_put_labels(&at, n_labels, labels);
     berm__v1__event__pack(event, (uint8_t *)at);
     r->packed = (struct str){at, n_packed};
     return r;
@@ -149,7 +149,7 @@ static struct recent *recent_new(const Berm__V1__Event *event, size_t n_labels,
 
 uint64_t entry_event(struct entry *t, Berm__V1__Event *event, size_t n_labels,
                      Berm__V1__KeyValue *const *labels) {
-    struct recent **events = grown(t->events, t->n_events, sizeof *events);
+    struct recent **events = ledger_grow(t->events, t->n_events, sizeof *events);
     event->sequence = ++t->ledger->head;
     event->time_unix_ms = clock_unix_ms();
     struct recent *r = events ? recent_new(event, n_labels, labels) : NULL;
@@ -170,10 +170,10 @@ uint64_t entry_event(struct entry *t, Berm__V1__Event *event, size_t n_labels,
 }
 
 /* Packs the record and remembers that this entry changed the object. */
-static struct str hold(struct entry *t, struct recorded *r, const ProtobufCMessage *record,
-                       uint32_t extra) {
+static struct str entry_hold(struct entry *t, struct recorded *r, const ProtobufCMessage *record,
+                             uint32_t extra) {
     size_t n = protobuf_c_message_get_packed_size(record);
-    struct held *held = grown(t->held, t->n_held, sizeof *held);
+    struct held *held = ledger_grow(t->held, t->n_held, sizeof *held);
     uint8_t *packed = held ? malloc(n ? n : 1) : NULL;
     t->held = held ? held : t->held;
     if (!packed) {
@@ -182,7 +182,7 @@ static struct str hold(struct entry *t, struct recorded *r, const ProtobufCMessa
     }
     protobuf_c_message_pack(record, packed);
     t->held[t->n_held++] = (struct held){r, packed, n, extra};
-    r->on_way++;
+    r->n_pending++;
     return (struct str){(const char *)packed, n};
 }
 
@@ -193,14 +193,14 @@ void entry_put_sandbox(struct entry *t, struct recorded *r, const Berm__V1__Sand
     row.id = str_of(record->sandbox_id);
     row.owner = str_of(record->owner);
     row.state = (uint32_t)record->state;
-    row.record = hold(t, r, &record->base, own->wanted);
+    row.record = entry_hold(t, r, &record->base, own->wanted);
     row.deleted_unix_ms = is_deleted ? clock_unix_ms() : 0;
     db_put_sandbox(t->txn, &row);
 }
 
 void entry_put_exec(struct entry *t, struct recorded *r, const Berm__V1__Exec *record,
                     const char *owner, uint64_t number, uint32_t cgroup) {
-    struct str packed = hold(t, r, &record->base, 0);
+    struct str packed = entry_hold(t, r, &record->base, 0);
     db_put_exec(t->txn, &(struct db_exec){.id = str_of(record->exec_id),
                                           .sandbox_id = str_of(record->sandbox_id),
                                           .owner = str_of(owner),
@@ -224,7 +224,7 @@ void entry_put_request(struct entry *t, const struct request_key *key, const cha
     db_put_request(t->txn, &row);
 }
 
-/* --- the store's answer --- */
+/* --- the store's reply --- */
 
 static void entry_free(struct entry *t) {
     for (size_t i = 0; i < t->n_held; i++)
@@ -236,15 +236,15 @@ static void entry_free(struct entry *t) {
     free(t);
 }
 
-static void answer_waits(struct list *waits, const struct err *e) {
+static void ledger_answer_waits(struct list *waits, const struct err *e) {
     for (struct list *node; (node = list_pop_front(waits));) {
         struct ledger_wait *w = container_of(node, struct ledger_wait, in_ledger);
         w->on_done(w, e);
     }
 }
 
-/* From here on everyone may see its events. */
-static void publish(struct ledger *l, struct entry *t) {
+/* Makes the events of the entry visible to watches. */
+static void ledger_publish(struct ledger *l, struct entry *t) {
     for (size_t i = 0; i < t->n_events; i++) {
         struct recent **slot = &l->recent[t->events[i]->sequence % LEDGER_RECENT];
         free(*slot);
@@ -266,17 +266,17 @@ static void entry_durable(struct ledger *l, struct entry *t) {
         r->n_durable = t->held[i].n;
         r->durable_extra = t->held[i].extra;
     }
-    publish(l, t);
-    answer_waits(&t->waits, NULL);
+    ledger_publish(l, t);
+    ledger_answer_waits(&t->waits, NULL);
     for (size_t i = 0; i < t->n_held; i++) {
         struct recorded *r = t->held[i].object;
-        if (--r->on_way == 0)
+        if (--r->n_pending == 0)
             r->ops->on_durable(r);
     }
 }
 
-/* Everything on its way fails together; an object is taken back once, when nothing holds it any more. */
-static void fail_all(struct ledger *l, const struct err *e) {
+/* All pending entries fail together. Each object is reverted once, after its last entry. */
+static void ledger_fail_all(struct ledger *l, const struct err *e) {
     struct list waits, entries;
     list_init(&waits);
     list_init(&entries);
@@ -294,11 +294,11 @@ static void fail_all(struct ledger *l, const struct err *e) {
         list_remove(&t->in_ledger);
         for (size_t i = 0; i < t->n_held; i++) {
             struct recorded *r = t->held[i].object;
-            if (--r->on_way == 0)
+            if (--r->n_pending == 0)
                 r->ops->on_reverted(r);
         }
     }
-    answer_waits(&waits, e); /* last: who hears it may look again, and wait again */
+    ledger_answer_waits(&waits, e); /* last, because a callback may read objects and wait again */
 }
 
 static void on_answer(void *user, const struct err *e) {
@@ -307,7 +307,7 @@ static void on_answer(void *user, const struct err *e) {
     if (!t->failed && !e)
         entry_durable(l, t);
     else if (!t->failed)
-        fail_all(l, e);
+        ledger_fail_all(l, e);
     if (t->failed)
         l->failing--;
     entry_free(t);
@@ -342,13 +342,13 @@ void ledger_wait_cancel(struct ledger_wait *w) {
 }
 
 bool ledger_wait(struct ledger *l, const struct recorded *r, struct ledger_wait *w) {
-    if (list_is_empty(&l->entries) || (r && r->on_way == 0))
+    if (list_is_empty(&l->entries) || (r && r->n_pending == 0))
         return false;
     struct list *node = l->entries.prev;
     while (r && node != &l->entries &&
            container_of(node, struct entry, in_ledger)->number > r->entry)
         node = node->prev;
-    if (node == &l->entries) /* its last entry is durable, and telling so right now */
+    if (node == &l->entries) /* its last entry is durable, and entry_durable is running */
         return false;
     list_push_back(&container_of(node, struct entry, in_ledger)->waits, &w->in_ledger);
     return true;
@@ -356,7 +356,7 @@ bool ledger_wait(struct ledger *l, const struct recorded *r, struct ledger_wait 
 
 /* --- reading events --- */
 
-static bool has_label(struct str labels, const Berm__V1__KeyValue *wanted) {
+static bool event_has_label(struct str labels, const Berm__V1__KeyValue *wanted) {
     for (const char *at = labels.p, *end = labels.p + labels.n; at < end;) {
         const char *value = at + strlen(at) + 1;
         if (strcmp(at, wanted->key) == 0)
@@ -366,23 +366,23 @@ static bool has_label(struct str labels, const Berm__V1__KeyValue *wanted) {
     return false;
 }
 
-static bool has_id(const struct event_filter *f, struct str id) {
+static bool event_has_id(const struct event_filter *f, struct str id) {
     for (size_t i = 0; i < f->n_sandbox_ids; i++)
         if (str_is(str_of(f->sandbox_ids[i]), id))
             return true;
     return f->n_sandbox_ids == 0;
 }
 
-static bool matches(const struct event_filter *f, struct str owner, struct str sandbox_id,
-                    uint32_t kind, struct str labels) {
+static bool event_matches(const struct event_filter *f, struct str owner, struct str sandbox_id,
+                          uint32_t kind, struct str labels) {
     if (f->owner.n > 0 && !str_is(f->owner, owner))
         return false;
     if (f->kinds != 0 && !(f->kinds & (UINT32_C(1) << kind)))
         return false;
     for (size_t i = 0; i < f->n_labels; i++)
-        if (!has_label(labels, f->labels[i]))
+        if (!event_has_label(labels, f->labels[i]))
             return false;
-    return has_id(f, sandbox_id);
+    return event_has_id(f, sandbox_id);
 }
 
 struct reading {
@@ -395,7 +395,7 @@ struct reading {
     bool stopped;
 };
 
-static bool give(struct reading *g, uint64_t sequence, struct str packed) {
+static bool ledger_give(struct reading *g, uint64_t sequence, struct str packed) {
     *g->cursor = sequence;
     g->stopped = !g->on(g->user, sequence, packed);
     return !g->stopped;
@@ -407,18 +407,18 @@ static bool on_row(void *user, const struct db_event *row) {
         g->stopped = true;
         return false;
     }
-    if (matches(g->filter, row->owner, row->sandbox_id, row->kind, row->labels))
-        return give(g, row->sequence, row->record);
+    if (event_matches(g->filter, row->owner, row->sandbox_id, row->kind, row->labels))
+        return ledger_give(g, row->sequence, row->record);
     *g->cursor = row->sequence;
     return true;
 }
 
-static bool is_recent(const struct ledger *l, uint64_t sequence) {
+static bool ledger_is_recent(const struct ledger *l, uint64_t sequence) {
     const struct recent *r = l->recent[sequence % LEDGER_RECENT];
     return r && r->sequence == sequence;
 }
 
-static int read_store(struct ledger *l, struct reading *g, struct err *e) {
+static int ledger_read_store(struct ledger *l, struct reading *g, struct err *e) {
     int r = db_list_events(l->db, g->filter->owner, *g->cursor, on_row, g, e);
     if (r == 0 && !g->stopped)
         *g->cursor = l->durable;
@@ -428,20 +428,21 @@ static int read_store(struct ledger *l, struct reading *g, struct err *e) {
 int ledger_read(struct ledger *l, const struct event_filter *f, uint64_t *cursor,
                 ledger_on_event *on, void *user, struct err *e) {
     struct reading g = {l, f, cursor, on, user, READ_AT_ONCE, false};
-    uint64_t oldest = *cursor < l->durable && !is_recent(l, *cursor + 1) ? ledger_oldest(l) : 0;
+    uint64_t oldest =
+        *cursor < l->durable && !ledger_is_recent(l, *cursor + 1) ? ledger_oldest(l) : 0;
     if (oldest > *cursor + 1) {
         err_set(e, ERR_EVENT_CURSOR_EXPIRED, "events after %llu are no longer kept",
                 (unsigned long long)*cursor);
         return err_number(e, "oldest_sequence", (int64_t)oldest);
     }
     if (oldest > 0)
-        return read_store(l, &g, e);
+        return ledger_read_store(l, &g, e);
     while (*cursor < l->durable && g.left-- > 0 && !g.stopped) {
         const struct recent *r = l->recent[(*cursor + 1) % LEDGER_RECENT];
         if (!r || r->sequence != *cursor + 1)
             break;
-        if (matches(f, r->owner, r->sandbox_id, r->kind, r->labels))
-            give(&g, r->sequence, r->packed);
+        if (event_matches(f, r->owner, r->sandbox_id, r->kind, r->labels))
+            ledger_give(&g, r->sequence, r->packed);
         else
             *cursor = r->sequence;
     }

@@ -1,15 +1,16 @@
-/* ledger — the one way anything changes: records, events and request ids, committed together.
+/* ledger — the only way to change records. It commits records, events and request ids together.
  *
- * Owner:   the registry.
- * An entry is built in one go, inside one callback: begin, change the objects in memory, put them and
- * their events, commit. Entries become durable in that order. Whoever would tell of a change waits for
- * its entry (ledger_wait); whoever only reads an object waits for it too when it is not durable yet.
- * Failing: when the store fails, every entry on its way fails: objects go back to what is durable
- *          (on_reverted), waits hear the error, sequences given out are taken back. Objects that must
- *          not lose what they learned (an instance is gone, a program has ended) see it in on_reverted and
- *          try again after a second.
- * Events:  pushed to watches in the turn their entry became durable. The newest LEDGER_RECENT are kept
- *          in memory, older ones are read from the store. */
+ * Owner:   the registry.            End: ledger_free, after the store has closed.
+ * Entries: a callback builds an entry and commits it before it returns: ledger_begin, change the objects in memory, put
+ *          the objects and their events, ledger_commit. Entries become durable in the order of their commits.
+ * Replies: a caller that reports a change first waits for its entry (ledger_wait). So does a caller that reads an object
+ *          whose last entry is still pending.
+ * Failure: when the store fails, all pending entries fail. Each object returns to its durable record (on_reverted), each
+ *          wait gets the error, and the ledger reuses the sequence numbers of the lost events. An object that must not
+ *          forget a fact (its instance is gone, its program has exited) repeats the change a second after on_reverted.
+ * Events:  the ledger wakes watches in the loop turn in which an entry becomes durable.
+ * Bounds:  the newest LEDGER_RECENT events are in memory; older events are read from the store.
+ * Errors:  EVENT_CURSOR_EXPIRED, STORE_FAILED, STORE_FULL, OUT_OF_MEMORY. */
 #pragma once
 
 #include <uv.h>
@@ -29,83 +30,82 @@ struct db_txn;
 struct ledger;
 struct entry;
 
-/* The part of a sandbox or an exec that the ledger knows; embedded in it. */
+/* The ledger's part of a sandbox or exec, which embeds it. */
 struct recorded {
-    uint8_t *durable; /* its packed record as it is in the store; NULL: not there yet */
+    uint8_t *durable; /* the packed record in the store; NULL: not stored yet */
     size_t n_durable;
-    uint32_t durable_extra; /* a number kept beside it: where a sandbox is on its way to */
-    uint64_t entry;         /* the last entry that changed it; 0 = none of this run */
-    unsigned on_way;        /* entries that hold it: it must not be freed while there are any */
+    uint32_t durable_extra; /* db_sandbox.wanted of that record; 0 for an exec */
+    uint64_t entry; /* number of the last entry that changed it; 0: none since the daemon started */
+    unsigned n_pending; /* pending entries that refer to it; free the object only at 0 */
     const struct recorded_ops *ops;
 };
 struct recorded_ops {
-    void (*on_durable)(struct recorded *r); /* the last entry that changed it is durable */
-    void (*on_reverted)(
-        struct recorded *r); /* make it again what `durable` says; NULL: never was */
+    /* The last entry that changed the object is durable. */
+    void (*on_durable)(struct recorded *r);
+    /* Restore the object from `durable`. NULL: it was never stored. */
+    void (*on_reverted)(struct recorded *r);
 };
 
-/* Waits for an entry; a node inside the object that waits. */
+/* A wait for an entry, embedded in the waiting object. */
 struct ledger_wait {
     struct list in_ledger;
     uint64_t entry;
     void (*on_done)(struct ledger_wait *w, const struct err *e); /* NULL: durable */
 };
 
-/* A request id with what it asked for, to be remembered with the entry. */
+/* A request id and the digest of its request, which an entry stores. */
 struct request_key {
     const char *identity;
-    const char *request_id; /* empty: nothing is remembered */
+    const char *request_id; /* empty: nothing is stored */
     const char *method;
     uint8_t digest[32];
-    int64_t keep_ms; /* how long it is remembered */
+    int64_t keep_ms; /* how long the store keeps it */
 };
 
 struct ledger *ledger_open(uv_loop_t *loop, struct db *db, const struct db_facts *facts);
 void ledger_free(struct ledger *l); /* after db_close has reported */
 
-/* NULL: out of memory, or the store is failing at this moment; nothing has changed. */
+/* NULL: out of memory, or the store is failing now; nothing has changed. */
 struct entry *ledger_begin(struct ledger *l);
-/* Fills sequence and time; what the event tells is packed now. `labels` are the sandbox's. Returns its
- * sequence. */
+/* Sets the event's sequence and time, and packs it now. `labels` are those of the sandbox. Returns the sequence. */
 uint64_t entry_event(struct entry *t, Berm__V1__Event *event, size_t n_labels,
                      Berm__V1__KeyValue *const *labels);
-/* `own`: what of a row is the daemon's own and not in the record. */
+/* `own` has the columns that are not part of the record. */
 void entry_put_sandbox(struct entry *t, struct recorded *r, const Berm__V1__Sandbox *record,
                        const struct db_sandbox *own);
 void entry_put_exec(struct entry *t, struct recorded *r, const Berm__V1__Exec *record,
                     const char *owner, uint64_t number, uint32_t cgroup);
 void entry_put_request(struct entry *t, const struct request_key *key, const char *object_id,
                        struct str answer);
-struct db_txn *entry_txn(struct entry *t); /* for the rest: forget, prune */
-/* `w` may be NULL. Its answer comes from the loop. */
+struct db_txn *entry_txn(struct entry *t); /* for other writes: forget, prune */
+/* Commits and frees the entry. `w` may be NULL; its on_done fires from the loop. */
 void ledger_commit(struct entry *t, struct ledger_wait *w);
 
-/* Waits for the last entry that changed `r` (NULL: for everything so far). Answers false when it is
- * durable already and nobody has to wait. */
+/* Waits for the last entry that changed `r` (NULL: for all entries so far). Returns false if it is already durable; on_done
+ * does not fire then. */
 bool ledger_wait(struct ledger *l, const struct recorded *r, struct ledger_wait *w);
 void ledger_wait_init(struct ledger_wait *w,
                       void (*on_done)(struct ledger_wait *w, const struct err *e));
 void ledger_wait_cancel(struct ledger_wait *w);
 
-uint64_t ledger_head(const struct ledger *l);   /* the newest durable event */
-uint64_t ledger_oldest(const struct ledger *l); /* the oldest kept; 0 = none */
+uint64_t ledger_head(const struct ledger *l);   /* sequence of the newest durable event */
+uint64_t ledger_oldest(const struct ledger *l); /* sequence of the oldest stored event; 0 = none */
 
-/* What a watch wants to see. Slices and lists are borrowed for as long as it is used. */
+/* Selects events. The filter borrows its slices and lists. */
 struct event_filter {
-    struct str owner; /* empty: everyone's, the daemon's own included */
+    struct str owner; /* empty: events of all owners, including the daemon */
     const char *const *sandbox_ids;
     size_t n_sandbox_ids;
     Berm__V1__KeyValue *const *labels; /* all must match */
     size_t n_labels;
     uint32_t kinds; /* bit per EventKind; 0 = all */
 };
-/* A packed berm.v1.Event, borrowed for the callback. Answer false to stop. */
+/* `packed` is a berm.v1.Event, valid during the callback. Return false to stop. */
 typedef bool ledger_on_event(void *user, uint64_t sequence, struct str packed);
-/* Gives matching events above *cursor, in order, until the callback stops it, the newest is reached or
- * 512 were looked at; moves *cursor over everything it has dealt with (a stopped one included).
- * EVENT_CURSOR_EXPIRED when an event after it is no longer kept. */
+/* Passes matching events after *cursor to `on`, in order, until `on` returns false, no event is left, or 512 events were
+ * examined. Sets *cursor to the last examined event. EVENT_CURSOR_EXPIRED if an event after *cursor was removed. */
 MUST_USE int ledger_read(struct ledger *l, const struct event_filter *f, uint64_t *cursor,
                          ledger_on_event *on, void *user, struct err *e);
 
-/* Wakes `w` whenever there are new durable events, until it is cancelled. */
+/* Wakes `w` at each new durable event, until `w` is cancelled. */
 void ledger_watch(struct ledger *l, struct waiter *w);

@@ -95,7 +95,7 @@ def test_a_tool_that_is_nowhere_is_refused_by_name(daemon, one, home):
     (home / ".local/bin/uv").unlink()
     put(home, "elsewhere/uv", program("elsewhere"))
     (home / ".local/bin/uv").symlink_to("../../elsewhere/uv")
-    refusal("uv", "leads out of what is shown")
+    refusal("uv", "leaves the mounted directories")
     # What is not ONE's to enter is not there; TWO has no home, and ONE's counts for nothing.
     put(home, ".npm-global/bin/codex", program("x"))
     os.chown(home / ".npm-global", TWO, 65534)

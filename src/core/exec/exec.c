@@ -73,7 +73,7 @@ void exec_wake(struct exec *x) {
 /* --- life of the object --- */
 
 bool exec_is_settled(const struct exec *x) {
-    return x->phase == PHASE_OVER && x->recorded.on_way == 0 && !x->again.is_set;
+    return x->phase == PHASE_OVER && x->recorded.n_pending == 0 && !x->again.is_set;
 }
 
 void exec_settle_idle(struct exec *x) {

@@ -73,7 +73,7 @@ static int exec_check_alive(struct exec *x, struct err *e) {
         return err_set(e, ERR_GUEST_LOST, "the sandbox is gone");
     int r = box_check_ready(x->set->box, 0, e);
     if (r == 0 && (!box_is_linked(x->set->box) || x->phase != PHASE_RUNNING))
-        return err_set(e, ERR_GUEST_LOST, "the guest cannot be reached at this moment");
+        return err_set(e, ERR_GUEST_LOST, "the guest cannot be reached now");
     return r;
 }
 

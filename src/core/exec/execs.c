@@ -54,7 +54,7 @@ struct exec *execs_find(struct execs *set, struct str id) {
 void execs_drop_settled(struct execs *set) {
     LIST_FOR_EACH(node, &set->all) {
         struct exec *x = container_of(node, struct exec, in_set);
-        if (x->recorded.on_way == 0)
+        if (x->recorded.n_pending == 0)
             exec_drop(x);
     }
 }

@@ -32,13 +32,14 @@ struct file_pipe {
     void *user;
 };
 
-static bool open_chunks(struct file_pipe *p, struct file_call *f) {
+static bool file_pipe_open_chunks(struct file_pipe *p, struct file_call *f) {
     p->chunks.bytes = malloc(CHUNK_BYTES);
     p->chunks.file = f;
     return p->chunks.bytes != NULL;
 }
 
-static bool open_fd(struct file_pipe *p, struct file_call *f, const struct guest_answer *a) {
+static bool file_pipe_open_fd(struct file_pipe *p, struct file_call *f,
+                              const struct guest_answer *a) {
     if (uv_poll_init(file_call_env(f)->loop, &p->poll, a->fds[0]) < 0)
         return false;
     p->fd = TAKE_FD(a->fds[0]);
@@ -55,7 +56,7 @@ struct file_pipe *file_pipe_open(struct file_call *f, const struct guest_answer 
     p->own[0] = p->own[1] = -1;
     p->on_ready = on_ready;
     p->user = user;
-    if (a->n_fds == 0 ? open_chunks(p, f) : open_fd(p, f, a))
+    if (a->n_fds == 0 ? file_pipe_open_chunks(p, f) : file_pipe_open_fd(p, f, a))
         return p;
     free(p);
     return NULL;
@@ -175,14 +176,14 @@ struct file_pipe *file_pipe_end(struct file_pipe *p) {
 
 /* Pipes before Linux 6.4 and named FIFOs lack RWF_NOWAIT. O_NONBLOCK does not help, because the guest shares the
  * flags of the pipe. splice takes its own non-blocking flag, and needs a second pipe, which is the daemon's own. */
-static bool lacks_nowait(struct file_pipe *p, ssize_t r) {
+static bool file_pipe_lacks_nowait(struct file_pipe *p, ssize_t r) {
     if (r >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL))
         return false;
     return pipe2(p->own, O_CLOEXEC | O_NONBLOCK) == 0;
 }
 
 /* One read returns at most one packet of the pipe, so this reads until everything is out. */
-static ssize_t read_through(struct file_pipe *p, uint8_t *out, size_t n) {
+static ssize_t file_pipe_read_through(struct file_pipe *p, uint8_t *out, size_t n) {
     ssize_t all = splice(p->fd, NULL, p->own[1], NULL, n, SPLICE_F_NONBLOCK);
     for (ssize_t at = 0, got; at < all; at += got) {
         got = read(p->own[0], out + at, (size_t)(all - at));
@@ -193,7 +194,7 @@ static ssize_t read_through(struct file_pipe *p, uint8_t *out, size_t n) {
 }
 
 /* Takes back from the helper pipe what the guest's pipe did not accept. */
-static ssize_t write_through(struct file_pipe *p, const void *bytes, size_t n) {
+static ssize_t file_pipe_write_through(struct file_pipe *p, const void *bytes, size_t n) {
     uint8_t rest[4096];
     ssize_t all = write(p->own[1], bytes, MIN(n, OWN_BYTES));
     ssize_t taken =
@@ -214,8 +215,8 @@ ssize_t file_pipe_read(struct file_pipe *p, void *out, size_t n) {
         return chunks_read(&p->chunks, out, n);
     struct iovec to = {out, n};
     ssize_t r = p->own[0] >= 0 ? 0 : preadv2(p->fd, &to, 1, -1, RWF_NOWAIT);
-    if (p->own[0] >= 0 || lacks_nowait(p, r))
-        r = read_through(p, out, n);
+    if (p->own[0] >= 0 || file_pipe_lacks_nowait(p, r))
+        r = file_pipe_read_through(p, out, n);
     return r >= 0 ? r : errno == EINTR ? -EAGAIN : -errno;
 }
 
@@ -224,8 +225,8 @@ ssize_t file_pipe_write(struct file_pipe *p, const void *bytes, size_t n) {
         return chunks_write(&p->chunks, bytes, n);
     struct iovec from = {(void *)bytes, n};
     ssize_t r = p->own[0] >= 0 ? 0 : pwritev2(p->fd, &from, 1, -1, RWF_NOWAIT);
-    if (p->own[0] >= 0 || lacks_nowait(p, r))
-        r = write_through(p, bytes, n);
+    if (p->own[0] >= 0 || file_pipe_lacks_nowait(p, r))
+        r = file_pipe_write_through(p, bytes, n);
     return r >= 0 ? r : errno == EINTR ? -EAGAIN : -errno;
 }
 

@@ -66,7 +66,7 @@ void file_reader_close(struct file_reader *r) {
 
 /* Sending the pages to /dev/null loads them without a copy. Where sendfile fails (-EINVAL: this filesystem lacks it;
  * -EOVERFLOW: the offset is too large; no descriptor is free) the loop reads without prefetching. */
-static int bring_near(int fd, uint64_t from, uint64_t until) {
+static int reader_prefetch(int fd, uint64_t from, uint64_t until) {
     AUTO_CLOSE int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     off_t at = (off_t)from;
     while (nowhere >= 0 && (uint64_t)at < until) {
@@ -82,7 +82,7 @@ static int bring_near(int fd, uint64_t from, uint64_t until) {
 static void on_work(struct file_work *work) {
     struct file_reader *r = container_of(work, struct file_reader, work);
     failpoint_file_hold();
-    r->result = bring_near(r->fd, r->near, r->until);
+    r->result = reader_prefetch(r->fd, r->near, r->until);
 }
 
 static void on_near(struct file_work *work) {
@@ -98,7 +98,7 @@ static void on_near(struct file_work *work) {
         r->on_ready(r->user); /* may close */
 }
 
-static void look_ahead(struct file_reader *r) {
+static void reader_prefetch_next(struct file_reader *r) {
     if (r->is_waiting || r->near == r->end || r->near > r->at + WINDOW_BYTES)
         return;
     r->until = r->near + MIN(WINDOW_BYTES, r->end - r->near);
@@ -110,7 +110,7 @@ ssize_t file_reader_read(struct file_reader *r, uint8_t *into, size_t n) {
     ssize_t got;
     if (r->failure < 0)
         return r->failure;
-    look_ahead(r);
+    reader_prefetch_next(r);
     if (r->at == r->near && r->at < r->end) {
         r->is_awaited = true;
         return -EAGAIN;

@@ -12,7 +12,7 @@ static void on_work(uv_work_t *work) {
 
 static void on_after(uv_work_t *work, int status);
 
-static void begin(struct file_work *w) {
+static void file_work_submit(struct file_work *w) {
     w->turns->running++;
     uv_queue_work(w->turns->loop, &w->work, on_work, on_after);
 }
@@ -23,14 +23,14 @@ static void on_after(uv_work_t *work, int status) {
     struct list *next = list_pop_front(&w->turns->waiting);
     w->turns->running--;
     if (next)
-        begin(container_of(next, struct file_work, waiting));
+        file_work_submit(container_of(next, struct file_work, waiting));
     w->on_done(w);
 }
 
 void file_work_start(struct file_work *w) {
     list_init(&w->waiting);
     if (w->turns->running < FILE_WORK_MOST)
-        begin(w);
+        file_work_submit(w);
     else
         list_push_back(&w->turns->waiting, &w->waiting);
 }

@@ -64,7 +64,7 @@ void file_writer_close(struct file_writer *w) {
         writer_free(w);
 }
 
-static int write_all(int fd, const uint8_t *bytes, size_t n, uint64_t offset) {
+static int writer_write_all(int fd, const uint8_t *bytes, size_t n, uint64_t offset) {
     for (size_t at = 0; at < n;) {
         ssize_t r = pwrite(fd, bytes + at, n - at, (off_t)(offset + at));
         if (r < 0 && errno == EINTR)
@@ -79,10 +79,10 @@ static int write_all(int fd, const uint8_t *bytes, size_t n, uint64_t offset) {
 static void on_work(struct file_work *work) {
     struct file_writer *w = container_of(work, struct file_writer, work);
     failpoint_file_hold();
-    w->result = write_all(w->fd, w->writing.bytes, w->writing.n, w->offset);
+    w->result = writer_write_all(w->fd, w->writing.bytes, w->writing.n, w->offset);
 }
 
-static void start_writing(struct file_writer *w) {
+static void writer_start(struct file_writer *w) {
     struct piece empty = {.bytes = w->writing.bytes};
     w->writing = w->filling;
     w->filling = empty;
@@ -100,20 +100,20 @@ static void on_written(struct file_work *work) {
         return;
     }
     if (w->failure == 0 && w->filling.n > 0)
-        start_writing(w);
+        writer_start(w);
     bool is_awaited = w->is_awaited;
     w->is_awaited = false;
     if (is_awaited)
         w->on_ready(w->user); /* may close */
 }
 
-static int wait_for(struct file_writer *w) {
+static int writer_wait(struct file_writer *w) {
     w->is_awaited = true;
     return -EAGAIN;
 }
 
-static int write_small(struct file_writer *w, const uint8_t *bytes, size_t n) {
-    w->failure = write_all(w->fd, bytes, n, w->offset);
+static int writer_write_small(struct file_writer *w, const uint8_t *bytes, size_t n) {
+    w->failure = writer_write_all(w->fd, bytes, n, w->offset);
     w->offset += n;
     return w->failure;
 }
@@ -123,16 +123,16 @@ ssize_t file_writer_write(struct file_writer *w, const uint8_t *bytes, size_t n)
     if (w->failure < 0)
         return w->failure;
     if (!w->is_writing && n <= SMALL_BYTES && w->offset <= SMALL_BYTES - n)
-        return write_small(w, bytes, n) < 0 ? w->failure : (ssize_t)n;
+        return writer_write_small(w, bytes, n) < 0 ? w->failure : (ssize_t)n;
     n = MIN(n, PIECE_BYTES - p->n);
     if (n == 0)
-        return wait_for(w);
+        return writer_wait(w);
     if (!p->bytes && !(p->bytes = malloc(PIECE_BYTES)))
         return w->failure = -ENOMEM;
     memcpy(p->bytes + p->n, bytes, n);
     p->n += n;
     if (!w->is_writing)
-        start_writing(w);
+        writer_start(w);
     return (ssize_t)n;
 }
 
@@ -144,5 +144,5 @@ bool file_writer_is_writable(struct file_writer *w) {
 }
 
 int file_writer_flush(struct file_writer *w) {
-    return w->failure < 0 ? w->failure : w->is_writing ? wait_for(w) : 0;
+    return w->failure < 0 ? w->failure : w->is_writing ? writer_wait(w) : 0;
 }

@@ -112,11 +112,13 @@ int file_call_open(struct files *set, uint64_t incarnation, bool with_handle,
     if (r == 0)
         set->box->ops->wake(set->box);
     if (r == 0 && !set->box->link) /* requests sent before the hello is answered are queued */
-        r = err_set(e, ERR_GUEST_LOST, "the guest cannot be reached at this moment");
+        r = err_set(e, ERR_GUEST_LOST, "the guest cannot be reached now");
     if (r == 0 && set->n_calls >= FILE_CALLS_MAX)
-        r = err_set(e, ERR_LIMIT_REACHED, "%d file calls are under way", FILE_CALLS_MAX);
+        r = err_set(e, ERR_LIMIT_REACHED, "%d file calls are already open in this sandbox",
+                    FILE_CALLS_MAX);
     if (r == 0 && with_handle && set->n_handles >= FILE_HANDLES_MAX)
-        r = err_set(e, ERR_LIMIT_REACHED, "%d files are open", FILE_HANDLES_MAX);
+        r = err_set(e, ERR_LIMIT_REACHED, "%d files are already open in this sandbox",
+                    FILE_HANDLES_MAX);
     struct file_call *f = r == 0 ? calloc(1, sizeof *f) : NULL;
     if (r == 0 && !f)
         r = err_set(e, ERR_OUT_OF_MEMORY, "out of memory");

@@ -11,28 +11,28 @@
 #include "core/imports/tools.h"
 
 #define MARK "copied"
-#define TREE_DONE_WITHIN_US UINT64_C(60000000) /* after everything was in the pipe */
+#define TREE_DONE_WITHIN_US UINT64_C(60000000) /* from the moment when everything is in the pipe */
 
-/* One of the spec's copies, or a file of a tool's credentials. */
-struct copy_item {
-    char source[128]; /* of credentials; else empty */
+/* A credentials file of a tool. */
+struct copy_secret {
+    char source[128];
     char target[128];
-    size_t index; /* in its list of the spec */
+    size_t index; /* of the tool, in spec.tools */
 };
 
 struct copying {
     struct copies *copies;
-    size_t at;    /* which one, the spec's copies first */
-    size_t found; /* files of the present tool */
-    struct copy_item secrets[TOOLS_MAX * TOOL_FILES_MAX];
+    size_t at;    /* current copy: spec.copies first, then `secrets` */
+    size_t found; /* credentials files of the current tool that exist */
+    struct copy_secret secrets[TOOLS_MAX * TOOL_FILES_MAX];
     size_t n_secrets;
     uint32_t uid;
     bool is_file;
-    struct open_ask ask; /* the source, then its packing */
+    struct open_ask ask; /* checks the source, then packs it */
     struct guest_wait wait;
     struct deadline late;
-    uint64_t handle;        /* the guest's; 0 = none */
-    struct copy_feed *feed; /* where the guest passes no pipe; or NULL */
+    uint64_t handle;        /* of the unpacking in the guest; 0 = none */
+    struct copy_feed *feed; /* NULL: the guest passed a pipe */
     bool packed;
     bool unpacked;
     struct err pack_failure;
@@ -41,31 +41,31 @@ struct copying {
 
 /* --- the list --- */
 
-static const Berm__V1__Copy *copy_of(const struct copying *c) {
+static const Berm__V1__Copy *copies_current(const struct copying *c) {
     const Berm__V1__SandboxSpec *spec = c->copies->box->record->spec;
     return c->at < spec->n_copies ? spec->copies[c->at] : NULL;
 }
 
-static const struct copy_item *secret_of(const struct copying *c) {
+static const struct copy_secret *copies_current_secret(const struct copying *c) {
     return &c->secrets[c->at - c->copies->box->record->spec->n_copies];
 }
 
-static const char *source_of(const struct copying *c) {
-    return copy_of(c) ? copy_of(c)->source : secret_of(c)->source;
+static const char *copies_source(const struct copying *c) {
+    return copies_current(c) ? copies_current(c)->source : copies_current_secret(c)->source;
 }
 
-static const char *target_of(const struct copying *c) {
-    return copy_of(c) ? copy_of(c)->target : secret_of(c)->target;
+static const char *copies_target(const struct copying *c) {
+    return copies_current(c) ? copies_current(c)->target : copies_current_secret(c)->target;
 }
 
-static void list_secrets(struct copying *c) {
+static void copies_list_secrets(struct copying *c) {
     const Berm__V1__SandboxSpec *spec = c->copies->box->record->spec;
     bool is_root = spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT;
     for (size_t i = 0; i < spec->n_tools; i++) {
         const struct tool *t =
             spec->tools[i]->credentials ? tool_named(spec->tools[i]->name) : NULL;
         for (size_t k = 0; t && k < TOOL_FILES_MAX && t->files[k]; k++) {
-            struct copy_item *item = &c->secrets[c->n_secrets++];
+            struct copy_secret *item = &c->secrets[c->n_secrets++];
             item->index = i;
             snprintf(item->source, sizeof item->source, "~/%s", t->files[k]);
             snprintf(item->target, sizeof item->target, "%s/%s", is_root ? "/root" : "/home/user",
@@ -74,9 +74,9 @@ static void list_secrets(struct copying *c) {
     }
 }
 
-/* --- what was done --- */
+/* --- the marker file --- */
 
-static bool is_kept(const struct copies *all) {
+static bool copies_are_kept(const struct copies *all) {
     const Berm__V1__RootFilesystem *root = all->box->record->spec->root;
     return !root || root->layer != BERM__V1__WRITABLE_LAYER__WRITABLE_LAYER_MEMORY;
 }
@@ -89,17 +89,17 @@ bool copies_are_done(struct copies *all) {
         is_needed = is_needed || spec->tools[i]->credentials;
     if (!is_needed || all->are_done)
         return true;
-    int dir = is_kept(all) ? box_dir(all->box) : -1;
+    int dir = copies_are_kept(all) ? box_dir(all->box) : -1;
     all->are_done = dir >= 0 && fstatat(dir, MARK, &st, AT_SYMLINK_NOFOLLOW) == 0;
     return all->are_done;
 }
 
-static int keep_mark(struct copies *all, struct err *e) {
+static int copies_write_mark(struct copies *all, struct err *e) {
     int dir = box_dir(all->box);
     AUTO_CLOSE int fd =
         dir < 0 ? -1 : openat(dir, MARK, O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
-        return err_set(e, ERR_STORE_FAILED, "that the copies are in cannot be written down");
+        return err_set(e, ERR_STORE_FAILED, "cannot create the marker file of the copies");
     return 0;
 }
 
@@ -110,9 +110,9 @@ void copies_forget(struct copies *all) {
         unlinkat(dir, MARK, 0);
 }
 
-/* --- its end --- */
+/* --- end --- */
 
-static void close_handle(struct copying *c) {
+static void copies_close_handle(struct copying *c) {
     struct copies *all = c->copies;
     if (c->handle == 0 || !box_is_linked(all->box))
         return;
@@ -131,28 +131,28 @@ void copies_drop(struct copies *all) {
     free(c);
 }
 
-static void fail(struct copying *c, const struct err *e) {
+static void copies_fail(struct copying *c, const struct err *e) {
     struct copies *all = c->copies;
     struct err why = *e;
-    if (copy_of(c))
+    if (copies_current(c))
         (void)err_wrap(&why, "spec.copies[%zu]", c->at);
     else
-        (void)err_wrap(&why, "spec.tools[%zu].credentials", secret_of(c)->index);
-    close_handle(c);
+        (void)err_wrap(&why, "spec.tools[%zu].credentials", copies_current_secret(c)->index);
+    copies_close_handle(c);
     copies_drop(all);
     all->on_done(all, &why);
 }
 
 /* --- one copy --- */
 
-static void look_at_source(struct copying *c);
+static void copies_check_source(struct copying *c);
 
-static void copied_all(struct copying *c) {
+static void copies_finish(struct copying *c) {
     struct copies *all = c->copies;
     struct err e;
-    if (is_kept(all) && keep_mark(all, &e) < 0) {
+    if (copies_are_kept(all) && copies_write_mark(all, &e) < 0) {
         c->at--;
-        fail(c, &e);
+        copies_fail(c, &e);
         return;
     }
     all->are_done = true;
@@ -160,52 +160,53 @@ static void copied_all(struct copying *c) {
     all->on_done(all, NULL);
 }
 
-/* Of a tool's files those that are there go in, and one must be. */
-static void copy_next(struct copying *c, bool was_there) {
+/* Continues with the next copy. Credentials files that do not exist are skipped, but each tool needs at least one. */
+static void copies_next(struct copying *c, bool was_there) {
     size_t n = c->copies->box->record->spec->n_copies + c->n_secrets;
     struct err e;
-    bool was_secret = !copy_of(c);
-    size_t index = was_secret ? secret_of(c)->index : 0;
-    close_handle(c);
+    bool was_secret = !copies_current(c);
+    size_t index = was_secret ? copies_current_secret(c)->index : 0;
+    copies_close_handle(c);
     copy_feed_close(TAKE(c->feed));
     c->found += was_secret && was_there;
     c->at++;
-    if (was_secret && (c->at == n || secret_of(c)->index != index)) {
+    if (was_secret && (c->at == n || copies_current_secret(c)->index != index)) {
         if (c->found == 0) {
             c->at--;
-            err_set(&e, ERR_FILE_NOT_FOUND, "the caller's home has no credentials of this tool");
-            fail(c, &e);
+            err_set(&e, ERR_FILE_NOT_FOUND,
+                    "the caller's home contains no credentials for this tool");
+            copies_fail(c, &e);
             return;
         }
         c->found = 0;
     }
     if (c->at < n)
-        look_at_source(c);
+        copies_check_source(c);
     else
-        copied_all(c);
+        copies_finish(c);
 }
 
-/* Each side sees the other's failure as an early end, so the one that says more is told. */
-static void look(struct copying *c) {
+/* A failure of one side looks like an early end of stream to the other, so this reports the side that has the cause. */
+static void copies_check_ends(struct copying *c) {
     enum err_code pack = c->pack_failure.code, unpack = c->unpack_failure.code;
     struct deadlines *deadlines = c->copies->box->env->deadlines;
     if (c->packed && pack != ERR_NONE && pack != ERR_GUEST_LOST)
-        fail(c, &c->pack_failure);
+        copies_fail(c, &c->pack_failure);
     else if (c->packed && c->unpacked && unpack != ERR_NONE)
-        fail(c, &c->unpack_failure);
+        copies_fail(c, &c->unpack_failure);
     else if (c->packed && c->unpacked && pack == ERR_NONE)
-        copy_next(c, true);
+        copies_next(c, true);
     else if (c->packed && !c->unpacked)
         deadline_set(deadlines, &c->late, clock_us() + TREE_DONE_WITHIN_US);
     else if (c->packed)
-        fail(c, &c->pack_failure);
+        copies_fail(c, &c->pack_failure);
 }
 
 static void on_late(struct deadline *d) {
     struct copying *c = container_of(d, struct copying, late);
     struct err e;
-    err_set(&e, ERR_GUEST_LOST, "the guest does not say that it has unpacked");
-    fail(c, &e);
+    err_set(&e, ERR_GUEST_LOST, "the guest did not report the end of unpacking in time");
+    copies_fail(c, &e);
 }
 
 static void on_packed(struct open_ask *a, const struct open_result *result) {
@@ -213,7 +214,7 @@ static void on_packed(struct open_ask *a, const struct open_result *result) {
     c->packed = true;
     if (result->e)
         c->pack_failure = *result->e;
-    look(c);
+    copies_check_ends(c);
 }
 
 void copies_notice(struct copies *all, const struct guest_tree_done *done) {
@@ -223,11 +224,11 @@ void copies_notice(struct copies *all, const struct guest_tree_done *done) {
     c->unpacked = true;
     deadline_clear(all->box->env->deadlines, &c->late);
     c->unpack_failure = done->failure;
-    look(c);
+    copies_check_ends(c);
 }
 
-/* The guest's pipe, or one of ours where it has passed none. */
-static int pipe_of(struct copying *c, const struct guest_answer *a, struct err *e) {
+/* Returns the guest's pipe, or a pipe of copy_feed if the guest passed none. */
+static int copies_open_pipe(struct copying *c, const struct guest_answer *a, struct err *e) {
     struct copies *all = c->copies;
     int fd = -1;
     if (a->n_fds == 0)
@@ -241,22 +242,22 @@ static void on_unpacking(struct guest_wait *w, const struct guest_answer *a) {
     struct copying *c = container_of(w, struct copying, wait);
     struct err e;
     if (a->e && (a->e->code == ERR_GUEST_LOST || a->e->code == ERR_GUEST_PROTOCOL))
-        return; /* the link's loss drops us */
+        return; /* the loss of the link calls copies_drop */
     if (a->e) {
-        fail(c, a->e);
+        copies_fail(c, a->e);
         return;
     }
     c->handle = a->file->handle;
-    AUTO_CLOSE int pipe_fd = pipe_of(c, a, &e);
+    AUTO_CLOSE int pipe_fd = copies_open_pipe(c, a, &e);
     if (pipe_fd < 0) {
-        fail(c, &e);
+        copies_fail(c, &e);
         return;
     }
-    const Berm__V1__Copy *copy = copy_of(c);
+    const Berm__V1__Copy *copy = copies_current(c);
     open_ask_init(&c->ask, on_packed);
     opener_pack(c->copies->box->env->opener, &c->ask, c->uid,
-                &(struct open_pack_spec){.path = source_of(c),
-                                         .name = strrchr(target_of(c), '/') + 1,
+                &(struct open_pack_spec){.path = copies_source(c),
+                                         .name = strrchr(copies_target(c), '/') + 1,
                                          .n_excludes = copy ? copy->n_excludes : 0,
                                          .excludes = copy ? copy->excludes : NULL,
                                          .is_private = !copy},
@@ -266,17 +267,18 @@ static void on_unpacking(struct guest_wait *w, const struct guest_answer *a) {
 static void on_source(struct open_ask *a, const struct open_result *result) {
     struct copying *c = container_of(a, struct copying, ask);
     struct copies *all = c->copies;
-    const char *target = target_of(c);
+    const char *target = copies_target(c);
     size_t n = strlen(target);
-    if (result->e && result->e->code == ERR_FILE_NOT_FOUND && !copy_of(c)) {
-        copy_next(c, false);
+    if (result->e && result->e->code == ERR_FILE_NOT_FOUND && !copies_current(c)) {
+        copies_next(c, false);
         return;
     }
     if (result->e) {
-        fail(c, result->e);
+        copies_fail(c, result->e);
         return;
     }
-    if (result->is_file) /* its one member has the target's last name */
+    /* The archive of a file has one member, named like the target, so the guest unpacks into the parent directory. */
+    if (result->is_file)
         n = MAX((size_t)(strrchr(target, '/') - target), (size_t)1);
     guest_wait_init(&c->wait, on_unpacking);
     guest_files_ask(
@@ -285,11 +287,11 @@ static void on_source(struct open_ask *a, const struct open_result *result) {
         &c->wait);
 }
 
-static void look_at_source(struct copying *c) {
+static void copies_check_source(struct copying *c) {
     c->packed = c->unpacked = false;
     c->pack_failure = c->unpack_failure = (struct err){0};
     open_ask_init(&c->ask, on_source);
-    opener_source(c->copies->box->env->opener, &c->ask, c->uid, source_of(c));
+    opener_source(c->copies->box->env->opener, &c->ask, c->uid, copies_source(c));
 }
 
 void copies_begin(struct copies *all) {
@@ -307,9 +309,9 @@ void copies_begin(struct copies *all) {
     guest_wait_init(&c->wait, on_unpacking);
     deadline_init(&c->late, on_late);
     all->now = c;
-    list_secrets(c);
+    copies_list_secrets(c);
     if (imports_uid(all->box->env, all->box->record->owner, &c->uid, &e) < 0)
-        fail(c, &e);
+        copies_fail(c, &e);
     else
-        look_at_source(c);
+        copies_check_source(c);
 }

@@ -1,12 +1,14 @@
-/* copies — what is copied into a sandbox before it is READY for the first time.
+/* copies — copies host files into a sandbox before it is READY for the first time.
  *
- * One copy after the other: the source is looked at, the guest asked to unpack and answers with a pipe, and
- * berm-open packs into that pipe as the owner; done when both say so. No byte of it passes through here, unless the
- * guest cannot pass a pipe: then berm-open's is ours, and chunks go over the link (copy_feed).
- * Restart: a daemon that ends in the middle, or a link that breaks, begins again; the guest replaces what
- *          is there. That all were done is kept by a file in the sandbox's folder; a layer in memory gets
- *          them at every start.
- * Errors:  in on_done, with the field in front: what berm-open or the guest says. */
+ * The copies run one after the other. berm-open checks the source, the guest starts to unpack and replies with a pipe,
+ * and berm-open packs the source into that pipe with the owner's rights. A copy is done when both have reported.
+ * The bytes do not pass through bermd. If the guest cannot pass a pipe, bermd creates one, and copy_feed sends the
+ * bytes over the link in chunks.
+ * Owner:   the sandbox, which embeds it.     End: on_done, once per copies_begin, or copies_drop at any time.
+ * Restart: after a restart of bermd or a broken link, all copies start again; the guest replaces existing files. A
+ *          marker file in the sandbox's directory records that all are done. A layer in memory gets the copies at
+ *          every start.
+ * Errors:  those of berm-open and the guest, prefixed with the field of the spec. */
 #pragma once
 
 #include "core/box/box.h"
@@ -15,18 +17,18 @@
 /* The copies of one sandbox; the sandbox embeds it. */
 struct copies {
     struct box *box;
-    struct copying *now; /* while they go in */
+    struct copying *now; /* the running copy; NULL: none */
     bool are_done;
-    void (*on_done)(struct copies *all, const struct err *e); /* NULL error: all are in */
+    void (*on_done)(struct copies *all, const struct err *e); /* NULL: all are done */
 };
 
-/* Whether nothing is left to copy. */
+/* Returns whether nothing is left to copy. */
 bool copies_are_done(struct copies *all);
-/* Its layer has gone: they are to be done again. */
+/* Call this when the layer was removed: the next start copies everything again. */
 void copies_forget(struct copies *all);
-/* Begins, unless it is under way; on_done follows. */
+/* Starts copying, unless it already runs; on_done follows. */
 void copies_begin(struct copies *all);
-/* Lets go of what is under way, if anything is. */
+/* Abandons a running copy, without on_done. */
 void copies_drop(struct copies *all);
-/* `tree_done` of the guest. */
+/* Handles the guest's TREE_DONE: it finished unpacking. */
 void copies_notice(struct copies *all, const struct guest_tree_done *done);

@@ -14,8 +14,8 @@ struct copy_feed {
     struct guest_link *link;
     struct guest_wait wait;
     uint64_t handle;
-    uint64_t offset; /* of the first byte that the guest has not taken */
-    size_t n, at;    /* of `bytes` */
+    uint64_t offset; /* of the first byte that the guest has not accepted */
+    size_t n, at;    /* bytes in `bytes`, and how many of them the guest has accepted */
     uint8_t bytes[CHUNK_BYTES];
 };
 
@@ -25,7 +25,7 @@ static void feed_stop_reading(struct copy_feed *f) {
         close(TAKE_FD(f->fd));
 }
 
-/* A chunk without bytes is the end of the stream. */
+/* An empty chunk marks the end of the stream. */
 static void feed_send_chunk(struct copy_feed *f) {
     struct str chunk = {(const char *)f->bytes + f->at, f->n - f->at};
     guest_files_ask(f->link,
@@ -46,7 +46,7 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
     if (n > 0)
         uv_poll_stop(poll);
     else
-        feed_stop_reading(f); /* the guest notices half an archive by its missing end */
+        feed_stop_reading(f); /* the guest detects a truncated archive by its missing end */
     feed_send_chunk(f);
 }
 
@@ -72,7 +72,7 @@ int copy_feed_new(uv_loop_t *loop, struct guest_link *link, uint64_t handle,
         uv_poll_init(loop, &f->poll, fds[0]) < 0) {
         fd_close_all(fds, fds[0] < 0 ? 0 : 2);
         free(f);
-        return err_set(e, ERR_LIMIT_REACHED, "there is no room for a pipe");
+        return err_set(e, ERR_LIMIT_REACHED, "cannot create a pipe for the copy");
     }
     f->poll.data = f;
     f->fd = fds[0];

@@ -1,8 +1,8 @@
-/* copy_feed — reads a pipe and sends its bytes to the guest in chunks, for guests that cannot take a descriptor.
+/* copy_feed — reads a pipe and sends its bytes to the guest in chunks, for guests that cannot receive a descriptor.
  *
- * Owner:   whoever made it.         End: copy_feed_close, at any time.
+ * Owner:   its creator.             End: copy_feed_close, at any time.
  * Bounds:  one chunk and one pending request.
- * Errors:  if the guest takes no more bytes, it reports the reason by TREE_DONE; the writer of the pipe gets EPIPE. */
+ * Errors:  if the guest refuses more bytes, it reports the reason in TREE_DONE, and the writer of the pipe gets EPIPE. */
 #pragma once
 
 #include <uv.h>
@@ -11,7 +11,7 @@
 
 struct copy_feed;
 
-/* The caller closes the end to write to. The link outlives the feed. */
+/* The caller owns *ret_write_fd. The link must outlive the feed. */
 MUST_USE int copy_feed_new(uv_loop_t *loop, struct guest_link *link, uint64_t handle,
                            struct copy_feed **ret_feed, int *ret_write_fd, struct err *e);
 /* NULL is allowed. */

@@ -11,21 +11,23 @@ int imports_uid(struct env *env, const char *owner, uint32_t *ret_uid, struct er
     const char prefix[] = "uid:";
     uint64_t uid;
     if (!env->opener)
-        return err_set(e, ERR_HOST_PATH_REFUSED, "no host path may go in: %s", env->no_opener);
+        return err_set(e, ERR_HOST_PATH_REFUSED, "host paths cannot be imported: %s",
+                       env->no_opener);
     if (strncmp(owner, prefix, sizeof prefix - 1) == 0 &&
         str_to_u64(str_of(owner + sizeof prefix - 1), 0, UINT32_MAX - 1, &uid) == 0)
         *ret_uid = (uint32_t)uid;
     else if (env->token_uid >= 0)
         *ret_uid = (uint32_t)env->token_uid;
     else
-        return err_set(e, ERR_HOST_PATH_REFUSED,
-                       "callers by token bring in no host path: the knob token_uid is empty");
+        return err_set(
+            e, ERR_HOST_PATH_REFUSED,
+            "callers with a token cannot import host paths, because the setting token_uid is empty");
     return 0;
 }
 
 /* --- the list --- */
 
-static bool add(struct imports *in, const struct import_item *model) {
+static bool imports_add(struct imports *in, const struct import_item *model) {
     struct import_item *item = &in->items[in->n_items];
     *item = *model;
     item->source = strdup(model->source);
@@ -34,118 +36,119 @@ static bool add(struct imports *in, const struct import_item *model) {
     return item->source && (item->target || !model->target);
 }
 
-/* NULL where nothing is to be searched for: it is seen as it is. */
-static const struct tool *missing_tool(const Berm__V1__Tool *t) {
+/* Returns NULL if the tool needs no search, because every sandbox sees it in /usr. */
+static const struct tool *imports_missing_tool(const Berm__V1__Tool *t) {
     const struct tool *tool = tool_named(t->name);
     return tool && !tool_is_on_host(tool) ? tool : NULL;
 }
 
-/* A directory of the caller's home where the sandbox's user has the same one. */
-static bool add_cache(struct imports *in, const Berm__V1__SandboxSpec *spec, const char *name,
-                      size_t tool) {
+/* Maps a directory below the caller's home to the same path below the home of the sandbox's user. */
+static bool imports_add_cache(struct imports *in, const Berm__V1__SandboxSpec *spec,
+                              const char *name, size_t tool) {
     char source[TOOL_PATH_MAX], target[TOOL_PATH_MAX];
     bool is_root = spec->profile == BERM__V1__SANDBOX_PROFILE__SANDBOX_PROFILE_ROOT;
     snprintf(source, sizeof source, "~/%s", name);
     snprintf(target, sizeof target, "%s/%s", is_root ? "/root" : "/home/user", name);
-    return add(in, &(struct import_item){.kind = IMPORT_CACHE,
-                                         .source = source,
-                                         .target = target,
-                                         .index = (unsigned)tool,
-                                         .fd = -1});
+    return imports_add(in, &(struct import_item){.kind = IMPORT_CACHE,
+                                                 .source = source,
+                                                 .target = target,
+                                                 .index = (unsigned)tool,
+                                                 .fd = -1});
 }
 
-static bool take_caches(struct imports *in, const Berm__V1__SandboxSpec *spec) {
+static bool imports_add_caches(struct imports *in, const Berm__V1__SandboxSpec *spec) {
     bool ok = true;
     for (size_t i = 0; i < in->n_tools; i++) {
         const struct tool *t = spec->tools[i]->cache ? tool_named(spec->tools[i]->name) : NULL;
         for (size_t k = 0; t && ok && k < TOOL_CACHES_MAX && t->caches[k]; k++)
-            ok = add_cache(in, spec, t->caches[k], i);
+            ok = imports_add_cache(in, spec, t->caches[k], i);
     }
     return ok;
 }
 
-static bool take(struct imports *in, const Berm__V1__SandboxSpec *spec, size_t n_copies) {
+static bool imports_add_all(struct imports *in, const Berm__V1__SandboxSpec *spec,
+                            size_t n_copies) {
     bool ok = true;
     in->items = calloc(spec->n_mounts + n_copies + in->n_tools * (TOOL_TREES_MAX + TOOL_CACHES_MAX),
                        sizeof *in->items);
     for (size_t i = 0; in->items && ok && i < spec->n_mounts; i++)
-        ok = add(in, &(struct import_item){.source = spec->mounts[i]->source,
-                                           .target = spec->mounts[i]->target,
-                                           .writable = spec->mounts[i]->writable,
-                                           .index = (unsigned)i,
-                                           .fd = -1});
+        ok = imports_add(in, &(struct import_item){.source = spec->mounts[i]->source,
+                                                   .target = spec->mounts[i]->target,
+                                                   .writable = spec->mounts[i]->writable,
+                                                   .index = (unsigned)i,
+                                                   .fd = -1});
     for (size_t i = 0; in->items && ok && i < n_copies; i++)
-        ok = add(in, &(struct import_item){.kind = IMPORT_COPY,
-                                           .source = spec->copies[i]->source,
-                                           .index = (unsigned)i,
-                                           .fd = -1});
-    return in->items && ok && take_caches(in, spec);
+        ok = imports_add(in, &(struct import_item){.kind = IMPORT_COPY,
+                                                   .source = spec->copies[i]->source,
+                                                   .index = (unsigned)i,
+                                                   .fd = -1});
+    return in->items && ok && imports_add_caches(in, spec);
 }
 
-/* --- one after the other --- */
+/* --- opening, one item at a time --- */
 
-static void fail(struct imports *in, const struct err *why, const char *list, size_t index,
-                 const char *member) {
+static void imports_fail(struct imports *in, const struct err *why, const char *list, size_t index,
+                         const char *member) {
     struct err e = *why;
     snprintf(e.field, sizeof e.field, "spec.%s[%zu].%s", list, index, member);
     (void)err_wrap(&e, "%s", e.field);
     in->on_done(in, &e);
 }
 
-static void ask_next(struct imports *in);
+static void imports_open_next(struct imports *in);
 
-static bool has_target(const struct imports *in, const char *target) {
+static bool imports_has_target(const struct imports *in, const char *target) {
     for (size_t i = 0; i < in->n_items; i++)
         if (in->items[i].kind == IMPORT_TOOL && strcmp(in->items[i].target, target) == 0)
             return true;
     return false;
 }
 
-/* Tools that live together are shown once. */
-static bool take_trees(struct imports *in) {
+/* Adds the directories of the tool. Tools that share a directory share one mount. */
+static bool imports_add_trees(struct imports *in) {
     bool ok = true;
     for (size_t i = 0; ok && i < TOOL_TREES_MAX; i++) {
         struct tool_tree *t = &in->search.trees[i];
-        if (t->fd >= 0 && !has_target(in, t->path))
-            ok = add(in, &(struct import_item){.kind = IMPORT_TOOL,
-                                               .source = t->path,
-                                               .target = t->path,
-                                               .is_foreign = t->is_foreign,
-                                               .is_bin = i == 0,
-                                               .index = (unsigned)in->tool,
-                                               .fd = TAKE_FD(t->fd)});
+        if (t->fd >= 0 && !imports_has_target(in, t->path))
+            ok = imports_add(in, &(struct import_item){.kind = IMPORT_TOOL,
+                                                       .source = t->path,
+                                                       .target = t->path,
+                                                       .is_foreign = t->is_foreign,
+                                                       .is_bin = i == 0,
+                                                       .index = (unsigned)in->tool,
+                                                       .fd = TAKE_FD(t->fd)});
     }
     return ok;
 }
 
-static int check_count(const struct imports *in, size_t more, struct err *e) {
+static int imports_check_count(const struct imports *in, size_t more, struct err *e) {
     size_t n = more;
     for (size_t i = 0; i < in->n_items; i++)
         n += in->items[i].kind == IMPORT_MOUNT || in->items[i].fd >= 0;
     return n <= INSTANCE_MOUNTS_MAX
                ? 0
                : err_limit(e, ERR_INVALID_ARGUMENT, LIMIT_MOUNTS_COUNT, INSTANCE_MOUNTS_MAX,
-                           "with those of its tools there are more than %d mounts",
+                           "mounts: must be at most %d with those of the tools",
                            INSTANCE_MOUNTS_MAX);
 }
 
 static void on_searched(struct tool_search *s, const struct err *failed) {
     struct imports *in = container_of(s, struct imports, search);
     struct err e = failed ? *failed : (struct err){0};
-    if (!failed && !take_trees(in))
+    if (!failed && !imports_add_trees(in))
         err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
     else if (!failed)
-        (void)check_count(in, 0, &e);
+        (void)imports_check_count(in, 0, &e);
     tool_search_end(s);
     if (e.code != ERR_NONE) {
-        fail(in, &e, "tools", in->tool, "name");
+        imports_fail(in, &e, "tools", in->tool, "name");
         return;
     }
     in->tool++;
-    ask_next(in);
+    imports_open_next(in);
 }
 
-static void ask_next(struct imports *in) {
+static void imports_open_next(struct imports *in) {
     struct opener *o = in->env->opener;
     const struct import_item *item = &in->items[in->at];
     bool is_listed = in->at < in->n_items && item->kind != IMPORT_TOOL;
@@ -161,9 +164,10 @@ static void ask_next(struct imports *in) {
         in->on_done(in, NULL);
 }
 
-/* A cache that is not there begins as an empty one. One that is not the caller's own is refused: the
- * sandbox's user would have to become its owner. */
-static int judge(const struct imports *in, const struct open_result *result, struct err *e) {
+/* A cache that does not exist starts empty in the sandbox. A cache that belongs to another user is refused, because the
+ * sandbox's user would appear as its owner. */
+static int imports_check_opened(const struct imports *in, const struct open_result *result,
+                                struct err *e) {
     const struct import_item *item = &in->items[in->at];
     bool is_cache = item->kind == IMPORT_CACHE;
     if (is_cache && result->e && result->e->code == ERR_FILE_NOT_FOUND)
@@ -173,11 +177,10 @@ static int judge(const struct imports *in, const struct open_result *result, str
         return is_cache ? err_wrap(e, "%s", item->source) : -(int)e->code;
     }
     if (item->kind != IMPORT_COPY && *result->fd < 0)
-        return err_set(e, ERR_DRIVER_UNAVAILABLE, "berm-open answered without a descriptor");
+        return err_set(e, ERR_DRIVER_UNAVAILABLE, "berm-open replied without a descriptor");
     if (is_cache && result->is_foreign)
-        return err_set(e, ERR_HOST_PATH_REFUSED, "%s: it does not belong to the caller",
-                       item->source);
-    return is_cache ? check_count(in, 1, e) : 0;
+        return err_set(e, ERR_HOST_PATH_REFUSED, "%s does not belong to the caller", item->source);
+    return is_cache ? imports_check_count(in, 1, e) : 0;
 }
 
 static void on_opened(struct open_ask *a, const struct open_result *result) {
@@ -189,49 +192,49 @@ static void on_opened(struct open_ask *a, const struct open_result *result) {
     struct imports *in = container_of(a, struct imports, ask);
     struct import_item *item = &in->items[in->at];
     struct err e;
-    if (judge(in, result, &e) < 0) {
-        fail(in, &e, fields[item->kind].list, item->index, fields[item->kind].member);
+    if (imports_check_opened(in, result, &e) < 0) {
+        imports_fail(in, &e, fields[item->kind].list, item->index, fields[item->kind].member);
         return;
     }
     if (item->kind != IMPORT_COPY && !result->e)
         item->fd = TAKE_FD(*result->fd);
     item->is_foreign = result->is_foreign;
     in->at++;
-    ask_next(in);
+    imports_open_next(in);
 }
 
-static int name_tool(struct err *e, size_t index, const char *member) {
+static int imports_wrap_tool(struct err *e, size_t index, const char *member) {
     snprintf(e->field, sizeof e->field, "spec.tools[%zu].%s", index, member);
     return err_wrap(e, "%s", e->field);
 }
 
-/* Credentials come from the caller's home, as copies do. */
-static int check_tools(struct env *env, const char *owner, const Berm__V1__SandboxSpec *spec,
-                       struct err *e) {
+/* Credentials are copies from the caller's home, so they need the same permission. */
+static int imports_check_tools(struct env *env, const char *owner,
+                               const Berm__V1__SandboxSpec *spec, struct err *e) {
     uint32_t uid;
     for (size_t i = 0; i < spec->n_tools; i++)
         if (spec->tools[i]->credentials && imports_uid(env, owner, &uid, e) < 0)
-            return name_tool(e, i, "credentials");
+            return imports_wrap_tool(e, i, "credentials");
     return 0;
 }
 
-/* Tools that have to be searched for: UNSUPPORTED when there is nowhere to, or nothing to do it with. And those
- * whose caches are to be opened: HOST_PATH_REFUSED when there is nothing to do it with. */
-static int list_tools(struct imports *in, const Berm__V1__SandboxSpec *spec, const char *owner,
-                      struct err *e) {
+/* Fills in->tools. Returns 1 if a tool needs a search or a cache, otherwise 0. UNSUPPORTED: a tool needs a search, but has
+ * no directory to search or the owner may not import host paths. HOST_PATH_REFUSED: the same for a cache. */
+static int imports_list_tools(struct imports *in, const Berm__V1__SandboxSpec *spec,
+                              const char *owner, struct err *e) {
     struct err why;
     bool is_any = false;
     for (size_t i = 0; i < MIN(spec->n_tools, (size_t)TOOLS_MAX); i++) {
-        const struct tool *t = missing_tool(spec->tools[i]);
+        const struct tool *t = imports_missing_tool(spec->tools[i]);
         bool has_cache = spec->tools[i]->cache;
         bool may = (!t && !has_cache) || imports_uid(in->env, owner, &in->uid, &why) == 0;
         if (t && (!may || !t->homes[0].trees[0])) {
             tool_not_found(t, may ? NULL : why.text, e);
-            return name_tool(e, i, "name");
+            return imports_wrap_tool(e, i, "name");
         }
         if (!may) {
             *e = why;
-            return name_tool(e, i, "cache");
+            return imports_wrap_tool(e, i, "cache");
         }
         in->tools[in->n_tools++] = t;
         is_any = is_any || t || has_cache;
@@ -239,11 +242,11 @@ static int list_tools(struct imports *in, const Berm__V1__SandboxSpec *spec, con
     return is_any ? 1 : 0;
 }
 
-/* 1: there is something to open. */
-static int begin(struct imports *in, const char *owner, const Berm__V1__SandboxSpec *spec,
-                 size_t n_copies, struct err *e) {
+/* Lists everything to open. Returns 1 if there is anything, otherwise 0. */
+static int imports_list(struct imports *in, const char *owner, const Berm__V1__SandboxSpec *spec,
+                        size_t n_copies, struct err *e) {
     size_t n = spec->n_mounts + n_copies;
-    int any_tool = list_tools(in, spec, owner, e);
+    int any_tool = imports_list_tools(in, spec, owner, e);
     if (any_tool < 0 || (n == 0 && any_tool == 0))
         return any_tool;
     if (n > 0 && imports_uid(in->env, owner, &in->uid, e) < 0) {
@@ -251,25 +254,25 @@ static int begin(struct imports *in, const char *owner, const Berm__V1__SandboxS
                  spec->n_mounts > 0 ? "mounts" : "copies");
         return err_wrap(e, "%s", e->field);
     }
-    return take(in, spec, n_copies) ? 1 : err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
+    return imports_add_all(in, spec, n_copies) ? 1 : err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
 }
 
 int imports_begin(struct imports *in, struct env *env, const char *owner,
                   const Berm__V1__SandboxSpec *spec, bool with_copies,
                   void (*on_done)(struct imports *in, const struct err *e), struct err *e) {
-    if (with_copies && check_tools(env, owner, spec, e) < 0)
+    if (with_copies && imports_check_tools(env, owner, spec, e) < 0)
         return -(int)e->code;
     *in = (struct imports){.env = env, .on_done = on_done};
     open_ask_init(&in->ask, on_opened);
-    int n = begin(in, owner, spec, with_copies ? spec->n_copies : 0, e);
+    int n = imports_list(in, owner, spec, with_copies ? spec->n_copies : 0, e);
     if (n <= 0)
         imports_end(in);
     else
-        ask_next(in);
+        imports_open_next(in);
     return n;
 }
 
-/* --- what was found --- */
+/* --- results --- */
 
 size_t imports_mounts(const struct imports *in,
                       struct instance_mount ret_mounts[INSTANCE_MOUNTS_MAX]) {
@@ -289,25 +292,25 @@ size_t imports_mounts(const struct imports *in,
 }
 
 char *imports_path(const struct imports *in) {
-    size_t room = sizeof DEFAULT_PATH;
+    size_t size = sizeof DEFAULT_PATH;
     bool is_any = false;
     for (size_t i = 0; i < in->n_items; i++)
         if (in->items[i].is_bin) {
             is_any = true;
-            room += strlen(in->items[i].target) + 1;
+            size += strlen(in->items[i].target) + 1;
         }
-    char *path = is_any ? malloc(room) : NULL;
-    size_t n = path ? (size_t)snprintf(path, room, "%s", DEFAULT_PATH) : 0;
+    char *path = is_any ? malloc(size) : NULL;
+    size_t n = path ? (size_t)snprintf(path, size, "%s", DEFAULT_PATH) : 0;
     for (size_t i = 0; path && i < in->n_items; i++)
         if (in->items[i].is_bin)
-            n += (size_t)snprintf(path + n, room - n, ":%s", in->items[i].target);
+            n += (size_t)snprintf(path + n, size - n, ":%s", in->items[i].target);
     return path;
 }
 
 size_t imports_mounts_max(const Berm__V1__SandboxSpec *spec) {
     size_t n = spec->n_mounts;
     for (size_t i = 0; i < spec->n_tools; i++)
-        n += (missing_tool(spec->tools[i]) ? TOOL_TREES_MAX : 0) +
+        n += (imports_missing_tool(spec->tools[i]) ? TOOL_TREES_MAX : 0) +
              (spec->tools[i]->cache ? TOOL_CACHES_MAX : 0);
     return n;
 }

@@ -1,9 +1,12 @@
-/* imports — what of the host goes into a sandbox: its mounts are opened, its copies' sources looked at, its tools
- * that are not in /usr searched for and their caches opened, all with the rights of the sandbox's owner.
+/* imports — resolves the host files that a sandbox imports, with the rights of the sandbox's owner: opens its mounts,
+ * checks the sources of its copies, searches for tools that are not in /usr, and opens the caches of tools.
  *
- * Done twice: before a create or start is accepted, so that a wrong path is refused at once and by its field;
- * and when the instance is made, because what a path leads to may have changed.
- * Owner:   whoever embeds it; zeroed at first. imports_end at any time, on_done never comes after it. */
+ * bermd does this twice: before it accepts a create or start, so that a wrong path fails at once with the name of its
+ * field; and when it creates the instance, because a path may lead elsewhere by then.
+ * Owner:   the object that embeds it, which zeroes it first.
+ * End:     on_done, once, unless imports_end is called before. imports_end is allowed at any time.
+ * Bounds:  INSTANCE_MOUNTS_MAX open directories.
+ * Errors:  those of berm-open and tool_search, prefixed with the field of the spec; INVALID_ARGUMENT, OUT_OF_MEMORY. */
 #pragma once
 
 #include "core/driver.h"
@@ -16,44 +19,43 @@ enum import_kind { IMPORT_MOUNT, IMPORT_COPY, IMPORT_CACHE, IMPORT_TOOL };
 struct import_item {
     enum import_kind kind;
     char *source;
-    char *target; /* not of a copy */
+    char *target; /* NULL for a copy */
     bool writable;
-    bool is_foreign; /* once it is open: not the owner's own */
-    bool is_bin;     /* of a tool: programs lie in it */
+    bool is_foreign; /* set when opened: the directory does not belong to the sandbox's owner */
+    bool is_bin;     /* a tool's directory that contains programs */
     unsigned index;  /* in its list of the spec */
-    int fd; /* once it is open, else -1; never of a copy, nor of a cache that is not there */
+    int fd;          /* -1: not open yet, a copy, or a cache that does not exist */
 };
 
 struct imports {
     struct env *env;
     struct open_ask ask;
-    struct import_item *
-        items; /* the mounts, in order, then the copies, the caches, and what tools were found in */
+    struct import_item *items; /* mounts in order, then copies, caches, directories of tools */
     size_t n_items;
-    size_t at;
+    size_t at; /* index of the item that is being opened */
     struct tool_search search;
-    const struct tool
-        *tools[TOOLS_MAX]; /* that are to be searched for, NULL = as it is; by index in the spec */
+    const struct tool *tools[TOOLS_MAX]; /* by index in the spec; NULL: needs no search */
     size_t n_tools;
-    size_t tool;
+    size_t tool; /* index of the tool that is being searched for */
     uint32_t uid;
     void (*on_done)(struct imports *in, const struct err *e);
 };
 
-/* Whose rights count for this owner. HOST_PATH_REFUSED where no path may go in. */
+/* Returns the uid whose rights apply for this owner. HOST_PATH_REFUSED if the owner may not import host paths. */
 MUST_USE int imports_uid(struct env *env, const char *owner, uint32_t *ret_uid, struct err *e);
-/* 1: on_done follows. 0: nothing of the host goes in. Else -number. The spec is not needed any more.
- * Without `with_copies` these are left out. */
+/* Returns 1 if on_done follows, 0 if the spec imports nothing, otherwise -number. Copies what it needs from the spec.
+ * `with_copies`: also check the sources of the copies. */
 MUST_USE int imports_begin(struct imports *in, struct env *env, const char *owner,
                            const Berm__V1__SandboxSpec *spec, bool with_copies,
                            void (*on_done)(struct imports *in, const struct err *e), struct err *e);
-/* Of one that is done: its mounts, those of tools and caches first, so that nothing is made in what the caller mounts. Their
- * strings and descriptors stay the imports's. */
+/* Returns the mounts, after on_done. Mounts of tools and caches come first, so that the driver creates none of their
+ * targets inside a directory that the caller mounts. `in` keeps the strings and descriptors. */
 size_t imports_mounts(const struct imports *in,
                       struct instance_mount ret_mounts[INSTANCE_MOUNTS_MAX]);
-/* Of one that is done: PATH with the tools it found, yours; NULL: none was, or no memory. */
+/* Returns PATH with the directories of the tools that were found, after on_done. The caller frees it. NULL: no tool was
+ * found, or out of memory. */
 char *imports_path(const struct imports *in);
-/* How many mounts there can be at most. */
+/* Returns the largest number of mounts that this spec can lead to. */
 size_t imports_mounts_max(const Berm__V1__SandboxSpec *spec);
-/* Idempotent, also for a zeroed one. Closes what was opened. */
+/* Closes every open directory. Idempotent; a zeroed struct is allowed. */
 void imports_end(struct imports *in);

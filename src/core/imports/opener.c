@@ -12,14 +12,14 @@
 struct opener {
     uv_poll_t poll;
     struct deadlines *deadlines;
-    struct deadline kick; /* answers those that were refused here */
+    struct deadline kick; /* answers `refused` from the loop */
     int fd;
     uint32_t seq;
     bool lost;
     bool closing;
     struct list unsent;
     struct list asked;
-    struct list refused; /* no memory for them, or nobody to ask */
+    struct list refused; /* not sent: out of memory, or berm-open has exited */
     void (*on_closed)(void *user);
     void *close_user;
 };
@@ -30,7 +30,7 @@ void open_ask_init(struct open_ask *a,
     list_init(&a->in_opener);
 }
 
-static void forget_message(struct open_ask *a) {
+static void opener_free_message(struct open_ask *a) {
     free(TAKE(a->message));
     if (a->pipe_fd >= 0)
         close(TAKE_FD(a->pipe_fd));
@@ -38,12 +38,12 @@ static void forget_message(struct open_ask *a) {
 
 void open_ask_cancel(struct open_ask *a) {
     list_remove(&a->in_opener);
-    forget_message(a);
+    opener_free_message(a);
 }
 
 /* --- answers --- */
 
-static void answer(struct open_ask *a, const struct open_result *result) {
+static void opener_answer(struct open_ask *a, const struct open_result *result) {
     open_ask_cancel(a);
     a->on_done(a, result);
 }
@@ -52,30 +52,30 @@ static void on_kick(struct deadline *d) {
     struct opener *o = container_of(d, struct opener, kick);
     struct err e;
     if (o->lost)
-        err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-open is gone: start bermd again");
+        err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-open has exited: restart bermd");
     else
         err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
     while (!o->closing && !list_is_empty(&o->refused))
-        answer(container_of(o->refused.next, struct open_ask, in_opener),
-               &(struct open_result){.e = &e});
+        opener_answer(container_of(o->refused.next, struct open_ask, in_opener),
+                      &(struct open_result){.e = &e});
 }
 
-static void refuse(struct opener *o, struct open_ask *a) {
+static void opener_refuse(struct opener *o, struct open_ask *a) {
     list_remove(&a->in_opener);
     list_push_back(&o->refused, &a->in_opener);
     deadline_set(o->deadlines, &o->kick, clock_us());
 }
 
-static void lose(struct opener *o) {
+static void opener_lose(struct opener *o) {
     o->lost = true;
     uv_poll_stop(&o->poll);
     struct list *lists[] = {&o->asked, &o->unsent};
     for (size_t i = 0; i < COUNT_OF(lists); i++)
         while (!list_is_empty(lists[i]))
-            refuse(o, container_of(lists[i]->next, struct open_ask, in_opener));
+            opener_refuse(o, container_of(lists[i]->next, struct open_ask, in_opener));
 }
 
-static void take_reply(struct opener *o, struct open_reply *reply, int *fd) {
+static void opener_take_reply(struct opener *o, struct open_reply *reply, int *fd) {
     struct err e;
     LIST_FOR_EACH(node, &o->asked) {
         struct open_ask *a = container_of(node, struct open_ask, in_opener);
@@ -88,17 +88,17 @@ static void take_reply(struct opener *o, struct open_reply *reply, int *fd) {
                     err_face((enum err_code)reply->code) ? (enum err_code)reply->code
                                                          : ERR_HOST_PATH_REFUSED,
                     "%s", reply->text);
-        answer(a, &(struct open_result){.e = reply->code != 0 ? &e : NULL,
-                                        .fd = fd,
-                                        .is_file = reply->is_file != 0,
-                                        .is_foreign = reply->is_foreign != 0,
-                                        .path = reply->path,
-                                        .real = reply->real});
+        opener_answer(a, &(struct open_result){.e = reply->code != 0 ? &e : NULL,
+                                               .fd = fd,
+                                               .is_file = reply->is_file != 0,
+                                               .is_foreign = reply->is_foreign != 0,
+                                               .path = reply->path,
+                                               .real = reply->real});
         return;
     }
 }
 
-static void receive_some(struct opener *o) {
+static void opener_receive(struct opener *o) {
     while (!o->lost && !o->closing) {
         struct open_reply reply = {0};
         int fd = -1;
@@ -106,22 +106,22 @@ static void receive_some(struct opener *o) {
         ssize_t n = fd_recv(o->fd, &reply, sizeof reply, &fd, 1, &n_fds);
         if (n == -EAGAIN)
             return;
-        if (n == -EMFILE) { /* it was opened, and we cannot have it */
+        if (n == -EMFILE) { /* berm-open opened the path, but bermd has no free descriptor */
             reply.code = ERR_LIMIT_REACHED;
             snprintf(reply.text, sizeof reply.text, "too many files are open");
         }
         if ((n == sizeof reply || n == -EMFILE) && reply.version == OPEN_VERSION)
-            take_reply(o, &reply, &fd);
+            opener_take_reply(o, &reply, &fd);
         else
-            lose(o);
+            opener_lose(o);
         if (n_fds > 0 && fd >= 0)
             close(fd);
     }
 }
 
-/* --- asking --- */
+/* --- requests --- */
 
-static void send_some(struct opener *o) {
+static void opener_send(struct opener *o) {
     while (!list_is_empty(&o->unsent)) {
         struct open_ask *a = container_of(o->unsent.next, struct open_ask, in_opener);
         const struct open_head *head = a->message;
@@ -129,44 +129,44 @@ static void send_some(struct opener *o) {
         if (r == -EAGAIN)
             return;
         if (r < 0) {
-            lose(o);
+            opener_lose(o);
             return;
         }
-        forget_message(a);
+        opener_free_message(a);
         list_remove(&a->in_opener);
         list_push_back(&o->asked, &a->in_opener);
     }
 }
 
-static void watch(struct opener *o);
+static void opener_poll(struct opener *o);
 
 static void on_socket(uv_poll_t *poll, int status, int events) {
     struct opener *o = poll->data;
     if (status < 0) {
-        lose(o);
+        opener_lose(o);
         return;
     }
     if (events & UV_READABLE)
-        receive_some(o);
+        opener_receive(o);
     if (!o->lost && !o->closing && (events & UV_WRITABLE)) {
-        send_some(o);
-        watch(o);
+        opener_send(o);
+        opener_poll(o);
     }
 }
 
-static void watch(struct opener *o) {
+static void opener_poll(struct opener *o) {
     if (!o->lost && !o->closing)
         uv_poll_start(&o->poll, UV_READABLE | (list_is_empty(&o->unsent) ? 0 : UV_WRITABLE),
                       on_socket);
 }
 
-/* The head of a message of its own; NULL, and the ask is refused, when there is no memory for it or nobody
- * to send it to. */
-static struct open_head *begin(struct opener *o, struct open_ask *a, uint32_t kind, size_t size,
-                               uint32_t uid, const char *path) {
+/* Queues a new message and returns its head. Returns NULL and refuses the request when memory is short or berm-open has
+ * exited. */
+static struct open_head *opener_queue(struct opener *o, struct open_ask *a, uint32_t kind,
+                                      size_t size, uint32_t uid, const char *path) {
     struct open_head *head = o->lost ? NULL : calloc(1, size);
     if (!head) {
-        refuse(o, a);
+        opener_refuse(o, a);
         return NULL;
     }
     *head = (struct open_head){
@@ -180,25 +180,25 @@ static struct open_head *begin(struct opener *o, struct open_ask *a, uint32_t ki
 
 void opener_directory(struct opener *o, struct open_ask *a, uint32_t uid, const char *path,
                       bool writable) {
-    struct open_head *head = begin(o, a, OPEN_DIRECTORY, sizeof *head, uid, path);
+    struct open_head *head = opener_queue(o, a, OPEN_DIRECTORY, sizeof *head, uid, path);
     if (head)
         head->flags = writable ? OPEN_WRITABLE : 0;
-    watch(o);
+    opener_poll(o);
 }
 
 void opener_source(struct opener *o, struct open_ask *a, uint32_t uid, const char *path) {
-    if (begin(o, a, OPEN_SOURCE, sizeof(struct open_head), uid, path))
-        watch(o);
+    if (opener_queue(o, a, OPEN_SOURCE, sizeof(struct open_head), uid, path))
+        opener_poll(o);
 }
 
 void opener_program(struct opener *o, struct open_ask *a, uint32_t uid, const char *path) {
-    if (begin(o, a, OPEN_PROGRAM, sizeof(struct open_head), uid, path))
-        watch(o);
+    if (opener_queue(o, a, OPEN_PROGRAM, sizeof(struct open_head), uid, path))
+        opener_poll(o);
 }
 
 void opener_pack(struct opener *o, struct open_ask *a, uint32_t uid,
                  const struct open_pack_spec *spec, int pipe_fd) {
-    struct open_pack *q = (void *)begin(o, a, OPEN_PACK, sizeof *q, uid, spec->path);
+    struct open_pack *q = (void *)opener_queue(o, a, OPEN_PACK, sizeof *q, uid, spec->path);
     size_t at = 0;
     if (!q)
         return;
@@ -207,18 +207,18 @@ void opener_pack(struct opener *o, struct open_ask *a, uint32_t uid,
     for (size_t i = 0; i < spec->n_excludes; i++) {
         size_t n = strlen(spec->excludes[i]) + 1;
         if (n > sizeof q->excludes - at)
-            break; /* spec_check has seen that they fit */
+            break; /* cannot happen: spec_check limits their size */
         memcpy(q->excludes + at, spec->excludes[i], n);
         at += n;
         q->n_excludes++;
     }
     a->pipe_fd = fcntl(pipe_fd, F_DUPFD_CLOEXEC, 3);
     if (a->pipe_fd < 0) {
-        forget_message(a);
-        refuse(o, a);
+        opener_free_message(a);
+        opener_refuse(o, a);
         return;
     }
-    watch(o);
+    opener_poll(o);
 }
 
 /* --- life --- */
@@ -237,7 +237,7 @@ struct opener *opener_new(uv_loop_t *loop, struct deadlines *deadlines, int fd) 
     list_init(&o->asked);
     list_init(&o->refused);
     deadline_init(&o->kick, on_kick);
-    watch(o);
+    opener_poll(o);
     return o;
 }
 

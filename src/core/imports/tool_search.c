@@ -10,11 +10,11 @@ int tool_not_found(const struct tool *t, const char *why, struct err *e) {
     for (size_t i = 0; i < TOOL_HOMES_MAX && t->homes[i].trees[0] && n < sizeof searched; i++)
         n += (size_t)snprintf(searched + n, sizeof searched - n, ", %s", t->homes[i].trees[0]);
     return err_set(e, ERR_UNSUPPORTED,
-                   "there is no %s for this caller%s%s; looked in /usr/local/bin, /usr/bin%s",
-                   t->name, why ? ": " : "", why ? why : "", searched);
+                   "%s not found for this caller%s%s; searched /usr/local/bin, /usr/bin%s", t->name,
+                   why ? ": " : "", why ? why : "", searched);
 }
 
-static void close_trees(struct tool_search *s) {
+static void tool_search_close_trees(struct tool_search *s) {
     for (size_t i = 0; i < TOOL_TREES_MAX; i++) {
         if (s->trees[i].fd >= 0)
             close(s->trees[i].fd);
@@ -22,40 +22,40 @@ static void close_trees(struct tool_search *s) {
     }
 }
 
-static const char *tree_at(const struct tool_search *s, size_t at) {
+static const char *tool_search_tree(const struct tool_search *s, size_t at) {
     return at < TOOL_TREES_MAX ? s->tool->homes[s->home].trees[at] : NULL;
 }
 
-static void ask(struct tool_search *s) {
+static void tool_search_ask(struct tool_search *s) {
     char program[TOOL_PATH_MAX];
-    const char *tree = tree_at(s, s->at);
+    const char *tree = tool_search_tree(s, s->at);
     if (tree) {
         opener_directory(s->opener, &s->ask, s->uid, tree, false);
         return;
     }
     s->at = TOOL_TREES_MAX;
-    snprintf(program, sizeof program, "%s/%s", tree_at(s, 0), s->tool->name);
+    snprintf(program, sizeof program, "%s/%s", tool_search_tree(s, 0), s->tool->name);
     opener_program(s->opener, &s->ask, s->uid, program);
 }
 
-static void try_next_home(struct tool_search *s, const struct err *e) {
+static void tool_search_next_home(struct tool_search *s, const struct err *e) {
     struct err none;
     if (e && e->code != ERR_FILE_NOT_FOUND && s->refused.code == ERR_NONE) {
         s->refused = *e;
-        (void)err_wrap(&s->refused, "%s", tree_at(s, 0));
+        (void)err_wrap(&s->refused, "%s", tool_search_tree(s, 0));
     }
-    close_trees(s);
+    tool_search_close_trees(s);
     s->at = 0;
-    if (++s->home < TOOL_HOMES_MAX && tree_at(s, 0)) {
-        ask(s);
+    if (++s->home < TOOL_HOMES_MAX && tool_search_tree(s, 0)) {
+        tool_search_ask(s);
         return;
     }
     tool_not_found(s->tool, s->refused.code == ERR_NONE ? NULL : s->refused.text, &none);
     s->on_done(s, &none);
 }
 
-/* A colon would be two entries of PATH. */
-static bool keep_tree(struct tool_search *s, const struct open_result *result) {
+/* Refuses a path with a colon, because PATH would read two entries. */
+static bool tool_search_keep_tree(struct tool_search *s, const struct open_result *result) {
     struct tool_tree *t = &s->trees[s->at];
     if (!result->path[0] || !result->real[0] || strchr(result->path, ':') || *result->fd < 0)
         return false;
@@ -66,7 +66,7 @@ static bool keep_tree(struct tool_search *s, const struct open_result *result) {
     return true;
 }
 
-static bool is_in_a_tree(const struct tool_search *s, const char *real) {
+static bool tool_search_contains(const struct tool_search *s, const char *real) {
     for (size_t i = 0; i < TOOL_TREES_MAX; i++) {
         size_t n = strlen(s->trees[i].real);
         if (n > 0 && strncmp(real, s->trees[i].real, n) == 0 && real[n] == '/')
@@ -83,18 +83,19 @@ static void on_opened(struct open_ask *a, const struct open_result *result) {
         (result->e->code == ERR_DRIVER_UNAVAILABLE || result->e->code == ERR_LIMIT_REACHED ||
          result->e->code == ERR_OUT_OF_MEMORY)) {
         s->on_done(s, result->e);
-    } else if (is_program && !result->e && is_in_a_tree(s, result->real)) {
+    } else if (is_program && !result->e && tool_search_contains(s, result->real)) {
         s->on_done(s, NULL);
     } else if (is_program && !result->e) {
-        err_set(&e, ERR_HOST_PATH_REFUSED, "%s leads out of what is shown", s->tool->name);
-        try_next_home(s, &e);
-    } else if (is_program || (s->at == 0 && (result->e || !keep_tree(s, result)))) {
-        try_next_home(s, result->e);
+        err_set(&e, ERR_HOST_PATH_REFUSED, "%s: its symlink leaves the mounted directories",
+                s->tool->name);
+        tool_search_next_home(s, &e);
+    } else if (is_program || (s->at == 0 && (result->e || !tool_search_keep_tree(s, result)))) {
+        tool_search_next_home(s, result->e);
     } else {
         if (s->at > 0 && !result->e)
-            (void)keep_tree(s, result); /* it may do without: the program's own path tells */
+            (void)tool_search_keep_tree(s, result); /* optional: the program's path decides */
         s->at++;
-        ask(s);
+        tool_search_ask(s);
     }
 }
 
@@ -104,13 +105,13 @@ void tool_search_begin(struct tool_search *s, struct opener *o, uint32_t uid, co
     for (size_t i = 0; i < TOOL_TREES_MAX; i++)
         s->trees[i].fd = -1;
     open_ask_init(&s->ask, on_opened);
-    ask(s);
+    tool_search_ask(s);
 }
 
 void tool_search_end(struct tool_search *s) {
     if (!s->opener)
         return;
     open_ask_cancel(&s->ask);
-    close_trees(s);
+    tool_search_close_trees(s);
     s->opener = NULL;
 }

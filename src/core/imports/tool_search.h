@@ -1,21 +1,23 @@
-/* tool_search — where one tool lives for one caller, outside the host's /usr.
+/* tool_search — finds the directories of one tool for one caller, outside the host's /usr.
  *
- * Of the homes that tools.def lists the first counts in which the caller may run the program and the program really lies in
- * a tree that is shown: a link that leads out of them would lead nowhere inside.
- * Owner:   whoever embeds it; zeroed at first. tool_search_end at any time, on_done never comes after it.
- * Errors:  UNSUPPORTED when it is in none of them, DRIVER_UNAVAILABLE, LIMIT_REACHED. */
+ * tools.def lists homes for each tool: groups of directories (trees) that are mounted together. The search selects the
+ * first home in which the caller may run the program and the program, without symlinks, is below one of the trees. A
+ * symlink that leaves the trees would be broken inside the sandbox.
+ * Owner:   the object that embeds it, which zeroes it first.
+ * End:     on_done, once, unless tool_search_end is called before. tool_search_end is allowed at any time.
+ * Errors:  UNSUPPORTED if no home has the tool; DRIVER_UNAVAILABLE, LIMIT_REACHED, OUT_OF_MEMORY. */
 #pragma once
 
 #include "core/imports/opener.h"
 #include "core/imports/tools.h"
 
-#define TOOL_PATH_MAX 256 /* with the NUL, as a mount's target */
+#define TOOL_PATH_MAX 256 /* with the NUL; equal to the limit of a mount target */
 
 struct tool_tree {
-    char path[TOOL_PATH_MAX]; /* on the host and inside */
-    char real[TOOL_PATH_MAX];
-    bool is_foreign;
-    int fd; /* -1: this home has none, or it was taken */
+    char path[TOOL_PATH_MAX]; /* the same on the host and in the sandbox */
+    char real[TOOL_PATH_MAX]; /* without symlinks */
+    bool is_foreign;          /* belongs to another user */
+    int fd;                   /* -1: not open, or taken by the owner of the search */
 };
 
 struct tool_search {
@@ -23,17 +25,17 @@ struct tool_search {
     const struct tool *tool;
     uint32_t uid;
     struct open_ask ask;
-    size_t home;
-    size_t at;                              /* which tree of it; past the last: the program */
-    struct tool_tree trees[TOOL_TREES_MAX]; /* the first is the program's directory */
-    struct err refused;                     /* why one that may be there cannot be used */
+    size_t home; /* index in tool.homes */
+    size_t at;   /* index of the tree being opened; TOOL_TREES_MAX: the program */
+    struct tool_tree trees[TOOL_TREES_MAX]; /* the first contains the program */
+    struct err refused; /* the first reason why an existing tool cannot be used */
     void (*on_done)(struct tool_search *s, const struct err *e);
 };
 
-/* on_done follows, from the loop. */
+/* Starts the search; on_done follows, from the loop. */
 void tool_search_begin(struct tool_search *s, struct opener *o, uint32_t uid, const struct tool *t,
                        void (*on_done)(struct tool_search *s, const struct err *e));
-/* Idempotent, also for a zeroed one. Closes what was opened and not taken. */
+/* Closes the trees that the owner has not taken. Idempotent; a zeroed struct is allowed. */
 void tool_search_end(struct tool_search *s);
-/* What is told where there is nothing to search with: `why`, or NULL. */
+/* Sets the error UNSUPPORTED, which lists the directories of the tool. `why` is the reason, or NULL. */
 int tool_not_found(const struct tool *t, const char *why, struct err *e);

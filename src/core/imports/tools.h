@@ -1,5 +1,5 @@
-/* tools — bundles of programs by name: where they may be, what they need, and which files of the caller's home are
- * their credentials and their caches. The table is tools.def. */
+/* tools — the table of tools that a sandbox can import by name, from tools.def. A row has the directories to search, the
+ * required profile, and the credentials and caches below the caller's home. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,25 +8,25 @@
 #define TOOL_FILES_MAX 4
 #define TOOL_CACHES_MAX 2
 #define TOOL_HOMES_MAX 6
-#define TOOL_TREES_MAX 2 /* of one home */
+#define TOOL_TREES_MAX 2 /* per home */
 #define TOOLS_MAX 16
 
 enum tool_need { TOOL_PLAIN, TOOL_ROOT /* profile root */ };
 
 struct tool_home {
-    const char *trees[TOOL_TREES_MAX]; /* the program's directory, and another or NULL */
+    const char *trees[TOOL_TREES_MAX]; /* the program's directory, and a second one or NULL */
 };
 
 struct tool {
     const char *name;
     enum tool_need need;
-    struct tool_home homes[TOOL_HOMES_MAX]; /* one without trees ends them */
-    const char *files[TOOL_FILES_MAX];      /* below home; NULL ends them */
-    const char *caches[TOOL_CACHES_MAX];    /* directories, as above */
+    struct tool_home homes[TOOL_HOMES_MAX]; /* ends with a home without trees */
+    const char *files[TOOL_FILES_MAX];   /* credentials, below the caller's home; ends with NULL */
+    const char *caches[TOOL_CACHES_MAX]; /* directories, below the caller's home; ends with NULL */
 };
 
-/* NULL: there is none of this name, or, for an index, no more. */
+/* Both return NULL if there is no such tool. */
 const struct tool *tool_named(const char *name);
 const struct tool *tool_at(size_t i);
-/* Whether a sandbox on the host's root sees the program, whoever asks. */
+/* Returns whether every sandbox on the host's root has the program, for any caller. */
 bool tool_is_on_host(const struct tool *t);

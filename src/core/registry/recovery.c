@@ -81,7 +81,7 @@ static void recovery_report(struct registry *r) {
     struct entry *t = told ? ledger_begin(r->env.ledger) : NULL;
     if (!t) {
         free(told);
-        err_set(&e, ERR_STORE_FAILED, "the store takes no change");
+        err_set(&e, ERR_STORE_FAILED, "the store does not accept changes");
         r->on_recovered(r, &e);
         return;
     }

@@ -379,7 +379,7 @@ static void sandbox_converge_run(struct sandbox *sb) {
 
 /* Recovery waits for a sandbox until this is false; then the daemon may listen. */
 static bool sandbox_converge_holds_recovery(const struct sandbox *sb) {
-    if (sb->recorded.on_way > 0 || sb->box.instance_state == INST_CLEARING)
+    if (sb->recorded.n_pending > 0 || sb->box.instance_state == INST_CLEARING)
         return true;
     if (!box_is(&sb->box, SB_READY))
         return false;
@@ -416,7 +416,7 @@ static void sandbox_converge_step(struct sandbox *sb) {
 }
 
 void sandbox_converge(struct sandbox *sb) {
-    if (sb->recorded.on_way > 0 || sb->box.env->is_closing || !sb->box.driver)
+    if (sb->recorded.n_pending > 0 || sb->box.env->is_closing || !sb->box.driver)
         return;
     if (box_is(&sb->box, SB_DELETED)) {
         sandbox_failpoint(sb, OP_OUTCOME);

@@ -3,7 +3,7 @@
 #include "core/sandbox/sandbox_impl.h"
 
 bool sandbox_settled(const struct sandbox *sb) {
-    if (sb->recorded.on_way > 0)
+    if (sb->recorded.n_pending > 0)
         return false;
     if (sb->box.goal == GOAL_DELETE)
         return box_is(&sb->box, SB_DELETED);
@@ -15,7 +15,7 @@ bool sandbox_settled(const struct sandbox *sb) {
 }
 
 static bool sandbox_wait_is_met(const struct sandbox *sb, const struct sandbox_wait *w) {
-    return w->until_deleted ? box_is(&sb->box, SB_DELETED) && sb->recorded.on_way == 0
+    return w->until_deleted ? box_is(&sb->box, SB_DELETED) && sb->recorded.n_pending == 0
                             : sandbox_settled(sb);
 }
 

@@ -92,6 +92,6 @@ const char *sandbox_instance_id(const struct sandbox *sb) {
 
 bool sandbox_is_down(const struct sandbox *sb) {
     bool has_stopped =
-        !box_has_instance(&sb->box) && sb->recorded.on_way == 0 && sb->box.goal >= GOAL_STOP;
+        !box_has_instance(&sb->box) && sb->recorded.n_pending == 0 && sb->box.goal >= GOAL_STOP;
     return !sb->box.driver || has_stopped || box_is(&sb->box, SB_FAILED);
 }
