@@ -1,5 +1,5 @@
 /* peer — the process at the other end of a Unix socket. */
 #pragma once
 
-/* A pidfd of the process that called listen, owned by the caller; -errno. */
+/* Returns a pidfd of the process that called listen, which the caller owns, or -errno. */
 int peer_pidfd(int socket_fd);

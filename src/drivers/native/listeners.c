@@ -17,15 +17,15 @@
 
 #define ANSWER_BYTES 32768
 
-/* A socket is told by its file: the kernel keeps that for as long as the socket lives, so nobody else's has
- * its number; a name anybody could give. The kernel tells 32 bits of it. */
+/* The snapshot identifies a socket by its inode, because any process can bind the same name. The kernel keeps the inode
+ * while the socket lives, so no other socket has the number. unix_diag reports the low 32 bits. */
 struct listeners {
     dev_t device;
-    size_t n, room;
+    size_t n, capacity;
     uint32_t *inodes;
 };
 
-static int ask(int fd) {
+static int listeners_ask(int fd) {
     struct {
         struct nlmsghdr head;
         struct unix_diag_req body;
@@ -40,20 +40,20 @@ static int ask(int fd) {
     return send(fd, &question, sizeof question, 0) == sizeof question ? 0 : -errno;
 }
 
-static int add(struct listeners *l, uint32_t inode) {
-    if (l->n == l->room) {
-        size_t room = l->room > 0 ? 2 * l->room : 256;
-        uint32_t *more = realloc(l->inodes, room * sizeof *more);
+static int listeners_add(struct listeners *l, uint32_t inode) {
+    if (l->n == l->capacity) {
+        size_t capacity = l->capacity > 0 ? 2 * l->capacity : 256;
+        uint32_t *more = realloc(l->inodes, capacity * sizeof *more);
         if (!more)
             return -ENOMEM;
         l->inodes = more;
-        l->room = room;
+        l->capacity = capacity;
     }
     l->inodes[l->n++] = inode;
     return 0;
 }
 
-static int take_socket(struct listeners *l, const struct nlmsghdr *message) {
+static int listeners_take_socket(struct listeners *l, const struct nlmsghdr *message) {
     const struct nlattr *at = (const void *)((const char *)NLMSG_DATA(message) +
                                              NLMSG_ALIGN(sizeof(struct unix_diag_msg)));
     const char *end = (const char *)message + message->nlmsg_len;
@@ -62,14 +62,14 @@ static int take_socket(struct listeners *l, const struct nlmsghdr *message) {
         const struct unix_diag_vfs *vfs = (const void *)(at + 1);
         if (at->nla_type == UNIX_DIAG_VFS && at->nla_len >= sizeof *at + sizeof *vfs &&
             makedev(vfs->udiag_vfs_dev >> 20, vfs->udiag_vfs_dev & 0xfffff) == l->device)
-            return add(l, vfs->udiag_vfs_ino);
+            return listeners_add(l, vfs->udiag_vfs_ino);
         at = (const void *)((const char *)at + NLA_ALIGN(at->nla_len));
     }
-    return 0; /* without a path, or elsewhere */
+    return 0; /* it has no path, or is on another filesystem */
 }
 
-/* 1 when it was the last answer, 0 when more follow, -errno. */
-static int take_answer(struct listeners *l, const struct nlmsghdr *message, ssize_t n) {
+/* Returns 1 after the last message of the dump, 0 if more follow, or -errno. */
+static int listeners_take_answer(struct listeners *l, const struct nlmsghdr *message, ssize_t n) {
     for (; NLMSG_OK(message, n); message = NLMSG_NEXT(message, n)) {
         if (message->nlmsg_type == NLMSG_DONE)
             return 1;
@@ -77,24 +77,25 @@ static int take_answer(struct listeners *l, const struct nlmsghdr *message, ssiz
             return -EOPNOTSUPP; /* a kernel without unix_diag */
         int r = message->nlmsg_len < NLMSG_LENGTH(sizeof(struct unix_diag_msg))
                     ? -EPROTO
-                    : take_socket(l, message);
+                    : listeners_take_socket(l, message);
         if (r < 0)
             return r;
     }
     return 0;
 }
 
-static int read_all(struct listeners *l, int fd) {
+static int listeners_read_all(struct listeners *l, int fd) {
     _Alignas(struct nlmsghdr) char answer[ANSWER_BYTES];
-    int r = ask(fd);
+    int r = listeners_ask(fd);
     while (r == 0) {
-        ssize_t n = recv(fd, answer, sizeof answer, MSG_DONTWAIT); /* the answer is made by this */
-        r = n <= 0 ? -EIO : take_answer(l, (const struct nlmsghdr *)answer, n);
+        /* recv itself makes the kernel write the next part of the dump, so it never has to wait. */
+        ssize_t n = recv(fd, answer, sizeof answer, MSG_DONTWAIT);
+        r = n <= 0 ? -EIO : listeners_take_answer(l, (const struct nlmsghdr *)answer, n);
     }
     return MIN(r, 0);
 }
 
-static int by_number(const void *a, const void *b) {
+static int listeners_compare(const void *a, const void *b) {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
 }
@@ -107,12 +108,12 @@ struct listeners *listeners_read(int dir_fd) {
     if (!l)
         return NULL;
     l->device = dir.st_dev;
-    if (read_all(l, fd) < 0) {
+    if (listeners_read_all(l, fd) < 0) {
         listeners_free(l);
         return NULL;
     }
     if (l->n > 0)
-        qsort(l->inodes, l->n, sizeof *l->inodes, by_number);
+        qsort(l->inodes, l->n, sizeof *l->inodes, listeners_compare);
     return l;
 }
 
@@ -122,7 +123,7 @@ bool listeners_has(const struct listeners *l, int dir_fd, const char *name) {
         !S_ISSOCK(st.st_mode) || st.st_dev != l->device)
         return false;
     uint32_t inode = (uint32_t)st.st_ino;
-    return bsearch(&inode, l->inodes, l->n, sizeof inode, by_number) != NULL;
+    return bsearch(&inode, l->inodes, l->n, sizeof inode, listeners_compare) != NULL;
 }
 
 void listeners_free(struct listeners *l) {

@@ -1,17 +1,17 @@
-/* listeners — Unix sockets that somebody listens on, all of them in one answer of the kernel's.
+/* listeners — a snapshot of all listening Unix sockets on one filesystem, read with one netlink dump (unix_diag).
  *
- * Owner:   whoever reads them. A list is as old as its reading: who is in it may have ended since.
- * Only sockets of our own network namespace are told, and only on a file system whose device the kernel
- * names alike to everybody (not so btrfs, nor every overlay): who is not in the list may live all the same.
- * Bounds:  four bytes for each socket on that file system. */
+ * Owner:   the caller of listeners_read.     End: listeners_free.
+ * Limits:  a process in the snapshot may have exited since. A missing socket may still have a listener: the kernel lists
+ *          only our own network namespace, and on btrfs and some overlays it reports another device number than stat.
+ * Bounds:  four bytes per socket on that filesystem. */
 #pragma once
 
 #include <stdbool.h>
 
 struct listeners;
 
-/* Those on the file system of that folder. NULL: the kernel does not tell, or there is no memory. */
+/* Lists the sockets on the filesystem of that directory. NULL: the kernel has no unix_diag, or out of memory. */
 struct listeners *listeners_read(int dir_fd);
-/* Whether somebody listened on the socket that has this name in the folder now; of NULL nobody. */
+/* Returns whether the socket that has this name in the directory now is in the snapshot. False if `l` is NULL. */
 bool listeners_has(const struct listeners *l, int dir_fd, const char *name);
 void listeners_free(struct listeners *l);

@@ -9,10 +9,9 @@
 
 #include "base/fd.h"
 
-/* What berm-spawn refused, or that it is gone, as one of our errors. */
 void native_explain(const struct native *n, struct err *e, const struct spawn_reply *reply) {
     if (n->link.lost) {
-        err_set(e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
+        err_set(e, ERR_DRIVER_UNAVAILABLE, "berm-spawn has exited: restart bermd");
         return;
     }
     enum err_code code = ERR_PLACE_FAILED;
@@ -25,12 +24,11 @@ void native_explain(const struct native *n, struct err *e, const struct spawn_re
     err_sys(e, code, reply->error, "berm-spawn, %s", spawn_step_name(reply->step));
 }
 
-/* NULL: berm-spawn is gone, and the sweep at the next start finds what is left. */
 struct spawn_ask *native_destroy(struct native *n, const char *id, uint32_t flags,
-                                 spawn_on_reply *on_reply, void *about) {
-    struct spawn_ask *a =
-        n->link.lost ? NULL
-                     : spawn_ask_new(SPAWN_DESTROY, sizeof(struct spawn_destroy), on_reply, about);
+                                 spawn_on_reply *on_reply, void *subject) {
+    struct spawn_ask *a = n->link.lost ? NULL
+                                       : spawn_ask_new(SPAWN_DESTROY, sizeof(struct spawn_destroy),
+                                                       on_reply, subject);
     if (!a)
         return NULL;
     snprintf(a->message->destroy.id, SPAWN_ID_MAX, "%s", id);
@@ -39,7 +37,7 @@ struct spawn_ask *native_destroy(struct native *n, const char *id, uint32_t flag
     return a;
 }
 
-/* --- clearing away --- */
+/* --- discard and sweep --- */
 
 static void on_discarded(struct spawn_ask *a, const struct spawn_reply *reply, int *fds,
                          size_t n_fds) {
@@ -54,14 +52,14 @@ static void native_discard(struct driver *d, const char *id, bool with_files, dr
                            void *user) {
     struct native *n = native_of(d);
     struct err e;
-    unlinkat(n->run_dir_fd, id, 0); /* of a guest that ended while no daemon looked */
+    unlinkat(n->run_dir_fd, id, 0); /* left by a guest that exited while no daemon ran */
     struct spawn_ask *a =
         native_destroy(n, id, with_files ? SPAWN_DESTROY_FILES : 0, done ? on_discarded : NULL, n);
     if (a) {
         a->done = (void (*)(void))done;
         a->user = user;
     } else if (done) {
-        err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
+        err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-spawn has exited: restart bermd");
         done(user, &e);
     }
 }
@@ -75,42 +73,44 @@ static void on_swept(struct spawn_ask *a, const struct spawn_reply *reply, int *
         ((driver_done *)a->done)(a->user, reply->error != 0 ? &e : NULL);
 }
 
-static int by_text(const void *a, const void *b) {
+static int native_compare_ids(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Control sockets of instances that no record names. */
-static void sweep_sockets(const struct native *n, const char *const *ids, size_t n_ids) {
+/* Removes control sockets of instances that no record names. */
+static void native_sweep_sockets(const struct native *n, const char *const *ids, size_t n_ids) {
     AUTO_FREE const char **sorted = malloc((n_ids + 1) * sizeof *sorted);
     int copy = openat(n->run_dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = copy < 0 ? NULL : fdopendir(copy);
     if (sorted && n_ids > 0) {
         memcpy(sorted, ids, n_ids * sizeof *sorted);
-        qsort(sorted, n_ids, sizeof *sorted, by_text);
+        qsort(sorted, n_ids, sizeof *sorted, native_compare_ids);
     }
     for (struct dirent *d; sorted && list && (d = readdir(list));) {
         const char *name = d->d_name;
-        if (d->d_type == DT_SOCK && !bsearch(&name, sorted, n_ids, sizeof *sorted, by_text))
+        if (d->d_type == DT_SOCK &&
+            !bsearch(&name, sorted, n_ids, sizeof *sorted, native_compare_ids))
             unlinkat(n->run_dir_fd, name, 0);
     }
     if (list)
         closedir(list);
 }
 
-/* In parts: berm-spawn acts on the last one. */
+/* Sends the ids in several messages. berm-spawn sweeps after the last one. */
 static void native_sweep(struct driver *d, const char *const *ids, size_t n_ids, driver_done *done,
                          void *user) {
     struct native *n = native_of(d);
     struct err e;
     size_t sent = 0;
-    listeners_free(TAKE(n->listeners)); /* all are adopted */
-    sweep_sockets(n, ids, n_ids);
+    listeners_free(TAKE(n->listeners)); /* adoption has ended */
+    native_sweep_sockets(n, ids, n_ids);
     do {
         struct spawn_ask *a =
             n->link.lost ? NULL
                          : spawn_ask_new(SPAWN_SWEEP, sizeof(struct spawn_sweep), on_swept, n);
         if (!a) {
-            err_set(&e, ERR_DRIVER_UNAVAILABLE, "nothing was swept");
+            err_set(&e, ERR_DRIVER_UNAVAILABLE,
+                    "cannot sweep: berm-spawn has exited, or out of memory");
             done(user, &e);
             return;
         }
@@ -204,8 +204,8 @@ static const struct driver_exec_cgroup_ops exec_cgroup_ops = {
 static const struct driver_parking_ops parking_ops = {native_claim, native_is_idle};
 static const struct driver_dormant_ops dormant_ops = {native_watch_exit};
 
-/* 0, or -errno and nothing is open. */
-static int watch_ends(struct native *n, uv_loop_t *loop) {
+/* On failure (-errno) nothing stays open. */
+static int native_watch_ends(struct native *n, uv_loop_t *loop) {
     n->ends_fd = epoll_create1(EPOLL_CLOEXEC);
     int r = n->ends_fd < 0 ? -errno : uv_poll_init(loop, &n->ends, n->ends_fd);
     if (r < 0) {
@@ -223,7 +223,7 @@ struct driver *native_open(uv_loop_t *loop, int spawn_fd, int run_dir_fd,
     struct spawn_ask *hello =
         n ? spawn_ask_new(SPAWN_HELLO, sizeof(struct spawn_hello), on_hello, n) : NULL;
     err_set(e, ERR_DRIVER_UNAVAILABLE, "open the socket to berm-spawn");
-    if (!hello || native_slots_init(n) < 0 || watch_ends(n, loop) < 0) {
+    if (!hello || native_slots_init(n) < 0 || native_watch_ends(n, loop) < 0) {
         close(spawn_fd);
         close(run_dir_fd);
         free(hello);

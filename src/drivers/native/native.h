@@ -1,17 +1,18 @@
-/* native — instances from the bare kernel, made by berm-spawn.
+/* native — the driver whose instances are namespaces and cgroups of the host kernel. berm-spawn creates them.
  *
- * Owner:   the registry.              Ends: driver_close, then on_closed from the loop.
- * The driver speaks src/spawn/request.h on a SEQPACKET socket and holds no privilege of its own. The
- * control socket of each guest is bound in the run directory and has no path inside the sandbox.
- * Bounds:  one outstanding request costs its message; a request that berm-spawn does not take at once
- *          waits in order. When berm-spawn goes away, every waiting request fails with
- *          DRIVER_UNAVAILABLE and the instances live on. */
+ * Owner:   the daemon.                End: driver_close, then on_closed from the loop.
+ * Process: the driver sends the requests of src/spawn/request.h over a SEQPACKET socket and has no privilege itself. It
+ *          binds the control socket of each guest in the run directory; the socket has no path inside the sandbox.
+ * Restart: native_adopt finds a guest by the name of its control socket.
+ * Bounds:  one message per pending request. Requests that the socket does not accept yet wait in order.
+ * Errors:  PLACE_FAILED, UNSUPPORTED, SANDBOX_EXISTS, STORE_FULL, GUEST_LOST. When berm-spawn exits, every pending request
+ *          fails with DRIVER_UNAVAILABLE, and the instances keep running. */
 #pragma once
 
 #include "core/driver.h"
 
-/* Takes over both descriptors: the socket to berm-spawn, and the directory for control sockets. The
- * driver can make instances once on_open has come without an error. -ENOMEM and the like as an error. */
+/* Takes both descriptors: the socket to berm-spawn, and the run directory for control sockets. The driver can create
+ * instances after on_open without an error. NULL and an error if memory or descriptors are short. */
 struct driver *native_open(uv_loop_t *loop, int spawn_fd, int run_dir_fd,
                            void (*on_open)(struct driver *d, const struct err *e), void *user,
                            struct err *e);

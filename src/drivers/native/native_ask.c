@@ -1,4 +1,4 @@
-/* native_ask — requests to a running instance; berm-spawn answers each once. */
+/* native_ask — requests to a running instance. berm-spawn answers each request once. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,12 +22,12 @@ static void on_answered(struct spawn_ask *a, const struct spawn_reply *reply, in
     }
     ((instance_done *)a->done)(&p->instance, &answer, a->user);
     for (size_t i = 0; !answer.e && i < n_fds; i++)
-        fds[i] = -1; /* the asker's now */
+        fds[i] = -1; /* `done` has taken it */
 }
 
-/* The kinds whose first content is the id have it at the same offset. */
-static struct spawn_ask *ask_new(struct native_instance *p, uint32_t kind, size_t size,
-                                 instance_done *done, void *user) {
+/* Sets the id through by_id, because all these kinds have it at the same offset. */
+static struct spawn_ask *native_ask_new(struct native_instance *p, uint32_t kind, size_t size,
+                                        instance_done *done, void *user) {
     struct spawn_ask *a = spawn_ask_new(kind, size, done ? on_answered : NULL, p);
     if (!a)
         return NULL;
@@ -37,15 +37,16 @@ static struct spawn_ask *ask_new(struct native_instance *p, uint32_t kind, size_
     return a;
 }
 
-/* Sends it, or says at once that there is no memory for it or nobody to send it to. */
-static void ask(struct native_instance *p, struct spawn_ask *a, instance_done *done, void *user) {
+/* Sends the request. Calls `done` with an error at once if `a` is NULL (out of memory) or berm-spawn has exited. */
+static void native_ask_send(struct native_instance *p, struct spawn_ask *a, instance_done *done,
+                            void *user) {
     struct err e;
     if (a && !p->native->link.lost) {
         spawn_link_send(&p->native->link, a);
         return;
     }
     if (a)
-        err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-spawn is gone");
+        err_set(&e, ERR_DRIVER_UNAVAILABLE, "berm-spawn has exited: restart bermd");
     else
         err_set(&e, ERR_OUT_OF_MEMORY, "out of memory");
     if (a)
@@ -57,49 +58,53 @@ static void ask(struct native_instance *p, struct spawn_ask *a, instance_done *d
 
 void native_pause(struct instance *instance, instance_done *done, void *user) {
     struct native_instance *p = native_instance_of(instance);
-    ask(p, ask_new(p, SPAWN_FREEZE, sizeof(struct spawn_by_id), done, user), done, user);
+    native_ask_send(p, native_ask_new(p, SPAWN_FREEZE, sizeof(struct spawn_by_id), done, user),
+                    done, user);
 }
 
 void native_resume(struct instance *instance, instance_done *done, void *user) {
     struct native_instance *p = native_instance_of(instance);
-    ask(p, ask_new(p, SPAWN_THAW, sizeof(struct spawn_by_id), done, user), done, user);
+    native_ask_send(p, native_ask_new(p, SPAWN_THAW, sizeof(struct spawn_by_id), done, user), done,
+                    user);
 }
 
 void native_measure(struct instance *instance, instance_done *done, void *user) {
     struct native_instance *p = native_instance_of(instance);
-    ask(p, ask_new(p, SPAWN_USAGE, sizeof(struct spawn_by_id), done, user), done, user);
+    native_ask_send(p, native_ask_new(p, SPAWN_USAGE, sizeof(struct spawn_by_id), done, user), done,
+                    user);
 }
 
 void native_set_limits(struct instance *instance, const struct instance_limits *l,
                        instance_done *done, void *user) {
     struct native_instance *p = native_instance_of(instance);
-    struct spawn_ask *a = ask_new(p, SPAWN_LIMITS, sizeof(struct spawn_set_limits), done, user);
+    struct spawn_ask *a =
+        native_ask_new(p, SPAWN_LIMITS, sizeof(struct spawn_set_limits), done, user);
     if (a)
         a->message->set_limits.limits = (struct spawn_limits){
             .memory_bytes = l->memory_bytes, .cpu_milli = l->cpu_milli, .pids = l->pids};
-    ask(p, a, done, user);
+    native_ask_send(p, a, done, user);
 }
 
 void native_make_exec_cgroups(struct instance *instance, uint32_t first, uint32_t count,
                               instance_done *done, void *user) {
     struct native_instance *p = native_instance_of(instance);
     struct spawn_ask *a =
-        ask_new(p, SPAWN_EXEC_CGROUP, sizeof(struct spawn_exec_cgroup), done, user);
+        native_ask_new(p, SPAWN_EXEC_CGROUP, sizeof(struct spawn_exec_cgroup), done, user);
     if (a) {
         a->message->exec_cgroup.first = first;
         a->message->exec_cgroup.count = count;
     }
-    ask(p, a, done, user);
+    native_ask_send(p, a, done, user);
 }
 
 void native_kill_exec_cgroup(struct instance *instance, uint32_t cgroup, instance_done *done,
                              void *user) {
     struct native_instance *p = native_instance_of(instance);
     struct spawn_ask *a =
-        ask_new(p, SPAWN_KILL_CGROUP, sizeof(struct spawn_kill_cgroup), done, user);
+        native_ask_new(p, SPAWN_KILL_CGROUP, sizeof(struct spawn_kill_cgroup), done, user);
     if (a)
         a->message->kill_exec_cgroup.cgroup = cgroup;
-    ask(p, a, done, user);
+    native_ask_send(p, a, done, user);
 }
 
 static uint64_t cgroup_stat(const char *text, const char *name) {
@@ -118,17 +123,18 @@ void native_read_exec_cgroup(int cgroup_fd, struct exec_cgroup_usage *usage) {
         usage->cpu_user_us = cgroup_stat(text, "user_usec ");
         usage->cpu_system_us = cgroup_stat(text, "system_usec ");
     }
-    uint64_t memory = cgroup_value(cgroup_fd, "memory.peak"); /* MAX would read it twice */
+    /* Variables, because MAX evaluates its arguments twice. */
+    uint64_t memory = cgroup_value(cgroup_fd, "memory.peak");
     uint64_t pids = cgroup_value(cgroup_fd, "pids.peak");
     usage->memory_peak_bytes = MAX(usage->memory_peak_bytes, memory);
     usage->pids_peak = MAX(usage->pids_peak, pids);
 }
 
-/* 0, and no name, is as it was made, for berm-spawn. */
+/* berm-spawn keeps the current value of a limit that is 0, and of an empty hostname. */
 void native_claim(struct instance *instance, const struct instance_spec *spec, instance_done *done,
                   void *user) {
     struct native_instance *p = native_instance_of(instance);
-    struct spawn_ask *a = ask_new(p, SPAWN_CLAIM, sizeof(struct spawn_claim), done, user);
+    struct spawn_ask *a = native_ask_new(p, SPAWN_CLAIM, sizeof(struct spawn_claim), done, user);
     struct err e;
     if (a) {
         struct spawn_claim *c = &a->message->claim;
@@ -143,5 +149,5 @@ void native_claim(struct instance *instance, const struct instance_spec *spec, i
             return;
         }
     }
-    ask(p, a, done, user);
+    native_ask_send(p, a, done, user);
 }

@@ -1,5 +1,5 @@
-/* The native driver's internals: native.c is the driver, native_instance.c the life of an instance, native_ask.c the
- * requests to a running one, native_slots.c the ranges of uids. */
+/* The native driver's internals. native.c is the driver, native_instance.c has the life of an instance, native_ask.c the
+ * requests to a running instance, native_slots.c the ranges of uids. */
 #pragma once
 
 #include "drivers/native/listeners.h"
@@ -11,10 +11,10 @@ struct native {
     struct spawn_link link;
     int run_dir_fd;
     struct list instances;
-    int ends_fd; /* an epoll of all guests' pidfds: libuv asks the kernel four times for each handle */
+    int ends_fd; /* an epoll of all guests' pidfds; a uv_poll_t per guest would cost four system calls */
     uv_poll_t ends;
-    struct listeners *listeners; /* of the guests that a new daemon adopts; or NULL */
-    bool has_listed; /* once: a kernel that does not tell looks for a module each time */
+    struct listeners *listeners; /* used to adopt guests, until the sweep; or NULL */
+    bool has_listed; /* read once, because a kernel without unix_diag tries to load a module */
     uint8_t *slots;  /* a bit for each range of uids in use */
     uint32_t next_slot;
 };
@@ -23,13 +23,13 @@ struct native_instance {
     struct instance instance;
     struct native *native;
     struct list in_native;
-    int pid_fd;     /* the guest's, or -1 */
-    int found_link; /* the connection it was adopted by, for the first instance_connect; or -1 */
-    bool is_unmet;  /* adopted by the list of listeners alone: nobody watches it yet */
+    int pid_fd;     /* of the guest, or -1 */
+    int found_link; /* the connection that found the guest, for the first instance_connect; or -1 */
+    bool is_dormant; /* adopted from the list of listeners, without a connection or pidfd */
     bool closing;
-    bool ended;    /* the guest has */
-    bool clearing; /* berm-spawn was asked to end it and clear it away */
-    bool is_clear;
+    bool ended;    /* the guest has exited */
+    bool clearing; /* a DESTROY is pending */
+    bool is_clear; /* berm-spawn has answered a DESTROY */
 };
 
 static inline struct native *native_of(struct driver *d) {
@@ -39,14 +39,14 @@ static inline struct native_instance *native_instance_of(struct instance *p) {
     return container_of(p, struct native_instance, instance);
 }
 
-/* What berm-spawn refused, or that it is gone, as one of our errors. */
+/* Converts a failed reply, or the loss of berm-spawn, into an error. */
 void native_explain(const struct native *n, struct err *e, const struct spawn_reply *reply);
-/* NULL: berm-spawn is gone, and the sweep at the next start finds what is left. */
+/* Sends a DESTROY. NULL: berm-spawn has exited or memory is short; the sweep at the next start removes the instance. */
 struct spawn_ask *native_destroy(struct native *n, const char *id, uint32_t flags,
-                                 spawn_on_reply *on_reply, void *about);
+                                 spawn_on_reply *on_reply, void *subject);
 
 /* native_instance.c */
-/* Some guests have ended. */
+/* Handles guests that have exited. */
 void native_on_ends(uv_poll_t *ends, int status, int events);
 struct instance *native_create(struct driver *d, const struct instance_spec *spec,
                                const struct instance_events *events, void *user, struct err *e);
@@ -56,9 +56,9 @@ int native_watch_exit(struct instance *instance);
 int native_connect(struct instance *instance, struct err *e);
 void native_stop(struct instance *instance);
 void native_close_instance(struct instance *instance);
-/* Nobody hears of it again. Requests that name it go on without it. */
+/* Frees the instance without a callback. berm-spawn still carries out requests that were sent. */
 void native_instance_end(struct native_instance *p);
-/* The mounts of a request, and their descriptors; -number when they are not as they must be. */
+/* Fills the mounts of a request and duplicates their descriptors. */
 MUST_USE int native_fill_mounts(struct spawn_ask *a, struct spawn_mount *to, size_t max,
                                 const struct instance_spec *spec, struct err *e);
 

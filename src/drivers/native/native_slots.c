@@ -1,4 +1,4 @@
-/* native_slots — ranges of uids: each sandbox has one of its own, the same at each start. */
+/* native_slots — ranges of uids. Each sandbox has its own range, which stays the same at each start. */
 #include <errno.h>
 #include <sys/random.h>
 
@@ -6,7 +6,7 @@
 
 #define SLOTS 65000
 
-static void random_bytes(void *bytes, size_t n) {
+static void native_random_bytes(void *bytes, size_t n) {
     for (size_t got = 0; got < n;) {
         ssize_t more = getrandom((uint8_t *)bytes + got, n - got, 0);
         got += more > 0 ? (size_t)more : 0;
@@ -14,14 +14,15 @@ static void random_bytes(void *bytes, size_t n) {
 }
 
 int native_slots_init(struct native *n) {
-    random_bytes(&n->next_slot, sizeof n->next_slot);
+    native_random_bytes(&n->next_slot, sizeof n->next_slot);
     n->next_slot %= SLOTS;
     n->slots = calloc(1, SLOTS / 8 + 1);
     return n->slots ? 0 : -ENOMEM;
 }
 
-/* A range is not given again soon, so that nothing left over of the last sandbox meets the next. The random start
- * holds this across a restart, when the instances that the last daemon had parked are still being swept. */
+/* Takes slots in a circle, so that a freed range is not reused soon and the next sandbox does not own leftovers of the last
+ * one. A new daemon starts at a random slot for the same reason: berm-spawn may still sweep the instances that the last
+ * daemon had parked. */
 static int64_t native_slot_take(struct driver *d) {
     struct native *n = native_of(d);
     for (unsigned i = 0; i < SLOTS; i++) {

@@ -6,13 +6,14 @@
 
 #include "base/fd.h"
 
-struct spawn_ask *spawn_ask_new(uint32_t kind, size_t size, spawn_on_reply *on_reply, void *about) {
+struct spawn_ask *spawn_ask_new(uint32_t kind, size_t size, spawn_on_reply *on_reply,
+                                void *subject) {
     struct spawn_ask *a = calloc(1, sizeof *a + size);
     if (!a)
         return NULL;
     list_init(&a->in_link);
     a->on_reply = on_reply;
-    a->subject = about;
+    a->subject = subject;
     a->size = (uint32_t)size;
     a->message->head = (struct spawn_head){.version = SPAWN_VERSION, .kind = kind, .size = a->size};
     return a;
@@ -24,39 +25,41 @@ void spawn_ask_free(struct spawn_ask *a) {
     free(a);
 }
 
-static void answer(struct spawn_ask *a, const struct spawn_reply *reply, int *fds, size_t n_fds) {
+static void spawn_link_answer(struct spawn_ask *a, const struct spawn_reply *reply, int *fds,
+                              size_t n_fds) {
     list_remove(&a->in_link);
     if (a->on_reply)
         a->on_reply(a, reply, fds, n_fds);
     spawn_ask_free(a);
 }
 
-/* Instances it made live on; what was asked of it will not be answered by it. */
-static void lose(struct spawn_link *l) {
+/* Fails every pending request. The instances keep running. */
+static void spawn_link_lose(struct spawn_link *l) {
     static const struct spawn_reply none = {.error = EPIPE, .step = STEP_REQUEST};
     l->lost = true;
     uv_poll_stop(&l->poll);
     struct list *lists[] = {&l->asked, &l->unsent};
     for (size_t i = 0; i < COUNT_OF(lists); i++)
         while (!l->closing && !list_is_empty(lists[i]))
-            answer(container_of(lists[i]->next, struct spawn_ask, in_link), &none, NULL, 0);
+            spawn_link_answer(container_of(lists[i]->next, struct spawn_ask, in_link), &none, NULL,
+                              0);
     if (!l->closing)
         l->on_lost(l);
 }
 
-static void take_reply(struct spawn_link *l, const struct spawn_reply *reply, int *fds,
-                       size_t n_fds) {
+static void spawn_link_take_reply(struct spawn_link *l, const struct spawn_reply *reply, int *fds,
+                                  size_t n_fds) {
     LIST_FOR_EACH(node, &l->asked) {
         struct spawn_ask *a = container_of(node, struct spawn_ask, in_link);
         if (a->message->head.seq == reply->head.seq) {
-            answer(a, reply, fds, n_fds);
+            spawn_link_answer(a, reply, fds, n_fds);
             return;
         }
     }
 }
 
-/* All that waits, or -errno at the first that cannot go. */
-static int send_some(struct spawn_link *l) {
+/* Sends the waiting requests. Stops with -errno at the first that fails. */
+static int spawn_link_send_waiting(struct spawn_link *l) {
     while (!list_is_empty(&l->unsent)) {
         struct spawn_ask *a = container_of(l->unsent.next, struct spawn_ask, in_link);
         int sent = fd_send(l->fd, a->message, a->size, a->fds, a->n_fds);
@@ -70,13 +73,13 @@ static int send_some(struct spawn_link *l) {
     return 0;
 }
 
-/* Too many descriptors of ours are on their way, to guests that do not read; that passes. */
-static void refuse_first(struct spawn_link *l) {
+/* Fails the first waiting request. ETOOMANYREFS is temporary: too many sent descriptors are still unread by guests. */
+static void spawn_link_refuse_first(struct spawn_link *l) {
     static const struct spawn_reply full = {.error = ETOOMANYREFS, .step = STEP_FDS};
-    answer(container_of(l->unsent.next, struct spawn_ask, in_link), &full, NULL, 0);
+    spawn_link_answer(container_of(l->unsent.next, struct spawn_ask, in_link), &full, NULL, 0);
 }
 
-static void receive_some(struct spawn_link *l) {
+static void spawn_link_receive(struct spawn_link *l) {
     int fds[FD_PASS_MAX];
     while (!l->lost && !l->closing) {
         struct spawn_reply reply = {0};
@@ -84,7 +87,7 @@ static void receive_some(struct spawn_link *l) {
         ssize_t got = fd_recv(l->fd, &reply, sizeof reply, fds, COUNT_OF(fds), &n_fds);
         if (got == -EAGAIN)
             return;
-        if (got == -EMFILE) { /* what it has made is there, and we have no descriptor of it */
+        if (got == -EMFILE) { /* berm-spawn succeeded, but bermd has no free descriptor */
             got = reply.head.size;
             reply.error = EMFILE;
             reply.step = STEP_FDS;
@@ -92,35 +95,35 @@ static void receive_some(struct spawn_link *l) {
         if (got != sizeof reply || reply.head.version != SPAWN_VERSION) {
             if (got > 0)
                 fd_close_all(fds, n_fds);
-            lose(l);
+            spawn_link_lose(l);
             return;
         }
-        take_reply(l, &reply, fds, n_fds);
+        spawn_link_take_reply(l, &reply, fds, n_fds);
         fd_close_all(fds, n_fds);
     }
 }
 
-static void watch(struct spawn_link *l);
+static void spawn_link_poll(struct spawn_link *l);
 
 static void on_socket(uv_poll_t *handle, int status, int events) {
     struct spawn_link *l = handle->data;
     if (status < 0) {
-        lose(l);
+        spawn_link_lose(l);
         return;
     }
     if (events & UV_READABLE)
-        receive_some(l);
+        spawn_link_receive(l);
     if (!l->lost && !l->closing && (events & UV_WRITABLE)) {
-        int r = send_some(l);
+        int r = spawn_link_send_waiting(l);
         if (r == -ETOOMANYREFS)
-            refuse_first(l); /* the others have a turn of their own */
+            spawn_link_refuse_first(l); /* the other requests are retried on the next event */
         else if (r < 0 && r != -EAGAIN)
-            lose(l);
-        watch(l);
+            spawn_link_lose(l);
+        spawn_link_poll(l);
     }
 }
 
-static void watch(struct spawn_link *l) {
+static void spawn_link_poll(struct spawn_link *l) {
     int events = UV_READABLE | (list_is_empty(&l->unsent) ? 0 : UV_WRITABLE);
     if (!l->lost && !l->closing)
         uv_poll_start(&l->poll, events, on_socket);
@@ -129,17 +132,17 @@ static void watch(struct spawn_link *l) {
 void spawn_link_send(struct spawn_link *l, struct spawn_ask *a) {
     a->message->head.seq = ++l->seq;
     list_push_back(&l->unsent, &a->in_link);
-    /* At once where that goes; else the loop sends it, or tells that berm-spawn is gone. */
-    if (!l->lost && !l->closing && send_some(l) < 0)
-        watch(l);
+    /* Try to send now. On failure, the loop sends the request later or reports that berm-spawn has exited. */
+    if (!l->lost && !l->closing && spawn_link_send_waiting(l) < 0)
+        spawn_link_poll(l);
 }
 
-void spawn_link_forget(struct spawn_link *l, const void *about) {
+void spawn_link_forget(struct spawn_link *l, const void *subject) {
     struct list *lists[] = {&l->unsent, &l->asked};
     for (size_t i = 0; i < COUNT_OF(lists); i++)
         LIST_FOR_EACH(node, lists[i]) {
             struct spawn_ask *a = container_of(node, struct spawn_ask, in_link);
-            if (a->subject == about) {
+            if (a->subject == subject) {
                 a->on_reply = NULL;
                 a->subject = NULL;
             }
@@ -160,7 +163,7 @@ int spawn_link_open(struct spawn_link *l, uv_loop_t *loop, int fd,
         return r;
     }
     l->poll.data = l;
-    watch(l);
+    spawn_link_poll(l);
     return 0;
 }
 

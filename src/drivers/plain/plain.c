@@ -16,13 +16,13 @@ struct plain_instance {
     struct instance instance;
     struct plain *plain;
     struct list in_plain;
-    int pid_fd;     /* the guest's; -1: it has ended */
-    int found_link; /* the connection it was adopted by, for the first instance_connect; or -1 */
-    bool is_new;    /* on_ready has not come */
+    int pid_fd;     /* of the guest */
+    int found_link; /* the connection that found the guest, for the first instance_connect; or -1 */
+    bool is_new;    /* on_ready has not fired */
     bool closing;
 };
 
-/* A request that was done at once and is answered from the loop. */
+/* A finished request; the loop calls `done`. */
 struct plain_answer {
     struct list in_plain;
     driver_done *done;
@@ -35,7 +35,7 @@ static struct plain *plain_of(struct driver *d) {
 
 /* --- instances --- */
 
-static void plain_let_go(struct plain_instance *it) {
+static void plain_release(struct plain_instance *it) {
     it->closing = true;
     list_remove(&it->in_plain);
     if (it->pid_fd >= 0) {
@@ -50,7 +50,7 @@ static void plain_close_instance(struct instance *instance) {
     struct plain_instance *it = container_of(instance, struct plain_instance, instance);
     if (it->closing) /* inside its last callback */
         return;
-    plain_let_go(it);
+    plain_release(it);
     free(it);
 }
 
@@ -61,14 +61,14 @@ static void on_exits(uv_poll_t *exits, int status, int events) {
     struct epoll_event event;
     while (!p->closing && epoll_wait(p->exits_fd, &event, 1, 0) == 1) {
         struct plain_instance *it = event.data.ptr;
-        plain_let_go(it);
+        plain_release(it);
         plain_process_remove(p, it->instance.id, false);
         it->instance.events->on_gone(&it->instance);
         free(it);
     }
 }
 
-/* Takes the pidfd and the connection over, also when it fails. */
+/* Takes the pidfd and the connection, even when it fails. */
 static struct plain_instance *plain_instance_new(struct plain *p, const char *id, int pid_fd,
                                                  int link, const struct instance_events *events,
                                                  void *user, struct err *e) {
@@ -97,7 +97,7 @@ static struct instance *plain_create(struct driver *d, const struct instance_spe
                                      struct err *e) {
     struct plain *p = plain_of(d);
     if (strlen(spec->id) >= INSTANCE_ID_MAX) {
-        err_field(e, "id", "longer than %d characters", INSTANCE_ID_MAX - 1);
+        err_field(e, "id", "must have at most %d characters", INSTANCE_ID_MAX - 1);
         return NULL;
     }
     int pid_fd = plain_process_start(p, spec->id, e);
@@ -253,7 +253,7 @@ struct driver *plain_open(const struct plain_spec *spec, struct err *e) {
         fd_close_all((int[]){exits, spec->dir_fd}, 2);
         return NULL;
     }
-    signal(SIGCHLD, SIG_IGN); /* guests are reaped by nobody */
+    signal(SIGCHLD, SIG_IGN); /* the kernel reaps guests */
     p->driver = (struct driver){.ops = &ops,
                                 .user_name = p->user,
                                 .loop = spec->loop,
@@ -270,6 +270,6 @@ struct driver *plain_open(const struct plain_spec *spec, struct err *e) {
     uv_poll_init(spec->loop, &p->exits, exits);
     p->kick.data = p->exits.data = p;
     uv_poll_start(&p->exits, UV_READABLE, on_exits);
-    uv_async_send(&p->kick); /* on_open comes from the loop */
+    uv_async_send(&p->kick); /* the loop calls on_open */
     return &p->driver;
 }

@@ -1,20 +1,20 @@
-/* plain — instances without isolation: the real guest as an ordinary process. For tests alone; bermd does not link it.
+/* plain — the driver without isolation: it runs the real guest as an ordinary process. Only tests link it, not bermd.
  *
- * Owner:   the daemon.                Ends: driver_close, then on_closed from the loop.
- * Needs:   no root, no namespaces, no cgroups. It has none of the capability tables.
- * Files:   DIR/ID is the working directory of the guest and of its programs; DIR/ID.sock is the control socket, by
- *          which a new daemon adopts the guest.
- * Differs: a program may outlive a guest that somebody else killed. stop and discard end the whole tree.
- * Bounds:  discard waits at most a second for a guest to end, on the loop. */
+ * Owner:   the daemon.                End: driver_close, then on_closed from the loop.
+ * Needs:   no root, no namespaces, no cgroups. The driver has none of the capability tables.
+ * Files:   DIR/ID is the working directory of the guest and of its programs; DIR/ID.sock is the control socket,
+ *          through which a new daemon adopts the guest.
+ * Differs: a program may outlive its guest if something else kills the guest. stop and discard kill the whole tree.
+ * Bounds:  discard blocks the loop for at most a second, until the guest has exited. */
 #pragma once
 
 #include "core/driver.h"
 
 struct plain_spec {
     uv_loop_t *loop;
-    int dir_fd;         /* taken over */
+    int dir_fd;         /* the driver takes it */
     const char *guest;  /* path of berm-guest */
-    bool is_bytes_only; /* the link passes no descriptors */
+    bool is_bytes_only; /* the link cannot pass descriptors */
     void (*on_open)(struct driver *d, const struct err *e);
     void *user;
 };

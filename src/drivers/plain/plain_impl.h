@@ -1,4 +1,4 @@
-/* The plain driver's internals: plain.c is the driver, plain_process.c one guest process. */
+/* The plain driver's internals. plain.c is the driver, plain_process.c handles one guest process. */
 #pragma once
 
 #include <sys/types.h>
@@ -10,22 +10,22 @@ struct plain {
     struct driver driver;
     int dir_fd;
     char *guest;
-    char user[16]; /* our own uid as text */
+    char user[16]; /* bermd's uid as text */
     bool is_bytes_only;
     bool closing;
     struct list instances;
-    struct list answers; /* callbacks that the loop still has to make */
+    struct list answers; /* callbacks for the loop to call */
     int exits_fd;        /* an epoll of all guests' pidfds */
     uv_poll_t exits;
-    uv_async_t kick; /* there are answers, or instances that are ready */
+    uv_async_t kick; /* sent when there are answers or ready instances */
 };
 
 /* plain_process.c; all are synchronous. */
-/* Starts a guest that listens on DIR/ID.sock. A pidfd, or -number. */
+/* Starts a guest that listens on DIR/ID.sock. Returns its pidfd, or -number. */
 MUST_USE int plain_process_start(const struct plain *p, const char *id, struct err *e);
-/* A connection to the guest of that id, or -number. */
+/* Returns a connection to the guest of that id, or -number. */
 MUST_USE int plain_process_connect(const struct plain *p, const char *id, struct err *e);
-/* SIGKILL for the guest and everything below it. */
+/* Kills the guest and all its descendants. */
 void plain_process_kill(int pid_fd);
 /* Ends the guest of that id if it runs, and removes its socket and, if asked, its directory. */
 void plain_process_remove(const struct plain *p, const char *id, bool with_files);

@@ -1,4 +1,4 @@
-/* plain_process — a guest as an ordinary process: its start, its socket, its end. */
+/* plain_process — starts, connects to and kills a guest that is an ordinary process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
@@ -16,7 +16,7 @@
 #include "drivers/peer.h"
 #include "drivers/plain/plain_impl.h"
 
-#define GUEST_FD 3 /* as text in plain_spawn */
+#define GUEST_FD 3 /* plain_spawn also has it as text */
 #define KILL_ROUNDS 100
 #define KILL_PAUSE_US 1000
 #define END_WAIT_MS 1000
@@ -40,9 +40,9 @@ static int plain_bind(const struct plain *p, const char *id) {
     return TAKE_FD(fd);
 }
 
-/* In a session of its own, so that a Ctrl-C at the daemon's terminal does not reach it. */
+/* Starts the guest in its own session, so that a Ctrl-C in the daemon's terminal does not reach it. */
 static int plain_spawn(const struct plain *p, const char *id, int sock, int dir, pid_t *ret_pid) {
-    char name[INSTANCE_ID_MAX + 16]; /* for whoever looks for it in a list of processes */
+    char name[INSTANCE_ID_MAX + 16]; /* shows the id in process lists */
     char *const argv[] = {name, "--fd", "3", NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
@@ -107,7 +107,7 @@ static bool plain_is_zombie(pid_t pid) {
     return !at || at[1] == '\0' || at[2] == 'Z' || at[2] == 'X';
 }
 
-/* Kills what is below that process; how many were alive. */
+/* Kills the descendants of that process. Returns how many were alive. */
 static unsigned plain_kill_below(pid_t pid, unsigned depth) {
     char name[64], text[4096];
     unsigned n = 0;
@@ -127,7 +127,7 @@ static unsigned plain_kill_below(pid_t pid, unsigned depth) {
     return n;
 }
 
-/* The guest is stopped meanwhile: it starts nothing new, and adopts the orphans of what is killed. */
+/* Stops the guest first, so that it starts no new program and remains the parent of orphans until all are killed. */
 void plain_process_kill(int pid_fd) {
     pid_t pid = plain_pid_of(pid_fd);
     pidfd_send_signal(pid_fd, SIGSTOP, NULL, 0);
