@@ -1,6 +1,7 @@
-"""Berm's programs under the clock: bench-stopwatch, and the berm-spawn or bermd it speaks to.
+"""Starts Berm's programs for the benchmarks: bench-stopwatch, and the berm-spawn or bermd that it calls.
 
-Whatever they make is removed by close(), also after a run that was cut short."""
+close() removes everything they created, also after an interrupted run.
+"""
 
 import contextlib
 import os
@@ -12,11 +13,11 @@ import time
 
 from common import OUT, die
 
-GUEST_LEASE_MS = 120000     # so that nothing outlives a bench that was killed
+GUEST_LEASE_MS = 120000     # so that nothing outlives a killed benchmark
 
 
 class Stopwatch:
-    """bench-stopwatch: a command goes in, microseconds come out."""
+    """bench-stopwatch: takes a command and returns microseconds."""
 
     def __init__(self, before=()):
         self.process = subprocess.Popen([*before, OUT / "bench-stopwatch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -31,7 +32,7 @@ class Stopwatch:
         return [float(us) for us in line[1:]]
 
     def close(self):
-        self.process.stdin.close()      # it ends its berm-spawn, and then itself
+        self.process.stdin.close()      # it ends its berm-spawn and then itself
         try:
             self.process.wait(60)
         except subprocess.TimeoutExpired:
@@ -41,7 +42,7 @@ class Stopwatch:
 
 
 class Spawn(Stopwatch):
-    """A stopwatch with a berm-spawn of its own."""
+    """A stopwatch with its own berm-spawn."""
 
     def __init__(self, state, guest):
         super().__init__()
@@ -50,7 +51,7 @@ class Spawn(Stopwatch):
         self("spawn", OUT / "berm-spawn", OUT / guest, state, state.parent)
 
     def close(self):
-        """Then once more, to remove what a run that was cut short has left."""
+        """Closes it, and runs it once more to remove what an interrupted run has left."""
         super().close()
         super().__init__()
         self("spawn", OUT / "berm-spawn", OUT / self.guest, self.state, self.state.parent)
@@ -59,17 +60,17 @@ class Spawn(Stopwatch):
 
 
 class Bermd:
-    """A bermd with a state of its own, which can be started again and again."""
+    """A bermd with its own state directory, which can be restarted."""
 
     def __init__(self, folder, parked=0):
-        self.parked = parked        # sandboxes that it makes ahead
+        self.parked = parked        # number of instances to park
         self.state, self.socket, self.log = folder / "state", folder / "bermd.sock", folder / "bermd.log"
         self.process = None
         self.serial = 0
         self.start()
 
     def start(self, *options):
-        """Seconds until it took a connection."""
+        """Returns the seconds until it accepts a connection."""
         with open(self.log, "ab") as log:
             begin = time.monotonic()
             self.process = subprocess.Popen(
@@ -94,7 +95,7 @@ class Bermd:
                 self.process.wait()
 
     def close(self):
-        """Sandboxes outlive a bermd; this one takes them along."""
+        """Deletes the sandboxes too, because sandboxes outlive a bermd."""
         self.stop()
         self.start("--stop-sandboxes")
         self.stop()
@@ -104,12 +105,12 @@ class Bermd:
         return f"bench-{self.serial}"
 
     def processes(self):
-        """bermd and the berm-spawn it started."""
+        """Returns bermd and its berm-spawn."""
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return {"bermd": self.process.pid, "berm-spawn": int(children[0])} if children else {"bermd": self.process.pid}
 
     def guests(self):
-        """PID 1 of each sandbox, known by the cgroup that berm-spawn names after its state folder."""
+        """Returns PID 1 of each sandbox, found by the cgroup that berm-spawn names after its state directory."""
         spawn = os.stat(self.state / "spawn")
         mark = f"/s-{spawn.st_dev:x}-{spawn.st_ino:x}/"
         for entry in os.listdir("/proc"):

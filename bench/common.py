@@ -1,4 +1,4 @@
-"""What the benches share: what the machine does besides, the budgets, tables."""
+"""Shared by the benchmarks: the load of the machine, the budgets, tables."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ BIN = ROOT / "build/bin"
 OUT = ROOT / "build/bench"
 RESULTS = ROOT / "bench/results"
 TICKS = os.sysconf("SC_CLK_TCK")
-QUIET_CPUS = 0.15           # what other programs may take before a turn is noisy
+QUIET_CPUS = 0.15           # CPUs that other programs may use before a round counts as noisy
 NO_JOURNAL = "ext4 without a journal"
 
 
@@ -26,7 +26,7 @@ def die(text):
 
 
 def copy_programs(*others):
-    """bermd with what it starts, and others: a build meanwhile must not change what is measured."""
+    """Copies bermd, its helpers and others, so that a build meanwhile does not change what is measured."""
     OUT.mkdir(parents=True, exist_ok=True)
     for program in ("bermd", "berm-spawn", "berm-guest", *others):
         shutil.copy2(BIN / program, OUT / program)
@@ -37,21 +37,21 @@ def output_of(*command):
 
 
 def busy_seconds():
-    """Of all CPUs together, what the hypervisor took away included."""
+    """Returns the busy time of all CPUs, including time that the hypervisor took."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(
         int, pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9])
     return (user + nice + system + irq + softirq + steal) / TICKS
 
 
 def busy_cpus(seconds=0.2):
-    """How many CPUs are at work while we wait."""
+    """Returns how many CPUs are busy while we wait."""
     busy, start = busy_seconds(), time.monotonic()
     time.sleep(seconds)
     return (busy_seconds() - busy) / (time.monotonic() - start)
 
 
 class Quiet:
-    """Waits for a quiet machine while there is patience, and remembers how it was."""
+    """Waits for a quiet machine, up to a limit, and records the load."""
 
     def __init__(self, patience):
         self.patience = patience
@@ -68,7 +68,7 @@ class Quiet:
 
 
 def private_bytes(pid):
-    """All memory that would come back if the process ended, and the part of it that was written."""
+    """Returns the memory that would be freed if the process ended, and the written part of it."""
     rollup = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
     kb = {key: int(value) for key, value in re.findall(r"^(\w+): +(\d+) kB$", rollup, re.M)}
     return {"private": (kb["Private_Clean"] + kb["Private_Dirty"]) * 1024, "dirty": kb["Private_Dirty"] * 1024}
@@ -81,8 +81,8 @@ def file_system(folder):
 
 
 def budgets(section, value_of):
-    """The promises of one section of spec/budgets.md. A row there begins with the name of what is measured;
-    value_of gives its value, or None where this run could not measure it."""
+    """Returns the promises of one section of spec/budgets.md. A row there starts with the name of a measurement;
+    value_of returns its value, or None if this run could not measure it."""
     text = (ROOT / "spec/budgets.md").read_text()
     part = re.search(rf"^## {section}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
     rows = re.findall(r"^\| `([\w.]+)` \| ([≤≥]) ([\d.]+)", part[1] if part else "", re.M)

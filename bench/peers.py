@@ -1,6 +1,7 @@
-"""The other makers of sandboxes, each made ready to run one program: bubblewrap, crun, Docker.
+"""The other sandbox programs, each prepared to run one program: bubblewrap, crun, Docker.
 
-Each answers with the command to time, or says why it is left out. What they start is ended by them."""
+Each returns the command to time, or the reason why it is left out, and ends what it started.
+"""
 
 import contextlib
 import json
@@ -15,26 +16,26 @@ from common import die
 
 
 class LeftOut(Exception):
-    """Why a peer is not part of this run."""
+    """The reason why a peer is left out of this run."""
 
 
 def bwrap(program):
-    """As bubblewrap is commonly used: every namespace, the host's /usr, nothing else."""
+    """Typical use of bubblewrap: every namespace, the host's /usr, nothing else."""
     if not (path := shutil.which("bwrap")):
         die("there is no bwrap: run scripts/setup bench")
     return [path, "--unshare-all", "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib64", "/lib64",
             "--proc", "/proc", "--dev", "/dev", *program]
 
 
-# crun 1.8 works with either version of cgroups and refuses a host that mounts both. There it is given a mount
-# namespace without the second; a shell makes it, once, and becomes what times crun.
+# crun 1.8 works with either version of cgroups but refuses a host that mounts both. There it gets a mount
+# namespace without v2; a shell creates it once and executes the program that times crun.
 BOTH_CGROUPS = pathlib.Path("/sys/fs/cgroup/unified/cgroup.controllers")
 WITHOUT_V2 = ["unshare", "--mount", "sh", "-c", 'umount /sys/fs/cgroup/unified && exec "$@"', "sh"]
 
 
 def crun(folder, program):
-    """crun's own default specification, over the same tree as the others see. The command, and what has to stand
-    before the command line of the process that runs it."""
+    """Uses crun's default specification and the same tree as the others. Returns the command, and a prefix for the
+    process that runs it."""
     if not (path := shutil.which("crun")):
         raise LeftOut("crun is not installed")
     bundle = folder / "bundle"
@@ -54,7 +55,7 @@ def crun(folder, program):
 
 
 class Docker:
-    """A dockerd of its own, in folders of its own, without a network; ended by close()."""
+    """A private dockerd in its own directories, without a network; close() ends it."""
 
     IMAGE = "berm-bench"
 
@@ -106,11 +107,11 @@ class Docker:
     def _import(self, program):
         archive = self.folder / "image.tar"
         with tarfile.open(archive, "w") as tar:
-            tar.add(program)        # its folders come from its name
+            tar.add(program)        # the member's directories come from its name
         self._ask("import", str(archive), self.IMAGE)
 
     def close(self):
-        """The container first, so that nothing of it is left mounted; then dockerd, which ends its own containerd."""
+        """Removes the container first, so that nothing stays mounted; then ends dockerd, which ends its containerd."""
         if not self.process:
             return
         if getattr(self, "container", None):

@@ -1,11 +1,12 @@
-"""An agent outside, its tools in a sandbox ("mode 2"): deepagents over Berm.
+"""An agent outside with its tools in a sandbox ("mode 2"): deepagents on Berm.
 
     bermd &
     python examples/deepagents_agent.py
 
-The agent, its model and its keys run here; every command and every file it touches is in the sandbox. The
-model is scripted, so that the example needs no key and ends the same way each time: put a real one in its
-place, such as create_deep_agent(model="anthropic:claude-sonnet-4-5", ...), and the rest stays."""
+The agent, its model and its keys run here; every command and every file that it uses is in the sandbox. The model is
+scripted, so that the example needs no key and always ends the same way. Replace it with a real one, such as
+create_deep_agent(model="anthropic:claude-sonnet-4-5", ...); the rest stays the same.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every path of this repository that the documents name is there."""
+"""Checks that every path of this repository that the documents name exists."""
 
 import pathlib
 import re
@@ -13,7 +13,7 @@ LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 
 
 def expand(path):
-    """a/{b,c}.h is two paths."""
+    """Expands a/{b,c}.h into two paths."""
     match = re.search(r"\{([^{}]*,[^{}]*)\}", path)
     if not match:
         return [path]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints functions over 60 lines and files over 500. For the eye: it never fails."""
+"""Prints functions over 60 lines and files over 500 lines, for information. Never fails."""
 
 import pathlib
 import re
@@ -9,12 +9,12 @@ FUNCTION_LINES, FILE_LINES = 60, 500
 
 
 def functions(lines):
-    """(name, first line, length) of each definition: it opens with ` {` and ends with a `}`, both at
-    no indentation, which clang-format sees to."""
+    """Yields (name, first line, length) of each definition. It starts with ` {` and ends with `}`, both without
+    indentation, which clang-format ensures."""
     start = None
     for number, line in enumerate(lines, 1):
         if start is None and line.endswith(") {") and not line.startswith(("}", "#", "/", "*")):
-            first = number - 1          # a long parameter list begins above
+            first = number - 1          # a long parameter list starts above
             while first > 0 and lines[first].startswith(" "):
                 first -= 1
             if not lines[first].startswith(" "):

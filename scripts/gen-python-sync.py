@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""gen-python-sync.py OUT: the sync half of the Python client, derived from its async half.
+"""gen-python-sync.py OUT: derives the sync half of the Python client from its async half.
 
-Every file of clients/python/berm/_async is written to OUT/clients/python/berm/_sync with `async` and `await`
-taken out and names translated. What cannot be derived is in two files of the same names and signatures,
-berm/_runtime_async.py and berm/_runtime_sync.py. docs/decisions/0040-python-sync.md says why."""
+Writes every file of clients/python/berm/_async to OUT/clients/python/berm/_sync, without `async` and `await` and with
+translated names. Two hand-written files with the same names and signatures contain what cannot be derived:
+berm/_runtime_async.py and berm/_runtime_sync.py. docs/decisions/0040-python-sync.md explains why.
+"""
 
 import io
 import pathlib
@@ -26,19 +27,19 @@ BY = "# Derived from {} by scripts/gen-python-sync.py; do not edit.\n"
 
 
 def name_of(name):
-    """AsyncSandbox → Sandbox, and the few of the table."""
+    """Translates AsyncSandbox to Sandbox, and the names of the table."""
     if name in NAMES:
         return NAMES[name]
     return name[len("Async"):] if re.match(r"Async[A-Z]", name) else name
 
 
 def text_of(text):
-    """The words of comments and strings."""
+    """Translates the words of comments and strings."""
     return re.sub(r"`async with`", "`with`", re.sub(r"\bAsync(?=[A-Z])", "", text))
 
 
 def derive(source):
-    """Replaces tokens in place, so that everything else, line ends included, stays as it is."""
+    """Replaces tokens in place, so that everything else stays unchanged, including line ends."""
     lines = source.splitlines(keepends=True)
     edits = []                                          # (row, from column, to column, new text)
     awaitable = None                                    # depth of the bracket that Awaitable[ opened
@@ -66,7 +67,7 @@ def derive(source):
         line = lines[row - 1]
         lines[row - 1] = line[:start] + new + line[end:]
     text = "".join(lines)
-    # Docstrings of several lines, and an import that lists a name twice once it is translated.
+    # Docstrings of several lines, and an import that names something twice after translation.
     text = re.sub(r'"""[^"]*"""', lambda match: text_of(match[0]), text)
     text = re.sub(r"^(from collections\.abc import )(.*)$", imports, text, flags=re.M)
     return text

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""gen-reflection.py DESCRIPTOR_SET OUT.c   the contract's descriptors as C, for gRPC reflection.
+"""gen-reflection.py DESCRIPTOR_SET OUT.c: writes the API's descriptors as C, for gRPC reflection.
 
-Reads protoc's FileDescriptorSet with a small parser of its own, so that the build needs no Python
-package. The field numbers are those of google/protobuf/descriptor.proto."""
+Parses protoc's FileDescriptorSet with a small parser of its own, so that the build needs no Python package. The field
+numbers are those of google/protobuf/descriptor.proto.
+"""
 
 import sys
 
@@ -45,7 +46,7 @@ def text_of(data, number):
 
 
 def types_in(message, scope):
-    """A message's own name and those nested in it."""
+    """Yields a message's own name and the nested names."""
     name = f"{scope}.{text_of(message, 1)}"
     yield name
     for nested in all_of(message, 3):

@@ -10,9 +10,9 @@ The system call number is found by binary search over ranges of equal answer, so
 import re
 import sys
 
-# `ignore` answers 0 without carrying the call out.
+# `ignore` returns 0 without making the call.
 ERRNO = {"ignore": 0, "EPERM": 1, "E2BIG": 7, "ENOSYS": 38, "ENOPROTOOPT": 92, "EOPNOTSUPP": 95, "EAFNOSUPPORT": 97}
-OVERLAYS = ("marks", "attrs")    # small filters over the whole one, where a sandbox needs them
+OVERLAYS = ("marks", "attrs")    # small additional filters for sandboxes that need them
 LD, JEQ, JGE, JSET, RET = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, ERR = 0x7FFF0000, 0x80000000, 0x00050000
 OFF_NR, OFF_ARCH, OFF_ARGS = 0, 4, 16
@@ -23,8 +23,8 @@ def answer(word):
 
 
 def parse_test(text):
-    """argN == A|B, argN & M == 0 or argN == null, joined by `and`: a list of (word, mask or None, values), where
-    word 2N is the low half of argument N and 2N + 1 the high half."""
+    """Parses argN == A|B, argN & M == 0 or argN == null, joined by `and`, into a list of (word, mask or None,
+    values). Word 2N is the low half of argument N and 2N + 1 the high half."""
     tests = []
     for part in text.split(" and "):
         if m := re.fullmatch(r"arg(\d) == null", part.strip()):
@@ -74,12 +74,12 @@ def parse(path):
 
 
 def first_alike(rules, name):
-    """Calls with the same rule share the first one's code."""
+    """Returns the first call with the same rule, whose code is shared."""
     return next(other for other in rules if rules[other] == rules[name])
 
 
 def actions(policy, column, variant):
-    """Number -> what to do: an answer word, or the name of a rule."""
+    """Maps each number to a result word or the name of a rule."""
     table = ["ENOSYS"] * (policy["last"] + 1)
     words = {"allow": "allow", "guest": "allow", "deny": "EPERM", "nosys": "ENOSYS",
              "debug": "allow" if variant == "dev" else "EPERM"}
@@ -96,12 +96,12 @@ def ranges(table):
         if what != out[-1][1]:
             out.append((nr, what))
     out.append((len(table), "ENOSYS"))
-    out.append((0x40000000, "kill"))  # the x32 bit, and nothing else has numbers up there
+    out.append((0x40000000, "kill"))  # the x32 bit; no other numbers are that high
     return [r for i, r in enumerate(out) if i == 0 or r[1] != out[i - 1][1]]
 
 
 class Program:
-    """Instructions with symbolic targets; `here` marks a target, None falls through."""
+    """Instructions with symbolic targets. `here` marks a target; None falls through."""
 
     def __init__(self):
         self.code, self.marks = [], {}
@@ -123,7 +123,7 @@ class Program:
 
 
 def tree(prog, spans, fresh):
-    """Code for a search over spans; falls in at the current position."""
+    """Emits a binary search over spans at the current position."""
     mid = len(spans) // 2
     left, right = spans[:mid], spans[mid:]
     targets = []
@@ -157,7 +157,7 @@ def rule_code(prog, name, rule):
                 prog.here(("hit", name, number, at))
         prog.here(("next", name, number))
         if len(tests) > 1:
-            loaded = None  # reached from either test, so the register is not known
+            loaded = None  # reached from both tests, so the register is unknown
     prog.emit(RET, answer(other))
 
 
@@ -180,7 +180,7 @@ def build(policy, column, audit, variant):
 
 
 def build_overlay(policy, column, rules):
-    """Lies over a filter that has judged the architecture and the number."""
+    """Builds a filter that relies on the main one for the architecture and the number."""
     prog = Program()
     numbers = {fields[0]: fields[1 + column] for _, fields in policy["calls"]}
     here = {name: rule for name, rule in rules.items() if numbers[name] != "-"}
