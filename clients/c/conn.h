@@ -1,9 +1,9 @@
-/* conn — one HTTP/2 connection to a daemon and its gRPC calls, for one blocking thread; the only file of
- * the client that includes nghttp2.
+/* conn — one HTTP/2 connection to a daemon and its gRPC calls, for one blocking thread; the only
+ * file of the client that includes nghttp2.
  *
  * Owner:   reference counted: the client, while it makes new calls here, and each open call.
- * Waiting: only conn_step sleeps. It handles all calls of the connection, so a call may be made while
- *          messages of another wait in its inbox.
+ * Waiting: only conn_step sleeps. It handles all calls of the connection, so a call may be made
+ *          while messages of another wait in its inbox.
  * Bounds:  an inbox holds one window (CALL_WINDOW_BYTES) beyond an incomplete message of at most
  *          CALL_MESSAGE_BYTES; the daemon can send no more until messages are taken.
  * Lost:    a connection that is silent for LOST_US, despite a PING, counts as lost. */

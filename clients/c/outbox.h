@@ -1,7 +1,7 @@
-/* outbox — the pending output of a connection: frames in order, one of which may have its body elsewhere.
- * The body is lent and sent from its own memory, because copying it would be most of the cost of a large
- * request. The body of a file is in the page cache, referenced by a pipe, and goes to the socket without a
- * copy.
+/* outbox — the pending output of a connection: frames in order, one of which may have its body
+ * elsewhere. The body is lent and sent from its own memory, because copying it would be most of the
+ * cost of a large request. The body of a file is in the page cache, referenced by a pipe, and goes
+ * to the socket without a copy.
  *
  * Owner:  the connection.         Bounds: those of `bytes`; one lent body at a time. */
 #pragma once

@@ -1,12 +1,12 @@
 /* json — a small, strict JSON reader and writer (RFC 8259) for messages from hostile peers.
  *
- * Reading: json_parse checks the whole text and builds its nodes in an arena. Strings without escapes
- *          are slices of the text, so the text must outlive the nodes.
+ * Reading: json_parse checks the whole text and builds its nodes in an arena. Strings without
+ *          escapes are slices of the text, so the text must outlive the nodes.
  * Bounds:  the caller gives the maximum depth, nodes, and members per object. The arena bounds the
  *          memory. The parser does not recurse.
  * Refused: duplicate members, invalid UTF-8, lone surrogates, numbers out of the range of double,
- *          data after the value. A string that contains NUL is accepted and marked, because only the
- *          caller can name the field in an error.
+ *          data after the value. A string that contains NUL is accepted and marked, because only
+ *          the caller can name the field in an error.
  * Writing: into a buf with a maximum. The writer keeps the first error, and json_end returns it. */
 #pragma once
 

@@ -44,8 +44,8 @@ void json_close(struct json_out *o, char bracket) {
     json_put(o, &bracket, 1);
 }
 
-/* Escapes what JSON requires: quote, backslash and control characters; and the control characters that JSON allows
- * (DEL and C1), because people print JSON to terminals. */
+/* Escapes what JSON requires: quote, backslash and control characters; and the control characters
+ * that JSON allows (DEL and C1), because people print JSON to terminals. */
 static void json_put_text(struct json_out *o, struct str s) {
     json_put(o, "\"", 1);
     size_t plain = 0;

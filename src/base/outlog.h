@@ -1,12 +1,12 @@
 /* outlog — the output of a program, appended to a file and addressed by byte offset.
  *
- * Byte N of the stream is byte N of the file. Dropping old output punches a hole at the front of the
- * file, so the size never shrinks and offsets stay valid.
+ * Byte N of the stream is byte N of the file. Dropping old output punches a hole at the front of
+ * the file, so the size never shrinks and offsets stay valid.
  * Writer: the guest, one outlog per stream. The two streams of a program share one cap.
- * Reader: the daemon. It trusts neither the file nor the sizes that the guest reports: if the file is
- *         shorter than before, someone tampered with it.
- * Bounds: both streams together keep at most cap_bytes. A trim drops up to 1/16 of the cap more than
- *         necessary. */
+ * Reader: the daemon. It trusts neither the file nor the sizes that the guest reports: if the file
+ *         is shorter than before, someone tampered with it.
+ * Bounds: both streams together keep at most cap_bytes. A trim drops up to 1/16 of the cap more
+ *         than necessary. */
 #pragma once
 
 #include <stdbool.h>

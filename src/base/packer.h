@@ -6,7 +6,8 @@
  *          fails to read is filled up with zeros and reported as PACKER_SHORT.
  * Events:  packer_next reports each entry that it leaves out; member.path is the path. The archive
  *          stays valid after any event, so the caller decides whether to continue.
- * Bounds:  the bounds of walk.h for names. The packer holds no file contents except those in `out`. */
+ * Bounds:  the bounds of walk.h for names. The packer holds no file contents except those in
+ *          `out`. */
 #pragma once
 
 #include "base/arena.h"

@@ -1,8 +1,9 @@
 /* pattern — the glob patterns of the API: * ? [a] [!a] {a,b}, and ** for any number of directories.
  *
- * Match:  a path relative to the start of the search, without a leading slash. A pattern without "/"
- *         matches the last name; a leading "/" only anchors. `*`, `?` and `[...]` do not match "/",
- *         nor "." at the start of a name. `**` does not match a directory whose name starts with ".".
+ * Match:  a path relative to the start of the search, without a leading slash. A pattern without
+ *         "/" matches the last name; a leading "/" only anchors. `*`, `?` and `[...]` do not match
+ *         "/", nor "." at the start of a name. `**` does not match a directory whose name starts
+ *         with ".".
  * Text:   characters are UTF-8. Each byte that is not valid UTF-8 counts as one character. A
  *         backslash is an ordinary character; so are brackets and braces that are not closed.
  * Bounds: PATTERN_MAX bytes, PATTERN_DEPTH nested braces. Time is the product of the lengths of

@@ -8,7 +8,8 @@
  * Fds:     queue in order of arrival. A message claims its descriptors from the front of the queue.
  *          rpc_in_claim fails if a message leaves some of its own descriptors unclaimed.
  * Bounds:  max_bytes per message, RPC_HEADER_MAX per header, RPC_FDS_MAX queued descriptors.
- * Errors:  after -EMSGSIZE or -EBADMSG from rpc_in_next the stream is unusable; see rpc_in_resync. */
+ * Errors:  after -EMSGSIZE or -EBADMSG from rpc_in_next the stream is unusable; see
+ *          rpc_in_resync. */
 #pragma once
 
 #include "base/err.h"

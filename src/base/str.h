@@ -40,8 +40,9 @@ char *str_put_u64(char *out, uint64_t value);
 /* Returns whether the bytes are well-formed UTF-8 without surrogates. NUL is allowed; callers check
  * for it where it matters. */
 bool str_is_utf8(const void *bytes, size_t n);
-/* Makes text from a hostile source fit for a terminal: overwrites control characters (C0, DEL, C1) and bytes that are
- * not UTF-8 with `by`. A terminal may take a lone byte 0x9b for the start of a command. */
+/* Makes text from a hostile source fit for a terminal: overwrites control characters (C0, DEL, C1)
+ * and bytes that are not UTF-8 with `by`. A terminal may take a lone byte 0x9b for the start of a
+ * command. */
 void str_clean(char *text, char by);
 
 /* Returns whether a fixed-size field contains a NUL-terminated text followed only by zeros. Then

@@ -1,8 +1,9 @@
-/* tar — reads and writes archives without I/O: bytes in, members and contents out, and headers to write.
+/* tar — reads and writes archives without I/O: bytes in, members and contents out, and headers to
+ * write.
  *
  * Read:    ustar, pax (path, linkpath, size, mtime), GNU long names and base-256 numbers. Names are
- *          bytes. The reader ignores owners, device numbers and everything else. An archive ends with
- *          a block of zeros; the reader ignores what follows.
+ *          bytes. The reader ignores owners, device numbers and everything else. An archive ends
+ *          with a block of zeros; the reader ignores what follows.
  * Refused: types other than file, link, symlink and directory; sparse files; a wrong checksum;
  *          numbers that are negative or too large; names with NUL or longer than TAR_PATH_MAX. The
  *          reader fails with -EBADMSG and sets `why`.

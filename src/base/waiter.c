@@ -14,7 +14,8 @@ void waiter_cancel(struct waiter *w) {
         list_remove(&w->node);
 }
 
-/* A list of its own holds those that are still to be woken, so that any of them may go meanwhile. */
+/* A list of its own holds those that are still to be woken, so that any of them may go
+ * meanwhile. */
 static void waiters_move(struct list *from, struct list *to) {
     list_init(to);
     for (struct list *node; (node = list_pop_front(from));)

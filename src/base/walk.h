@@ -6,10 +6,10 @@
  *         are not contents.
  * Order:  the walk reads all names of a directory and sorts them. A directory's contents sort under
  *         its name and "/", so "a.txt" comes before "a/b", as the paths do. The walk may or may not
- *         report entries that are created or removed meanwhile; a reported entry may be gone when the
- *         caller opens it.
- * Bounds: entries_left and names_left count down; deadline_us. When a bound is reached, the walk sets
- *         `is_cut` and ends. A path longer than WALK_PATH_MAX is reported as unreadable. */
+ *         report entries that are created or removed meanwhile; a reported entry may be gone when
+ *         the caller opens it.
+ * Bounds: entries_left and names_left count down; deadline_us. When a bound is reached, the walk
+ *         sets `is_cut` and ends. A path longer than WALK_PATH_MAX is reported as unreadable. */
 #pragma once
 
 #include <stdbool.h>

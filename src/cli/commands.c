@@ -1,4 +1,5 @@
-/* The table of berm's commands. berm prints --help, docs/cli.md, docs/berm.1 and the completions from it. */
+/* The table of berm's commands. berm prints --help, docs/cli.md, docs/berm.1 and the completions
+ * from it. */
 #include "cli/cli.h"
 
 static const struct opt create_own[] = {

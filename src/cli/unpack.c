@@ -1,9 +1,9 @@
 /* Unpacks a tar stream from a sandbox below a local directory. The stream is untrusted:
  *
  * Safety: every member's directory is opened beneath the start without following links. Absolute
- *         names, ".." and devices are refused, and setuid bits are removed. Contents go to a new file
- *         (O_EXCL); an existing file of that name is unlinked first, never written. Links are created
- *         as they are and never followed. */
+ *         names, ".." and devices are refused, and setuid bits are removed. Contents go to a new
+ *         file (O_EXCL); an existing file of that name is unlinked first, never written. Links are
+ *         created as they are and never followed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -2,9 +2,10 @@
  *
  *     berm-init UID CWD PROGRAM ARGS...
  *
- * Starts PROGRAM (searched in PATH) as UID. The bounding set is empty or, for UID 0, what the sandbox
- * has left. If descriptor 3 is a socket, PROGRAM gets a terminal, whose master goes out over the
- * socket. berm-init reaps orphans and exits with PROGRAM's status, or 128 + the signal that ended it. */
+ * Starts PROGRAM (searched in PATH) as UID. The bounding set is empty or, for UID 0, what the
+ * sandbox has left. If descriptor 3 is a socket, PROGRAM gets a terminal, whose master goes out
+ * over the socket. berm-init reaps orphans and exits with PROGRAM's status, or 128 + the signal
+ * that ended it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>

@@ -3,7 +3,8 @@
  * Owner:   struct spawn: in `instances` while alive, in `dying` while a DESTROY is pending.
  * States:  parked → claimed → dying → freed; an unparked one starts as claimed.
  * Restart: restored from the cgroups: their names are the ids, their owners give the uid slots. The
- *          wait status is unknown then, because the sandboxes are not children of the new berm-spawn. */
+ *          wait status is unknown then, because the sandboxes are not children of the new
+ *          berm-spawn. */
 #pragma once
 
 #include <sys/types.h>

@@ -1,17 +1,19 @@
 /* db — records, events and request ids in one SQLite file.
  *
  * Owner:   the registry.                End: db_close, then on_closed from the loop.
- * Writing: a txn collects writes, and db_commit queues it for the writer thread. The thread writes all
- *          queued txns in one SQLite transaction (WAL, synchronous=FULL), so commits are grouped.
- *          `done` runs from the loop, in the order of db_commit, never inside db_commit.
+ * Writing: a txn collects writes, and db_commit queues it for the writer thread. The thread writes
+ *          all queued txns in one SQLite transaction (WAL, synchronous=FULL), so commits are
+ *          grouped. `done` runs from the loop, in the order of db_commit, never inside db_commit.
  * Failing: when a transaction fails, every queued txn without a result fails too, in order. So no
  *          later write can depend on an earlier one that was lost.
- * Reading: on the loop's thread, through a second connection. Keep reads short. They see committed data.
+ * Reading: on the loop's thread, through a second connection. Keep reads short. They see committed
+ *          data.
  * Bounds:  DB_QUEUE_BYTES of queued writes. Past that, `done` reports LIMIT_REACHED, in order; txns
  *          that were committed between the refused txn and its `done` fail too.
  * Errors:  STORE_FULL, STORE_FAILED, STORE_CORRUPT; INTERNAL when a write violates the schema (a
  *          duplicate number, id or sequence).     Spec: spec/store.md
- * Inside `done` you may call any function here; inside a read's callback, any except the same read. */
+ * Inside `done` you may call any function here; inside a read's callback, any except the same
+ * read. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
-/* sql — one connection to a SQLite file: prepares each statement once and translates SQLite's errors.
+/* sql — one connection to a SQLite file: prepares each statement once and translates SQLite's
+ * errors.
  *
  * Owner:   one thread at a time.
  * Errors:  STORE_FULL (no disk space), STORE_CORRUPT (damaged, or not a database), INTERNAL (a

@@ -113,8 +113,9 @@ static int writer_write_batch(struct writer *w, struct list *batch, struct err *
     return r;
 }
 
-/* Rolls back. On a full disk, checkpoints: the log then starts again at its beginning, which may free
- * disk space. Any other failure may be caused by the connection, so the next batch reopens it. */
+/* Rolls back. On a full disk, checkpoints: the log then starts again at its beginning, which may
+ * free disk space. Any other failure may be caused by the connection, so the next batch reopens
+ * it. */
 static void writer_recover(struct writer *w, const struct err *e) {
     if (!w->sql)
         return;

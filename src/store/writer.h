@@ -1,14 +1,17 @@
-/* writer — the thread that commits many txns in one SQLite transaction and returns results in order.
+/* writer — the thread that commits many txns in one SQLite transaction and returns results in
+ * order.
  *
  * Owner:   the db.                       End: writer_close, then on_closed from the loop.
  * States:  running → broken (a failure is not reported yet) → running; → closing → ended.
- * Threads: call every function here on the loop's thread. The writer thread opens its own connection at
- *          the first write, and reopens it after a failure that the connection may have caused.
+ * Threads: call every function here on the loop's thread. The writer thread opens its own
+ *          connection at the first write, and reopens it after a failure that the connection may
+ *          have caused.
  * Order:   queue → batch (of the thread) → answered → done(); a txn never overtakes another.
- * Failing: after a failed batch the thread stops until the loop has collected the failure together with
- *          all queued txns. So no txn is written whose owner could not know of the failure yet.
- * Log:     the thread checkpoints off the reply path: after posting results, when the log is long or
- *          the queue is empty. */
+ * Failing: after a failed batch the thread stops until the loop has collected the failure together
+ *          with all queued txns. So no txn is written whose owner could not know of the failure
+ *          yet.
+ * Log:     the thread checkpoints off the reply path: after posting results, when the log is long
+ *          or the queue is empty. */
 #pragma once
 
 #include <uv.h>

@@ -1,8 +1,8 @@
 /* grpc_call — one gRPC call on an HTTP/2 stream: the transport side of struct call.
  *
  * Owner:   its h2_conn.                 End: the stream's on_close, or the end of the connection.
- * Files:   grpc_call.c has lifetime and headers, grpc_request.c the request, grpc_reply.c the reply.
- *          Only these files and h2_conn.c access the fields.
+ * Files:   grpc_call.c has lifetime and headers, grpc_request.c the request, grpc_reply.c the
+ *          reply. Only these files and h2_conn.c access the fields.
  * Bounds:  call.unread bytes of output plus one message; one incomplete request message. */
 #pragma once
 

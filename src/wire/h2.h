@@ -1,12 +1,12 @@
 /* h2 — the server side of one HTTP/2 connection, without I/O; the only file that includes nghttp2.
  *
  * Owner:   the connection.     End: h2_free; streams that are still open get no callback.
- * Streams: on_open returns an object that embeds a struct h2_stream. The user owns it until on_close,
- *          which fires exactly once, as the stream's last callback.
+ * Streams: on_open returns an object that embeds a struct h2_stream. The user owns it until
+ *          on_close, which fires exactly once, as the stream's last callback.
  * Sending: pull. When the socket is writable, h2_pull asks each stream with pending data for bytes.
  * Bounds:  h2 does not store header blocks over max_header_bytes but flags them. Frames that do no
- *          work (pings, settings, resets, empty data) consume a budget that useful frames refill. When
- *          it is empty, h2 sends GOAWAY with ENHANCE_YOUR_CALM.
+ *          work (pings, settings, resets, empty data) consume a budget that useful frames refill.
+ *          When it is empty, h2 sends GOAWAY with ENHANCE_YOUR_CALM.
  * Errors:  -EPROTO ends the connection; -ENOMEM from h2_new and h2_respond.
  * Inside a callback you may call any function here except h2_feed, h2_pull and h2_free. */
 #pragma once

@@ -298,7 +298,8 @@ RAISE(sys_rawio, 17)
 RAISE(sys_time, 25)
 RAISE(bpf, 39)
 PROBE(caps_beyond, "plain", "safe", "safe", "host") {
-    /* CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE and nothing else. */
+    /* CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE and nothing
+     * else. */
     uint32_t head[2] = {0x20080522, 0}, data[6] = {0};
     syscall(SYS_capget, head, data);
     uint64_t got = data[1] | data[0] | data[2] | (uint64_t)(data[3] | data[4] | data[5]) << 32;

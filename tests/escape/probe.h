@@ -2,19 +2,19 @@
  *
  *     PROBE(name, group, user, root, control) { ... return r; }
  *
- * The function returns the result of the attempt: 0 or more when it succeeded ("ok"), -errno when it was
- * refused, SAFE when it had no effect. It runs in its own child, so it may lose its rights, its memory
- * or its life: the name of a signal is an outcome too.
+ * The function returns the result of the attempt: 0 or more when it succeeded ("ok"), -errno when
+ * it was refused, SAFE when it had no effect. It runs in its own child, so it may lose its rights,
+ * its memory or its life: the name of a signal is an outcome too.
  *
  * `user` and `root` list the expected outcomes in these profiles, joined by `|`; "-" means that the
- * probe does not apply. `control` names an environment without this protection, and the outcome that
- * shows that the attempt works there (default ":ok"):
+ * probe does not apply. `control` names an environment without this protection, and the outcome
+ * that shows that the attempt works there (default ":ok"):
  *     host   root, outside
  *     user   uid 1000 without capabilities, outside
  *     ns     root with all capabilities in new mount, pid, net, ipc, uts and cgroup namespaces
  *     none   no such environment is possible; the reason follows the colon
- * If the outcome there is "not supported by the kernel", the probe is skipped, not passed.
- * `group` chooses the sandbox's options (see `run`). */
+ * If the outcome there is "not supported by the kernel", the probe is skipped, not passed. `group`
+ * chooses the sandbox's options (see `run`). */
 #pragma once
 
 #include <errno.h>

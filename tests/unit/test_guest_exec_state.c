@@ -1,5 +1,5 @@
-/* The state machines of an exec in the guest. Each test lists the legal transitions of one enum, takes each of
- * them, and shows that every other pair of states aborts. */
+/* The state machines of an exec in the guest. Each test lists the legal transitions of one enum,
+ * takes each of them, and shows that every other pair of states aborts. */
 #include "guest/exec/exec_state.h"
 
 #include <fcntl.h>

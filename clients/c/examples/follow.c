@@ -1,5 +1,5 @@
-/* follow — runs three programs in an event loop: prints their output as it comes and their exits, and
- * detaches from the last one.
+/* follow — runs three programs in an event loop: prints their output as it comes and their exits,
+ * and detaches from the last one.
  *
  *     cc follow.c $(pkg-config --cflags --libs berm) -o follow && ./follow */
 #include <berm.h>

@@ -14,16 +14,16 @@
  * Messages are those of proto/berm/v1/berm.proto, as protobuf-c generates them. The comments there
  * define each field; spec/behavior.md defines each method.
  *
- * Results:   a call returns 0, or -code and fills *e; e may be NULL. It writes a response (ret_…) only
- *            on success. The caller owns the response and frees it with berm_free. Pass NULL to get no
- *            response.
+ * Results:   a call returns 0, or -code and fills *e; e may be NULL. It writes a response (ret_…)
+ *            only on success. The caller owns the response and frees it with berm_free. Pass NULL
+ *            to get no response.
  * Retries:   the client tries a call up to five times, with backoff, if the error says that nothing
  *            happened or if a repeat is safe. It adds a request id to every changing call that has
  *            none, so nothing happens twice. It waits for a daemon that disappears (reconnect_ms).
- * Streams:   deliver each byte and each event once and in order, even if the connection breaks or the
- *            daemon restarts meanwhile.
- * Threads:   use a client in one thread at a time; concurrent threads need one client each. Programs
- *            with an event loop use calls that do not block (berm_async_call).
+ * Streams:   deliver each byte and each event once and in order, even if the connection breaks or
+ *            the daemon restarts meanwhile.
+ * Threads:   use a client in one thread at a time; concurrent threads need one client each.
+ *            Programs with an event loop use calls that do not block (berm_async_call).
  * Callbacks: may make other calls on the same client, but must not free it. */
 #pragma once
 
