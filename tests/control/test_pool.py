@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from control import DELETED, PENDING, READY, STOPPED, Refused, at_once, eventually, pb, pids_in_cgroup, refused
+from control import (DELETED, DELETING, PENDING, READY, STOPPED, Refused, at_once, eventually, parent_of, pb,
+                     pids_in_cgroup, program_of, refused)
 
 SIZE = 2
 LOOK = """hostname; id -u; id -g; pwd; stat -c '%u %g %a' . /home/user /tmp; ls -A /workspace /home/user /tmp
@@ -267,6 +268,49 @@ def test_delete_and_stop_while_it_is_claimed(pool):
         assert state in (DELETED, STOPPED)
         if state == STOPPED:
             assert client.start(box).state == READY and client.output_of(box, "hostname") == f"{box}\n"
+
+
+def opener_of(daemon):
+    (opener,) = [pid for pid in daemon.processes() if parent_of(pid) == daemon.process.pid
+                 and program_of(pid).endswith("/berm-open")]
+    return opener
+
+
+def test_a_guest_that_ends_while_its_imports_are_opened(pool):
+    """What berm-open answers later is for nobody: the sandbox is removed once, and nothing of it is used again."""
+    client = pool.client()
+    opener = opener_of(pool)
+    folders = [pool.folder / f"m{i}" for i in range(8)]
+    mounts = [pb.Mount(source=str(folder), target=f"/in/{folder.name}") for folder in folders]
+    for folder in folders:
+        folder.mkdir()
+    for attempt in range(100):
+        pool.wait_parked(SIZE)
+        box = client.create(f"held-{attempt}", mounts=mounts, wait_ms=0).sandbox_id
+        os.kill(opener, signal.SIGSTOP)
+        try:
+            client.stop(box, wait_ms=0)
+            log = pool.text()
+            if f"{box}: PARKED -> OPENING" not in log or f"{box}: OPENING -> " in log:
+                continue            # berm-open was faster than we are
+            pool.kill_guest(box)
+            client.wait_state(box, STOPPED)
+            for folder in folders:
+                folder.rmdir()      # so that its next answer is the last one
+            with pool.driver_held():
+                assert client.delete(box, wait_ms=0).state == DELETING
+                pool.wait_for_log(f"{box}: NONE -> REMOVING")
+                os.kill(opener, signal.SIGCONT)
+                with refused("FILE_NOT_FOUND"):
+                    client.create(mounts=mounts)        # what was asked before is answered
+            client.wait_state(box, DELETED)
+            break
+        finally:
+            os.kill(opener, signal.SIGCONT)
+    else:
+        pytest.fail("berm-open was always faster")
+    assert pool.text().count(f"{box}: NONE -> REMOVING") == 1
+    assert client.create().state == READY
 
 
 def test_parked_guests_end_without_a_daemon(pool):

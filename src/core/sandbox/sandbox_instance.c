@@ -29,6 +29,7 @@ static void on_gone(struct instance *p) {
     box_set_instance(&sb->box, INST_NONE);
     sb->shutdown_goal = GOAL_NONE;
     sb->copies.are_done = false; /* a layer in memory is gone */
+    imports_end(&sb->imports);   /* they were opened for this instance; no answer may follow */
     deadline_clear(sb->box.env->deadlines, &sb->guest_deadline);
     if (box_is(&sb->box, SB_PENDING) && sb->failure.code == ERR_NONE)
         err_set(&sb->failure, ERR_GUEST_LOST, "the guest ended before it was ready");
