@@ -100,7 +100,7 @@ static int fd_open_resolve(int dir, const char *path, int flags, mode_t mode, ui
     };
     long fd;
     int turn = 0;
-    do /* EAGAIN: a rename raced with the lookup (retry), or the file has a lease (stays) */
+    do /* retry on EAGAIN, when a rename raced with the lookup; a lease on the file makes it persist */
         fd = syscall(SYS_openat2, dir, path, &how, sizeof how);
     while (fd < 0 && (errno == EINTR || (errno == EAGAIN && ++turn < AGAIN_TURNS)));
     return fd < 0 ? -errno : (int)fd;

@@ -14,7 +14,7 @@ void waiter_cancel(struct waiter *w) {
         list_remove(&w->node);
 }
 
-/* A list of its own holds those that are still to be woken, so that any of them may go
+/* Moves the waiters to wake into a separate list first, so that any of them may be removed
  * meanwhile. */
 static void waiters_move(struct list *from, struct list *to) {
     list_init(to);

@@ -1,8 +1,9 @@
-/* waiter — one object waits until another one changes; a node inside the object that waits.
+/* waiter — lets one object wait until another one changes. The node is inside the waiting object.
  *
- * The other object has a list of waiters. It wakes them after a change, and each looks for itself
- * what changed. Whichever side ends first takes the node out of the list. Inside on_wake you may
- * cancel any waiter, add waiters, and free the object that waits. */
+ * Owner:   the waiting object. The other object has a list of waiters.
+ * End:     waiter_cancel, or waiters_end; whichever side ends first unlinks the node.
+ * The other object wakes its waiters after a change, and each waiter checks what changed.
+ * Inside on_wake you may cancel any waiter, add waiters, and free the waiting object. */
 #pragma once
 
 #include "base/list.h"
@@ -12,14 +13,14 @@ struct waiter {
     void (*on_wake)(struct waiter *w);
 };
 
-/* A zeroed waiter may be cancelled as well. */
+/* Also accepts a zeroed waiter. */
 void waiter_init(struct waiter *w, void (*on_wake)(struct waiter *w));
 void waiter_add(struct list *waiters, struct waiter *w);
 void waiter_cancel(struct waiter *w);
 bool waiter_is_waiting(const struct waiter *w);
 
-/* Both wake those that wait now, and not those that are added meanwhile. With waiters_wake each
- * stays in the list unless its on_wake cancels it, and the list must live until the last on_wake
- * has returned. With waiters_end each leaves the list first. */
+/* Both wake the current waiters, and not those that are added meanwhile. With waiters_wake, a
+ * waiter stays in the list unless its on_wake cancels it, and the list must stay valid until the
+ * last on_wake has returned. With waiters_end, each waiter leaves the list before its on_wake. */
 void waiters_wake(struct list *waiters);
 void waiters_end(struct list *waiters);

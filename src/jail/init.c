@@ -68,7 +68,8 @@ static long init_number(const char *s) {
     return value;
 }
 
-/* Writes a file if it can be opened. A failure is harmless: the settings are only hints. */
+/* Writes a file and ignores failures. Raising the OOM score, so that the OOM killer takes the
+ * program before PID 1, needs no privilege. */
 static void init_put(const char *path, const char *text) {
     int fd = sys_openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
     if (fd >= 0) {

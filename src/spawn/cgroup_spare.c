@@ -10,7 +10,8 @@
 #include "base/fd.h"
 #include "spawn/cgroup.h"
 
-/* Page cache of the previous sandbox, which counts for the next one until the kernel drops it. */
+/* Most page cache that a spare may have left from the previous sandbox. It counts for the next one
+ * until the kernel drops it. */
 #define LEFT_BYTES_MAX (UINT64_C(1) << 20)
 
 #define NAME_BYTES 16
