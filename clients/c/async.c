@@ -39,7 +39,7 @@ struct berm_pending {
     int cancel_fd;
     bool cancelled;
     const void *message; /* lent until consumed */
-    bool telling;        /* the user's callback is using it */
+    bool telling;        /* the user's callback is using `message` */
     pthread_cond_t taken;
     int result; /* of on_message */
     bool done;

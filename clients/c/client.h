@@ -68,7 +68,7 @@ void client_random_id(char *out, size_t n);
 
 struct output_place {
     uint64_t next[2]; /* stdout, stderr: the first byte that the user does not have */
-    bool floats[2];   /* a tail, whose first chunk tells where it starts */
+    bool floats[2];   /* reads a tail, whose first chunk has the start offset */
 };
 
 /* Sets the position to the tail of the stored output. */

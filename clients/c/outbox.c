@@ -59,7 +59,7 @@ static ssize_t send_bytes(struct outbox *o, int fd) {
         {buf_data(&o->bytes) + before, buf_len(&o->bytes) - before},
     };
     struct msghdr m = {.msg_iov = parts, .msg_iovlen = COUNT_OF(parts)};
-    if (o->lent.n_piped > 0) /* precedes the last part */
+    if (o->lent.n_piped > 0) /* the piped bytes come before the last part */
         m.msg_iovlen--;
     ssize_t n = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
     return n < 0 ? -errno : n;

@@ -15,7 +15,7 @@ struct api_methods {
 struct api_auth {
     const uid_t *uids; /* Unix peers that may call, besides root and our own uid */
     size_t n_uids;
-    char token[API_TOKEN_CHARS + 1]; /* of TCP peers; empty: TCP peers may not call at all */
+    char token[API_TOKEN_CHARS + 1]; /* for TCP peers; empty: TCP peers cannot make calls */
     bool open;                       /* skip all checks; only the conformance server does this */
 };
 

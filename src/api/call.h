@@ -85,12 +85,12 @@ enum call_push { CALL_OK, CALL_FULL, CALL_GONE };
 
 /* Sends the response's headers now rather than with the first message. */
 void call_send_headers(struct call *c);
-/* OK or FULL: the message is queued; after FULL wait for on_writable. GONE: the call is over. */
+/* OK or FULL: the message is queued; after FULL, wait for on_writable. GONE: the call is over. */
 enum call_push call_send(struct call *c, const ProtobufCMessage *m);
 /* A buffer for a message of up to n bytes that the handler packs itself, which saves a copy of large messages. Call
  * call_send_reserved before anything else of the call. NULL: use call_send. */
 MUST_USE uint8_t *call_reserve(struct call *c, size_t n);
-/* As call_send, for the first n bytes of that buffer. */
+/* Like call_send, for the first n bytes of that buffer. */
 enum call_push call_send_reserved(struct call *c, size_t n);
 /* NULL is success. Do not use the call, its request or its arena afterwards. */
 void call_finish(struct call *c, const struct err *e);
@@ -111,10 +111,10 @@ ProtobufCAllocator call_allocator(struct call *c);
 
 /* First value of a request header, or an empty slice with p == NULL. */
 struct str call_header(const struct call *c, struct str name);
-/* The bytes of a header whose name ends in -bin, in the call's arena; p == NULL when it is not there or
- * not base64. */
+/* Returns the bytes of a header whose name ends in -bin, in the call's arena. p == NULL: absent, or not base64. */
 struct str call_header_bin(struct call *c, struct str name);
-/* Text as it goes on the wire; headers must come before the first call_send. -ENOMEM. */
+/* Adds a header or trailer to the response, as it is sent on the wire. Add headers before the first call_send.
+ * -ENOMEM. */
 MUST_USE int call_add_header(struct call *c, struct str name, struct str value);
 MUST_USE int call_add_trailer(struct call *c, struct str name, struct str value);
 
@@ -145,7 +145,7 @@ struct call {
     uint64_t bytes_in;
     uint64_t bytes_out;
     const ProtobufCMessage *request; /* unary and server stream: waiting for the end of the body */
-    const char *subject;             /* by call_set_subject; NULL if nothing */
+    const char *subject;             /* set by call_set_subject; NULL: none */
     const char *subject_id;
     void *state; /* the handler's */
     bool opened; /* the handler was called */

@@ -6,29 +6,29 @@
 #include "api/call.h"
 #include "berm/v1/berm.pb-c.h"
 
-/* Put the field's path, made as by printf, into an error that has its text. Returns -code. */
+/* Adds the path of the field, formatted like printf, to an error. Returns -code. */
 int err_at(struct err *e, const char *fmt, ...) PRINTF(2, 3);
-/* UNSUPPORTED: `what` is named in the text, the field in the details. */
+/* Sets UNSUPPORTED with `what` in the text and the field in the details. */
 int err_unsupported(struct err *e, const char *field, const char *fmt, ...) PRINTF(3, 4);
 
-/* IDS-1: an id that names something. */
+/* IDS-1: checks the id of an existing object. */
 MUST_USE int check_id(const char *field, const char *id, struct err *e);
-/* IDS-2: an id a caller chose for something new; empty asks for a generated one. */
+/* IDS-2: checks the id that a caller chose for a new object; an empty id requests a generated one. */
 MUST_USE int check_new_id(const char *field, const char *id, struct err *e);
 /* RPC-12 */
 MUST_USE int check_wait(int64_t wait_ms, struct err *e);
 
-/* SBX-17: labels to be kept; at most `max_count` of them. Keys of Berm's own are refused. */
+/* SBX-17: checks labels to store, at most `max_count`. Refuses keys that Berm reserves. */
 MUST_USE int check_labels(const char *field, size_t n, Berm__V1__KeyValue *const *labels,
                           int64_t max_count, struct err *e);
-/* Labels to look for. */
+/* Checks labels that select objects. */
 MUST_USE int check_selector(size_t n, Berm__V1__KeyValue *const *labels, struct err *e);
-/* The environment of a sandbox or a program: at most *exec.env_count*, `max_bytes` together. */
+/* Checks the environment of a sandbox or an exec: at most *exec.env_count* variables and `max_bytes` in total. */
 MUST_USE int check_env(const char *field, size_t n, Berm__V1__KeyValue *const *env,
                        enum limit_id size_limit, struct err *e);
-/* An absolute path without "." and "..", doubled slashes or one at its end. */
+/* Checks an absolute path: no "." or "..", no double slash and no trailing slash. */
 MUST_USE int check_clean_path(const char *field, const char *path, struct err *e);
 
-/* Do the labels bear all of the selector? */
+/* Returns whether the labels contain all labels of the selector. */
 bool labels_match(size_t n, Berm__V1__KeyValue *const *labels, size_t n_selector,
                   Berm__V1__KeyValue *const *selector);

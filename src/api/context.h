@@ -1,4 +1,4 @@
-/* context — what every handler shares; api.user points here. */
+/* context — the objects that all handlers share; api.user points to it. */
 #pragma once
 
 #include "api/api.h"
@@ -12,7 +12,7 @@ struct context {
     struct system_facts facts;
     struct registry *registry; /* NULL in programs that serve no sandboxes */
     struct mutations mutations;
-    uint8_t scratch[2][CONTEXT_SCRATCH]; /* for as long as a handler takes to pack a message */
+    uint8_t scratch[2][CONTEXT_SCRATCH]; /* valid while a handler packs a message */
     const uid_t *admins;                 /* besides root */
     size_t n_admins;
 };
@@ -32,7 +32,7 @@ static inline struct deadlines *context_deadlines(const struct call *c) {
 static inline int64_t context_limit(const struct call *c, enum limit_id id) {
     return registry_limits(context_registry(c))->of[id];
 }
-/* False, and the call is finished, where no sandboxes are served. */
+/* Returns false, and finishes the call, if this program serves no sandboxes. */
 MUST_USE bool context_serves(struct call *c);
-/* Who makes this call. */
+/* Returns the caller of this call. */
 void context_caller(const struct call *c, struct caller *ret_caller);

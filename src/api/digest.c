@@ -1,10 +1,10 @@
 #include "api/digest.h"
 
 #include <assert.h>
-#define XXH_STATIC_LINKING_ONLY /* allows its state on the stack */
+#define XXH_STATIC_LINKING_ONLY /* declares the state struct, so that it can be on the stack */
 #include <xxhash.h>
 
-/* Feeds what protobuf-c packs into the digest without a copy. */
+/* Passes the bytes that protobuf-c packs to the hash, without a copy. */
 struct sink {
     ProtobufCBuffer base;
     XXH3_state_t *state;

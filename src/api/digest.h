@@ -1,7 +1,7 @@
-/* digest — a short name for what a request says; the only file that includes xxhash.h.
+/* digest — a hash of a request's contents; the only file that includes xxhash.h.
  *
- * Equal messages of one path from one caller have equal digests. It is no proof against somebody who
- * looks for collisions: see docs/decisions/0032-xxhash.md for why nobody gains by that. */
+ * Equal requests of one caller to one method have equal digests. The hash is not cryptographic: a caller can construct
+ * collisions, but gains nothing from them (docs/decisions/0032-xxhash.md). */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
@@ -11,7 +11,7 @@
 
 #define DIGEST_BYTES 16
 
-/* Over `salt`, `path` and the packed message with the fields of these names left out. A name the
- * message does not have is passed over. */
+/* Hashes `salt`, `path` and the packed message without the fields of these names. Ignores names that the message does
+ * not have. */
 void digest_message(struct str salt, struct str path, const ProtobufCMessage *m,
                     const char *const *without, size_t n_without, uint8_t out[DIGEST_BYTES]);

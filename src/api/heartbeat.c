@@ -14,7 +14,7 @@ static void heartbeat_on_due(struct deadline *d) {
         if (!h->on_quiet(h, &m))
             return;
     }
-    /* A full client was sent nothing, so count from now. */
+    /* Nothing was sent because the call is not writable, so count from now. */
     bool was_sent = h->sent_us + heartbeat_interval_us(h) > now;
     deadline_set(context_deadlines(h->call), d,
                  (was_sent ? h->sent_us : now) + heartbeat_interval_us(h));

@@ -132,7 +132,7 @@ static void mutation_settle(struct mutation *mu) {
     }
     for (struct list *node; (node = list_pop_front(&mu->waiting));)
         list_push_back(&mu->all->again, node);
-    /* From the loop, because whoever settles may be closing a connection whose calls wait here too. */
+    /* Continue from the loop, because the caller may be closing a connection that also has calls in this list. */
     if (!list_is_empty(&mu->all->again))
         deadline_set(mu->deadlines, &mu->all->wake, clock_us());
 }

@@ -41,18 +41,18 @@ struct mutation_kind {
 /* Every mutation that holds a request id or waits for one; one per daemon. */
 struct mutations {
     struct list undecided;
-    struct list again; /* those that look up again in the loop's next turn */
+    struct list again; /* mutations that repeat the lookup in the next loop turn */
     struct deadline wake;
 };
 
 struct mutation {
-    struct call *call; /* NULL: cancelled or finished, and the change goes on */
+    struct call *call; /* NULL: cancelled or finished; the change continues */
     const struct mutation_kind *kind;
-    const ProtobufCMessage *m; /* the request, as long as there is a call */
+    const ProtobufCMessage *m; /* the request; valid while there is a call */
     struct caller caller;
     struct str object_id; /* for `repeat`; NUL-terminated, in the call's arena */
     struct str answer;
-    char subject_id[64]; /* once known: errors name it */
+    char subject_id[64]; /* errors name it; empty while unknown */
     struct ledger_wait durable;
     struct ledger *ledger;
 
@@ -60,8 +60,8 @@ struct mutation {
     struct mutations *all;
     struct deadlines *deadlines;
     struct list in_undecided;
-    struct list
-        waiting; /* of an undecided one: those that repeat it; of a repeat: its node there */
+    /* The repeats of an undecided mutation; in a repeat, its node in that list. */
+    struct list waiting;
     struct request_key key;
     char request_id[MUTATION_REQUEST_ID_MAX + 1];
     bool is_kept;
@@ -73,25 +73,25 @@ void mutations_init(struct mutations *all);
  * c->state to it, if nothing else is the call's state. NULL: the call is finished with an error. */
 MUST_USE struct mutation *mutation_new(struct call *c, const ProtobufCMessage *m,
                                        const struct mutation_kind *kind, size_t size);
-/* Starts at step 1. What distinguishes requests is `m` without wait_ms and request_id. */
+/* Starts at step 1. Requests are equal if `m` is equal except for wait_ms and request_id. */
 void mutation_begin(struct mutation *mu);
 bool mutation_has_request_id(const struct mutation *mu);
 
 /* For core's functions: they put the request id into the entry, and mu->durable waits for it. */
 struct change mutation_change(struct mutation *mu);
-/* From now on the change goes on without the call. */
+/* From now on the change continues even without the call. */
 void mutation_keep(struct mutation *mu);
 /* Records the request id in an entry of its own; on_durable follows. STORE_FAILED. */
 MUST_USE int mutation_record(struct mutation *mu, const char *object_id, struct str answer,
                              struct err *e);
 
-/* The ends; each also works without a call. */
+/* Each of these ends the mutation, with or without a call. */
 void mutation_reply(struct mutation *mu, const ProtobufCMessage *response);
 void mutation_fail(struct mutation *mu, const struct err *e);
 void mutation_end(struct mutation *mu);
-/* The call ends with `e`, the change goes on. */
+/* Ends the call with `e`; the change continues. */
 void mutation_detach(struct mutation *mu, const struct err *e);
 /* The call is over: ends the mutation, unless its change is kept. */
 void mutation_abandon(struct mutation *mu);
-/* handler.on_cancel where c->state is the mutation. */
+/* An on_cancel for handlers whose c->state is the mutation. */
 void mutation_cancel(struct call *c);

@@ -1,13 +1,13 @@
 /* page — one page of a list, and the token for the next.
  *
  * A token is the number of the last entry shown and a check over the caller, the instance, the method
- * and every other field of the request, so it is of use for the same list alone (RPC-27). It needs no
- * secret: a made-up number shows its caller nothing that its owner could not list anyway. */
+ * and every other field of the request, so the daemon accepts it only for the same list (RPC-27). The check
+ * needs no secret, because a caller who forges a number only sees entries that the caller may list anyway. */
 #pragma once
 
 #include "api/call.h"
 
-#define PAGE_LOOKS 10000 /* rows one page looks at, whatever it finds */
+#define PAGE_LOOKS 10000 /* most rows that one page examines, with or without matches */
 #define PAGE_BYTES ((size_t)1 << 20)
 
 struct page {
@@ -19,5 +19,5 @@ struct page {
 /* Reads page_size and page_token of `m`. `identity` is the caller's. */
 MUST_USE int page_begin(struct page *p, const struct call *c, const ProtobufCMessage *m,
                         const char *identity, struct err *e);
-/* In the call's arena; NULL when it is full. */
+/* Returns the token in the call's arena. NULL: the arena is full. */
 MUST_USE char *page_token(const struct page *p, struct call *c, uint64_t last_number);

@@ -1,4 +1,4 @@
-/* path_check — paths as callers give them: PATH-1 to PATH-4. What they name is the sandbox's to say. */
+/* path_check — checks the form of paths in requests: PATH-1 to PATH-4. The guest resolves them later. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
@@ -9,14 +9,14 @@
 /* A path that was checked, borrowed from its request. */
 struct path_arg {
     struct str path;
-    bool is_raw;     /* it came in raw_path */
-    bool is_default; /* none was given: the workspace */
+    bool is_raw;     /* the request used raw_path */
+    bool is_default; /* the request has no path, so the workspace is meant */
 };
 
-/* Exactly one of `text` and `raw` is to be given. `name` is the field's, such as "new_path", and that of the
- * other "raw_" and it; `prefix` stands before both, such as "header.". */
+/* Exactly one of `text` and `raw` must be set. For errors, `name` is the name of the text field, such as "new_path"; the raw
+ * field has the same name after "raw_". `prefix`, such as "header.", precedes both. */
 MUST_USE int path_check(const char *prefix, const char *name, const char *text,
                         ProtobufCBinaryData raw, struct path_arg *ret, struct err *e);
-/* The same where none stands for the workspace. */
+/* Does the same, but accepts an empty path, which stands for the workspace. */
 MUST_USE int path_check_or_workspace(const char *name, const char *text, ProtobufCBinaryData raw,
                                      struct path_arg *ret, struct err *e);

@@ -12,7 +12,8 @@
 #define VALUE_BYTES ((size_t)512)
 #define STAMP_BYTES ((size_t)19) /* 2026-11-15T19:41:50 */
 
-/* The project's only writable file-scope data, because every file may log, even while it fails. */
+/* The only writable file-scope data of the project. Every file may log, even in error paths, so the logger is not
+ * passed around. */
 static struct {
     int fd;
     bool is_file; /* a regular file does not block, so one write takes the whole batch */

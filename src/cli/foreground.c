@@ -14,7 +14,7 @@
 #include "cli/cli.h"
 
 #define ACK_BYTES ((uint64_t)4 << 20) /* most output between two acknowledgements */
-/* longest time between them, because the program may wait for less */
+/* longest time between two acknowledgements: the program may wait for fewer than ACK_BYTES */
 #define ACK_NS 100000000
 #define INPUT_BYTES ((size_t)64 * 1024)
 #define RECONNECT_MS 30000
@@ -26,14 +26,14 @@ struct foreground {
     char reader_id[32]; /* empty: the program does not wait for us */
     uint64_t offset[2]; /* stdout, stderr: everything before is written */
     uint64_t acked;     /* both streams together */
-    uint64_t ack_bytes; /* between two acknowledgements: a part of what is stored */
+    uint64_t ack_bytes; /* bytes between two acknowledgements: a fraction of the stored output */
     int signal;         /* the signal that ended our wait */
     unsigned signals;   /* number of signals */
     int write_error;    /* why our own output fails */
     int status;
     bool ended;
     int signal_fd, timer_fd; /* the timer is set while an acknowledgement is pending */
-    int wake_fd;             /* an epoll of both */
+    int wake_fd;             /* an epoll of signal_fd and timer_fd */
 };
 
 /* --- output --- */

@@ -27,7 +27,7 @@ static const struct command *find_command(int argc, char **argv, int *ret_words)
 }
 
 #define NAME_MAX_CHARS 32
-#define MISTAKES_MAX 2 /* edits; beyond that, another word was meant */
+#define MISTAKES_MAX 2 /* most edits for which a known name is suggested */
 
 /* Returns the edit distance of a and b: characters to add, remove, change or swap with a
  * neighbour. */

@@ -46,7 +46,7 @@ struct request {
     int fds[RPC_MESSAGE_FDS_MAX]; /* a handler that takes one sets it to -1 */
     size_t n_fds;
     struct json_out *out;
-    int64_t next_offset; /* goes into the data of an error; -1: absent */
+    int64_t next_offset; /* for error.data of the reply; -1: absent */
 };
 #define REQUEST_LATER 1 /* reply_send or reply_error comes later */
 #define REQUEST_WAIT 2  /* too many jobs run; methods.c repeats the request when one has ended */

@@ -33,7 +33,7 @@ struct handle {
 struct handles {
     struct handle of[HANDLES_MAX];
     uint64_t last_id;
-    size_t n_archives; /* whose child is at work */
+    size_t n_archives; /* archives whose child is running */
 };
 
 void handles_init(struct handles *hs);

@@ -229,7 +229,7 @@ static void job_child_main(struct request *r, work_fn *work, const struct user *
     _exit(0);
 }
 
-/* Finds the user to run as: the one that opened the handle, the one of the request, or the sandbox's. */
+/* Finds the user to run as: the user that opened the handle, else that of the request, else that of the sandbox. */
 static int job_find_user(struct request *r, const struct handle *h, struct user *u, struct err *e) {
     struct user_cache *cache = &r->guest->users;
     char uid[21];

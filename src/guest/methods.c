@@ -141,7 +141,7 @@ static int methods_dispatch(struct request *r, struct str method, struct err *e)
     if (is_current && !g->link.hello_done && !str_is(method, STR("hello")))
         return err_set(e, ERR_MALFORMED, "the first request must be hello, got %.*s",
                        (int)MIN(method.n, (size_t)64), method.p);
-    settings_make_workspace(&g->settings); /* may have come with the same read as `configure` */
+    settings_make_workspace(&g->settings); /* the request may have arrived with `configure` */
     for (size_t i = 0; i < COUNT_OF(methods); i++)
         if (str_is(method, str_of(methods[i].name)))
             return methods[i].handle(r, e);

@@ -115,7 +115,7 @@ void layer_trash_ended(struct spawn *s) {
 
 void layer_empty_trash(struct spawn *s) {
     if (s->trash_wake >= 0 && write(s->trash_wake, "", 1) < 0)
-        return; /* full: it is already woken; closed: a new process starts with everything */
+        return; /* full: the process is already awake; closed: the next process empties the whole trash */
 }
 
 void layer_delete_now(struct spawn *s) {

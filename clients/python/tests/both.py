@@ -1,5 +1,5 @@
-"""One test for both halves of the package. It is written for asyncio; here the sync half is made to look
-like the async one, each of its calls in a thread, so what a test asserts is asserted of both."""
+"""Runs the same test on both halves of the package. Tests are written for asyncio. For the sync half, this module runs each
+call in a thread and returns an awaitable, so that the test code is the same."""
 
 import asyncio
 import inspect
@@ -10,7 +10,7 @@ OURS = (berm.Client, berm.Sandbox, berm.Exec, berm.Files, berm.Session, berm.Std
 
 
 class Both:
-    """What a test begins with, of one half: both.client(...) and both.Sandbox."""
+    """The entry points of one half, async or sync: both.client(...) and both.Sandbox."""
 
     def __init__(self, half):
         self.half = half

@@ -11,7 +11,7 @@ def both(request):
 
 @pytest.fixture
 def peer():
-    """Starts servers that answer as told; see peer.py."""
+    """Starts gRPC servers with scripted answers; see peer.py."""
     started = []
 
     def start(address="127.0.0.1:0", **answers):

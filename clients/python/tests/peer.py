@@ -1,4 +1,4 @@
-"""A gRPC server that answers as it is told, to see what the client makes of it."""
+"""A gRPC server with scripted answers, to test how the client reacts to them."""
 
 import threading
 from concurrent import futures
@@ -26,8 +26,8 @@ class Failure(Exception):
 
 
 class Peer(grpc.GenericRpcHandler):
-    """`answers[method]` is a list of what to do with each call in turn: a Failure, a message, or a list of
-    messages and Failures for a stream; the last one is for all further calls. `calls` is what came."""
+    """`answers[method]` lists the answer to each call in turn: a Failure, a message, or a list of messages and Failures
+    for a stream. The last answer repeats for all further calls. `calls` records the calls that arrived."""
 
     def __init__(self, **answers):
         self.answers = {"Ping": [pb.PingResponse()], **answers}  # a client that lost its connection pings

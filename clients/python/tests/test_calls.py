@@ -1,4 +1,4 @@
-"""What the client makes of answers, and of none: against a gRPC server that answers as it is told."""
+"""Tests how the client reacts to answers, and to none, of a gRPC server with scripted answers."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""The package as it is delivered: types that hold, a wheel that works."""
+"""Tests the package as users install it: mypy accepts its types, and the wheel works."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""What a user writes, for mypy alone: types must come through decorators and context managers."""
+"""User code that only mypy checks: decorators and context managers must keep the types."""
 
 from typing import assert_type
 

@@ -73,7 +73,7 @@ static void exec_begin_on_change(struct waiter *w) {
     exec_begin_look(container_of(w, struct exec_begin, watch.waiter));
 }
 
-/* After a failed write the record is the last durable one, which the call may show. */
+/* After a failed commit, the record is the last durable record, which the call may return. */
 static void exec_begin_on_settled(struct ledger_wait *w, const struct err *e) {
     struct exec_begin *b = container_of(w, struct exec_begin, wait);
     (void)e;

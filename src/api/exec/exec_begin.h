@@ -31,7 +31,7 @@ struct exec_begin {
 };
 
 void exec_begin(struct exec_begin *b);
-void exec_begin_end(struct exec_begin *b); /* idempotent; also for one that never began */
+void exec_begin_end(struct exec_begin *b); /* idempotent; allowed before exec_begin */
 
 /* The error of an exec that never ran, from its exit (EXEC-4); 0 for every other exec. */
 MUST_USE int exec_begin_refusal(struct exec *x, struct err *e);

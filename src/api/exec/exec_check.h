@@ -17,7 +17,7 @@ struct exec_check {
     struct arena *arena;
     const char *path;  /* of the spec in the request: "spec" or "start.spec" */
     bool is_run;       /* RunExec: no terminal, and the request contains the input */
-    bool has_run_data; /* … and the input is not empty */
+    bool has_run_data; /* RunExec: the input is not empty */
 };
 
 /* Fills *ret_spec with `asked` and every default; parts are borrowed from `asked`, new ones are in the
@@ -31,7 +31,7 @@ MUST_USE int exec_check_signal(int32_t number, const char *field, struct err *e)
 /* OFFSET_BEYOND_END, with the end in the metadata. */
 MUST_USE int exec_check_offsets(struct exec *x, const uint64_t offsets[EXEC_STREAMS],
                                 struct err *e);
-/* STDIN_OFFSET when more input was accepted than the caller's end of input says. */
+/* Fails with STDIN_OFFSET when the accepted input is longer than the end that the caller sent. */
 MUST_USE int exec_check_input_end(struct exec *x, uint64_t offset, struct err *e);
 /* INVALID_ARGUMENT with the limit's name and `value`: the field is larger than the limit. */
 int exec_check_over(struct err *e, const char *field, enum limit_id limit, int64_t value);

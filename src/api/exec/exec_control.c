@@ -36,12 +36,12 @@ static void control_reply(struct control *k) {
         mutation_end(&k->mu);
 }
 
-/* A second signal, size or end of input does no harm, so the request id is recorded after the act. */
+/* Repeating a signal, resize or end of input does no harm, so the request id is recorded afterwards. */
 static void control_on_asked(struct exec_ask *a, const struct err *e) {
     struct control *k = container_of(a, struct control, ask);
     struct err failure;
     if (e && k->is_repeat &&
-        e->code == ERR_EXEC_ENDED) { /* the first was accepted, and came too late */
+        e->code == ERR_EXEC_ENDED) { /* the first request was accepted, but the exec had ended */
         control_reply(k);
     } else if (e) {
         failure = subject_exec_error(e, k->exec_id, a);

@@ -18,13 +18,13 @@ struct interact {
     char exec_id[64];
     uint8_t *input; /* the rest of the last chunk, which the exec has not accepted; from malloc */
     size_t n_input;
-    size_t at_input;       /* bytes of it that were accepted */
-    uint64_t input_offset; /* of its first byte */
+    size_t at_input;       /* bytes of `input` that were accepted */
+    uint64_t input_offset; /* offset of the first byte in `input` */
     uint64_t told_next;
     uint64_t told_window;
     bool has_first; /* start or attach was received */
     bool is_asking;
-    bool is_probe;     /* … to find out whether the input accepts bytes again */
+    bool is_probe;     /* that request only checks whether the input accepts bytes again */
     bool is_told;      /* a window was reported to the client */
     bool is_input_off; /* the exec reads no more input */
     bool is_writable;  /* the client has read the last report */

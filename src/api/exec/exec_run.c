@@ -70,7 +70,7 @@ static void run_fail(struct run *r, const struct err *e) {
     call_finish(c, e);
 }
 
-/* The first bytes kept of a stream. */
+/* Copies the first stored bytes of a stream. */
 static int run_take_output(struct run *r, struct exec *x, enum exec_stream s,
                            ProtobufCBinaryData *ret, protobuf_c_boolean *ret_truncated,
                            struct err *e) {
@@ -223,7 +223,7 @@ static void get_reply(struct get *g) {
     call_finish(c, NULL);
 }
 
-/* After a failed write the record is the last durable one, which the call may show. */
+/* After a failed commit, the record is the last durable record, which the call may return. */
 static void get_on_durable(struct ledger_wait *w, const struct err *e) {
     (void)e;
     get_reply(container_of(w, struct get, wait));

@@ -47,7 +47,7 @@ static void file_op_on_intent(struct ledger_wait *w, const struct err *e) {
     }
 }
 
-/* The guest did nothing: the request id may act again. After a lost link nobody knows, so the intent stays. */
+/* The guest did nothing, so the request id is free again. After a lost link this is unknown, so the intent stays. */
 static void file_op_refuse(struct file_op *op, const struct err *e) {
     struct err ignored;
     op->failure = *e;
@@ -173,7 +173,7 @@ static int file_op_answer_again(struct file_op *op, struct err *e) {
     return 0;
 }
 
-/* The first call was about to act, and nobody knows whether it did. */
+/* The first call was about to act, and it is unknown whether it did. */
 static int file_op_again(struct file_op *op, struct err *e) {
     op->is_again = true;
     if (op->kind->loss == FILE_LOSS_LOOK)

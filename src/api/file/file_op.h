@@ -14,12 +14,12 @@
 
 struct file_op;
 
-/* What a repeat does when the daemon stopped or the link broke between the act and its record, so that nobody knows
+/* What a repeat does when the daemon stopped or the link broke before the outcome was recorded, so that it is unknown
  * whether the guest acted. */
 enum file_loss {
-    FILE_LOSS_AGAIN, /* acts: a second time does no harm, so no intent is recorded */
-    FILE_LOSS_LOOK,  /* acts with op->is_again, and accepts that it was done before */
-    FILE_LOSS_SAY,   /* fails with GUEST_LOST: the caller has to look */
+    FILE_LOSS_AGAIN, /* acts again: that does no harm, so no intent is recorded */
+    FILE_LOSS_LOOK,  /* acts with op->is_again, and accepts that the first call may have acted */
+    FILE_LOSS_SAY,   /* fails with GUEST_LOST: the caller must check the state */
 };
 
 struct file_kind {
@@ -44,7 +44,7 @@ struct file_op {
     struct mutation mu;
     const struct file_kind *kind;
     enum file_step step;
-    struct arena arena; /* for what outlives the call */
+    struct arena arena; /* for data that outlives the call */
     struct file_target target;
     struct path_arg new_path; /* of a rename */
     struct guest_file_request ask;

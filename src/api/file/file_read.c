@@ -1,8 +1,8 @@
-/* file_read — ReadFile: the guest opens, the daemon copies.
+/* file_read — ReadFile: the guest opens the file, and the daemon copies it.
  *
- * Bytes come from the descriptor the guest passed, one chunk for each time the client has room, so that a
- * file of any size moves through one buffer. Where the descriptor cannot travel or is none to read from,
- * the guest reads: one small chunk at a time. */
+ * The daemon reads from the descriptor that the guest passed, one chunk whenever the call is writable, so a file of any
+ * size needs one buffer. If the link cannot pass the descriptor, or file_take refuses it, the guest reads instead, one
+ * small chunk at a time. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,8 +29,8 @@ struct reading {
     bool is_full;               /* wait for on_writable */
     bool has_ended;             /* the file has no more bytes */
     uint64_t at;                /* the next byte */
-    uint64_t end;               /* the byte after the last one wanted */
-    uint64_t due;               /* … and after the last one that the file's size includes */
+    uint64_t end;               /* one past the last byte requested */
+    uint64_t due;               /* one past the last byte to send, by the file's size */
     uint64_t total;             /* bytes sent */
     uint64_t number;            /* of the last message */
     struct heartbeat heartbeat;

@@ -30,7 +30,7 @@ static struct upload *upload_of(struct mutation *mu) {
     return container_of(mu, struct upload, mu);
 }
 
-/* A tree that ends early has changed files all the same. */
+/* A tree upload that fails early has still changed files. */
 static void upload_release(struct mutation *mu) {
     struct upload *u = upload_of(mu);
     struct change change = {.who = &mu->caller};

@@ -24,14 +24,14 @@ struct upload_kind {
     void (*put)(struct upload *u, struct guest_file_request *r);
     /* The guest is ready. */
     int (*opened)(struct upload *u, const struct guest_answer *a, struct err *e);
-    /* u->in holds bytes to move: 1 when all were, 0 when upload_go_on follows, or a failure. */
+    /* Moves the bytes in u->in. Returns 1 when all were moved, 0 when upload_go_on follows, or a failure. */
     int (*move)(struct upload *u, struct err *e);
     /* Further answers and notices while OPEN or FINISHING. */
     void (*on_answer)(struct upload *u, const struct guest_answer *a);
     void (*on_notice)(struct upload *u, const struct guest_tree_done *done);
     /* All bytes were moved and the client has ended: upload_done follows. */
     int (*finish)(struct upload *u, struct err *e);
-    /* Frees what the kind itself holds; also before `opened`. */
+    /* Frees the kind's own data. May be called before `opened`. */
     void (*end)(struct upload *u);
     bool hears_failures; /* on_answer also gets failures */
     bool leaves_parts;   /* files that were written before a failure stay, and are recorded */
@@ -50,7 +50,7 @@ struct upload {
     const struct upload_kind *kind;
     const ProtobufCMessage *header; /* a copy, in the call's arena */
     enum upload_step step;
-    struct arena arena; /* for what outlives the call */
+    struct arena arena; /* for data that outlives the call */
     struct file_target target;
     struct file_call *file;
     struct file_audit audit; /* bytes_moved counts */

@@ -29,12 +29,12 @@ struct watch {
     struct waiter events;
     struct ledger_wait barrier;
     struct heartbeat heartbeat;
-    struct deadline again; /* reads on in the loop's next turn */
+    struct deadline again; /* continues in the next loop turn */
     struct arena scratch;
     uint64_t cursor;      /* sequence of the last event that was sent or skipped */
     uint64_t boundary;    /* the newest event when the watch began */
     uint64_t snapshot_at; /* number of the last sandbox shown; 0 = none yet */
-    uint64_t behind_us;   /* when the client fell too far behind; 0 = it is not */
+    uint64_t behind_us;   /* time when the client fell too far behind; 0 = it keeps up */
     bool has_begun;
     bool in_snapshot; /* the snapshot is being sent */
     bool sandboxes_shown;

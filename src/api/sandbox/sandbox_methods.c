@@ -88,7 +88,7 @@ static void sandbox_call_show(struct sandbox_call *sc) {
         sandbox_call_reply(sc, sandbox_record(sb));
 }
 
-/* The entry is durable or was reverted. Look again, because another one may have followed. */
+/* The entry is durable or was reverted. Check again, because another entry may have followed. */
 static void sandbox_call_on_shown(struct ledger_wait *w, const struct err *e) {
     (void)e;
     sandbox_call_show(container_of(w, struct sandbox_call, shown));
@@ -144,7 +144,7 @@ static void sandbox_call_on_opened(struct imports *in, const struct err *failed)
         mutation_fail(&sc->mu, &e);
 }
 
-/* For prepare: opens the host paths of this spec; as imports_begin. */
+/* For prepare: opens the host paths of this spec. Returns the result of imports_begin. */
 static int sandbox_call_open(struct sandbox_call *sc, const char *owner,
                              const Berm__V1__SandboxSpec *spec, bool with_copies, struct err *e) {
     return imports_begin(&sc->imports, registry_env(context_registry(sc->mu.call)), owner, spec,
@@ -310,7 +310,7 @@ static void stop_on_message(struct call *c, const ProtobufCMessage *message) {
 const struct handler api_sandbox_stop = {.on_message = stop_on_message,
                                          .on_cancel = mutation_cancel};
 
-/* A host path that is gone fails the call, and the sandbox stays as it is. */
+/* If a host path does not exist any more, the call fails and the sandbox does not change. */
 static int start_prepare(struct sandbox_call *sc, struct sandbox *sb, struct err *e) {
     const Berm__V1__Sandbox *record = sandbox_record(sb);
     if (record->state != BERM__V1__SANDBOX_STATE__SANDBOX_STATE_STOPPED)

@@ -15,7 +15,7 @@ struct usage_watch {
     struct waiter measure;
     struct deadline tick;
     struct heartbeat heartbeat;
-    uint64_t incarnation; /* of the first sample: a restart resets the counters */
+    uint64_t incarnation; /* of the first sample; a restart of the sandbox resets the counters */
     uint64_t sequence;
     int64_t interval_ms;
     bool full;

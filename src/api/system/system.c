@@ -35,7 +35,7 @@ static Berm__V1__LimitInfo **system_limit_messages(struct call *c, const struct 
     return list;
 }
 
-/* What a spec may ask for: names of features, 0 for those that every driver has. */
+/* Names of features for specs; 0: every driver has the feature. */
 static const struct feature {
     unsigned feature;
     const char *name;
@@ -96,7 +96,7 @@ static void system_fill_driver(struct driver_message *m, const struct registry *
         system_add_capability(m, "copies");
 }
 
-/* Where no driver is loaded, native is listed with the reason. */
+/* If no driver is loaded, lists native with the reason. */
 static void system_fill_no_driver(struct driver_message *m, const struct registry *r) {
     berm__v1__driver_info__init(&m->info);
     m->info.name = "native";

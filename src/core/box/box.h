@@ -18,7 +18,7 @@ struct execs;
 struct box_ops {
     /* Greets the guest of a dormant sandbox. */
     void (*wake)(struct box *b);
-    /* An exec or a file call came or ended: wakes, and idle time starts again. */
+    /* An exec or a file call started or ended: wakes a dormant sandbox and restarts its idle time. */
     void (*touch)(struct box *b);
     /* The guest broke the protocol: closes the link, and connects again. */
     void (*lose_link)(struct box *b, const struct err *e);
@@ -27,7 +27,7 @@ struct box_ops {
 struct box {
     const struct box_ops *ops;
     struct env *env;
-    struct driver *driver; /* NULL: it is not loaded, and the record stays as it is */
+    struct driver *driver; /* NULL: not loaded, and bermd does not change the record */
     Berm__V1__Sandbox *record;
     enum sandbox_goal goal;                     /* box_set_goal */
     enum sandbox_instance_state instance_state; /* box_set_instance */
@@ -57,15 +57,15 @@ static inline const char *box_user(const struct box *b) {
     return is_root ? "root" : b->driver->user_name ? b->driver->user_name : "user";
 }
 
-/* 0 when `asked` is the present incarnation, or 0. */
+/* Returns 0 when `asked` is the current incarnation, or 0. */
 MUST_USE int box_check_incarnation(const struct box *b, uint64_t asked, struct err *e);
-/* 0 when the incarnation matches and its driver is loaded. */
+/* Returns 0 when the incarnation matches and the driver is loaded. */
 MUST_USE int box_check_driver(const struct box *b, uint64_t incarnation, struct err *e);
-/* 0 when an exec or file call may go to its guest now. */
+/* Returns 0 when bermd may send an exec or file call to the guest now. */
 MUST_USE int box_check_ready(const struct box *b, uint64_t incarnation, struct err *e);
 /* Sets the error of a call that needs the sandbox in another state. */
 int box_refuse(const struct box *b, struct err *e);
-/* An event about it, with actor, owner and the like filled in. `who` NULL: the daemon, or the sandbox when
+/* Returns an event about the sandbox with actor, owner and ids set. `who` NULL: the daemon, or the sandbox if
  * `by_sandbox`. */
 void box_event_init(const struct box *b, Berm__V1__Event *event, Berm__V1__Actor *actor,
                     const struct caller *who, bool by_sandbox, const char *request_id);

@@ -8,7 +8,7 @@ struct box;
 
 /* Removes a directory with its files; does nothing when it does not exist. */
 void box_dir_remove(int parent_fd, const char *name);
-/* Bytes of output kept in it. */
+/* Returns the bytes of output in the directory. */
 uint64_t box_dir_output_bytes(int dir_fd);
-/* Its descriptor; the directory is created on first use. -errno. */
+/* Returns the descriptor of the directory, which the first call creates, or -errno. */
 int box_dir(struct box *b);

@@ -22,7 +22,7 @@ enum sandbox_goal {
 };
 
 enum sandbox_instance_state {
-    INST_NONE, /* no process of it exists */
+    INST_NONE, /* no process of the instance exists */
     INST_PARKED, /* taken from the pool: the guest runs, and nothing in it belongs to this sandbox yet */
     INST_OPENING,  /* berm-open opens the imports; the instance is created or claimed next */
     INST_CREATING, /* the driver creates the instance */
@@ -33,7 +33,7 @@ enum sandbox_instance_state {
     INST_THAWING,  /* the driver thaws the instance */
     INST_SHUTDOWN, /* the guest was asked to end its execs and itself */
     INST_STOPPING, /* the driver kills the instance */
-    INST_CLEARING, /* the driver removes what is left of an instance that nobody holds any more */
+    INST_CLEARING, /* the driver removes the remains of an ended instance */
     INST_REMOVING, /* the sandbox's files are being removed; DELETED follows */
 };
 
@@ -57,13 +57,13 @@ void box_restore_goal(struct box *b, enum sandbox_goal to);
 void box_set_instance(struct box *b, enum sandbox_instance_state to);
 void box_set_link(struct box *b, enum sandbox_link_state to);
 
-/* Something of it exists at the driver, or is being created or cleared away there. */
+/* Returns whether the driver has an instance, or is creating or removing one. */
 bool box_has_instance(const struct box *b);
-/* The guest runs, frozen or not, and the driver was not asked to kill it. */
+/* Returns whether the guest runs, frozen or not, and is not being killed. */
 bool box_is_up(const struct box *b);
-/* The guest has its settings, connected or not. */
+/* Returns whether the guest has its settings, connected or not. */
 bool box_is_configured(const struct box *b);
-/* The guest answers requests, as far as the link is concerned. */
+/* Returns whether the link can carry requests to the guest. */
 bool box_is_linked(const struct box *b);
-/* An exec may be sent to the guest now. */
+/* Returns whether bermd may send an exec to the guest now. */
 bool box_takes_execs(const struct box *b);

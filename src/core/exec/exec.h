@@ -31,12 +31,12 @@ MUST_USE int exec_start(struct execs *set, uint64_t incarnation, const char *id,
                         const Berm__V1__ExecSpec *spec, struct str stdin_data,
                         const struct change *c, struct exec **ret_x, struct err *e);
 
-/* With sizes, input and exit as of now; borrowed until the next turn of the loop. Usage of a running program is
- * what exec_measure last read. */
+/* Returns the record with current sizes, input and exit, borrowed until the next loop turn. The usage of a running
+ * program is that of the last exec_measure. */
 const Berm__V1__Exec *exec_record(struct exec *x);
 const struct recorded *exec_recorded(const struct exec *x);
 const char *exec_owner(const struct exec *x);
-/* The guest has answered its start, or will not for now: a frozen one cannot, a stopping one need not. */
+/* Returns whether the guest has answered the start, or cannot answer it now because it is frozen or stopping. */
 bool exec_is_answered(const struct exec *x);
 bool exec_is_over(const struct exec *x); /* its exit is known and may be reported */
 bool exec_has_terminal(const struct exec *x);
@@ -64,7 +64,7 @@ void exec_extent(struct exec *x, enum exec_stream s, uint64_t *ret_first, uint64
 MUST_USE int exec_reader_join(struct exec *x, const char *name, struct exec_watch *w,
                               const uint64_t from[EXEC_STREAMS], struct err *e);
 void exec_reader_leave(struct exec *x, const char *name, struct exec_watch *w);
-/* With a name: AckOutput. Without: what was sent to this watch. */
+/* With a name: an AckOutput of that reader. Without: output was sent to this watch. */
 MUST_USE int exec_ack(struct exec *x, const char *name, struct exec_watch *w,
                       const uint64_t upto[EXEC_STREAMS], bool release, struct err *e);
 
@@ -82,7 +82,7 @@ void exec_ask_cancel(struct exec_ask *a); /* safe at any time */
 MUST_USE int exec_write(struct exec *x, uint64_t offset, struct str data, struct exec_ask *a,
                         struct err *e);
 MUST_USE int exec_close_input(struct exec *x, uint64_t offset, struct exec_ask *a, struct err *e);
-/* The signal's event is durable before it is sent. */
+/* The event of the signal is durable before bermd sends the signal. */
 MUST_USE int exec_signal(struct exec *x, int number, bool leader_only, const struct change *c,
                          struct exec_ask *a, struct err *e);
 /* Repeats a durable signal; `answer` is what was stored with its request id. The guest delivers a signal once,

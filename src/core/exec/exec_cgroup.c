@@ -73,8 +73,8 @@ void execs_cgroup_done(struct execs *set) {
 
 /* --- requests to the driver --- */
 
-/* Finds the exec by cgroup number, because the exec may be gone, or may have come, since the request. Without a
- * cgroup the guest keeps a supervising process instead. */
+/* Finds the exec by cgroup number, because since the request the exec may have been freed, or another exec may have
+ * taken the cgroup. Without a cgroup, the guest uses a shepherd process instead. */
 static void on_exec_cgroup(struct instance *p, const struct instance_answer *a, void *user) {
     struct execs *set = execs_of(p);
     uint32_t cgroup = (uint32_t)(uintptr_t)user;
@@ -90,7 +90,7 @@ static void on_exec_cgroup(struct instance *p, const struct instance_answer *a, 
         deadline_set(set->box->env->deadlines, &set->ahead.quiet, clock_us() + CGROUP_QUIET_US);
         failpoint(FAIL_CGROUP_ACK);
     } else if (cgroup == set->ahead.cgroup) {
-        exec_cgroup_forget_ahead(set); /* the next exec requests its own */
+        exec_cgroup_forget_ahead(set); /* the next exec requests its own cgroup */
     } else if (fd >= 0) {
         close(fd);
         instance_kill_exec_cgroup(p, cgroup, NULL, NULL);
@@ -125,7 +125,7 @@ void exec_cgroup_take(struct exec *x) {
         return;
     }
     x->cgroup = set->ahead.cgroup;
-    exec_set_cgroup(x, CGROUP_REQUESTED); /* while it is being made, the reply finds its exec */
+    exec_set_cgroup(x, CGROUP_REQUESTED); /* being created: the reply finds the exec */
     exec_cgroup_forget_ahead(set);
     if (fd >= 0)
         exec_cgroup_give(x, fd);
@@ -166,7 +166,7 @@ static bool exec_cgroup_just_ended(const struct db_exec *row) {
 void execs_cgroup_sweep(struct execs *set, const struct db_exec *row) {
     if (!exec_cgroup_is_available(set))
         return;
-    if (!set->cgroups_are_swept) /* it is empty: an exec that took it would be the newest */
+    if (!set->cgroups_are_swept) /* it is unused, because an exec that took it would be the newest */
         instance_kill_exec_cgroup(set->box->instance, exec_cgroup_after(row->number), NULL, NULL);
     set->cgroups_are_swept = true;
     if (exec_cgroup_just_ended(row))

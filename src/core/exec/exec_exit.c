@@ -1,5 +1,5 @@
-/* exec_exit — how an exec ended, according to the guest, its status file and the memory controller; LOST when none
- * of them knows. */
+/* exec_exit — determines how an exec ended, from the guest, its status file and the memory controller; otherwise
+ * LOST. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -182,7 +182,7 @@ void exec_record_exit(struct exec *x) {
     ledger_commit(t, NULL);
 }
 
-/* Kills that the memory controller has counted so far belong to execs that have ended. */
+/* Attributes all OOM kills counted so far to execs that have ended. */
 static void on_leaf_killed(struct instance *p, const struct instance_answer *a, void *user) {
     (void)user;
     struct execs *set = execs_of(p);
@@ -190,7 +190,7 @@ static void on_leaf_killed(struct instance *p, const struct instance_answer *a, 
         set->oom_kills_seen = MAX(set->oom_kills_seen, a->usage.oom_kills);
 }
 
-/* From here on the exit may be reported: it is in the guest's status file, or no status will come. */
+/* The exit may be reported from now on: it is in the status file, or no status will arrive. */
 static void exec_exit_finish(struct exec *x) {
     Berm__V1__Exec *record = x->record;
     struct execs *set = x->set;
@@ -199,7 +199,7 @@ static void exec_exit_finish(struct exec *x) {
     record->exit = TAKE(x->exit);
     exec_count_output(x);
     exec_read_usage(x);
-    if (record->usage->memory_peak_bytes == 0) /* no cgroup counted it */
+    if (record->usage->memory_peak_bytes == 0) /* no cgroup measured it */
         record->usage->memory_peak_bytes = x->max_rss_bytes;
     if (x->cgroup && set->box->instance && !record->spec->keep_descendants)
         instance_kill_exec_cgroup(set->box->instance, x->cgroup, on_leaf_killed, NULL);
@@ -244,7 +244,7 @@ static bool exec_exit_may_be_out_of_memory(const struct exec *x) {
            x->set->box->instance && x->set->box->driver->usage;
 }
 
-/* What is missing of its output cannot be had any more: whatever the guest said of its exit is not the whole truth. */
+/* The rest of the output is lost. Records the exit as LOST, because an exit code implies complete output. */
 static void exec_exit_lose_output(struct exec *x) {
     Berm__V1__ExitStatus *s = exec_exit_new();
     if (!s ||
@@ -273,7 +273,7 @@ static void exec_exit_begin(struct exec *x, Berm__V1__ExitStatus *s) {
     exec_set_phase(x, PHASE_ENDING);
     guest_wait_cancel(&x->start_wait);
     x->exit = s;
-    if (exec_fetch_is_complete(x)) /* else it is being copied */
+    if (exec_fetch_is_complete(x)) /* otherwise exec_on_fetched reports it */
         exec_on_fetched(x);
 }
 
@@ -334,7 +334,7 @@ static void exec_exit_without_guest(struct exec *x) {
     if (x->phase == PHASE_OVER)
         return;
     if (x->phase ==
-        PHASE_ENDING) { /* it waited for the memory controller or its output, which are gone */
+        PHASE_ENDING) { /* it waited for the memory controller or its output, which will not arrive */
         if (!exec_fetch_is_complete(x))
             exec_exit_lose_output(x);
         exec_exit_finish(x);

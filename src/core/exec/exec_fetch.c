@@ -1,14 +1,14 @@
 /* exec_fetch — output over a link that passes no descriptors: the guest keeps the logs, and bermd copies them into
- * its own log files as they grow. Everything else reads those files, whichever way they were written.
+ * its own log files as they grow. Readers use these files in either case.
  *
- * Asking:   one `read_output` per program at a time, the streams in turn, from the end of the local file.
- * Restart:  the local file's size says how far the copy came; the guest keeps the rest until `done`.
- * Exit:     is written to our own status file and reported once the copy is complete. A guest that ends before that
- *           makes the exit LOST.
- * Dropped:  what the guest's cap dropped before it was copied is a hole in the local file, which readers are
- *           told of.
- * Bounds:   GUEST_OUTPUT_BYTES in flight per program. While the disk is full the copy waits; after the program's end
- *           for DISK_RETRIES_MAX retries, and then the exit is LOST too. */
+ * Requests: one pending `read_output` per exec, for the streams in turn, from the end of the local file.
+ * Restart:  the size of the local file is the position of the copy; the guest keeps the rest until `done`.
+ * Exit:     bermd writes the exit to its own status file and reports it when the copy is complete. If the guest ends
+ *           before that, the exit is LOST.
+ * Dropped:  output that the guest dropped before bermd copied it becomes a hole in the local file, and readers get a
+ *           gap.
+ * Bounds:   GUEST_OUTPUT_BYTES in flight per exec. While the disk is full, the copy waits. After the program has exited,
+ *           bermd retries DISK_RETRIES_MAX times; then the exit is LOST too. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "core/exec/exec_impl.h"
 
-#define SIZE_MAX_BYTES ((uint64_t)1 << 53) /* a guest that claims more is not believed */
+#define SIZE_MAX_BYTES ((uint64_t)1 << 53) /* larger sizes that a guest reports are ignored */
 #define RETRY_US 200000
 #define DISK_RETRIES_MAX 10
 
@@ -58,7 +58,8 @@ static void exec_fetch_retry_later(struct exec *x) {
     deadline_set(x->env->deadlines, &x->fetch.retry, clock_us() + RETRY_US);
 }
 
-/* The guest's log begins behind what we have: the front of ours goes too, in whole blocks, as under the cap. */
+/* The guest's log starts after the end of the local file. Extends the file to that
+ * offset and drops everything before it, in whole blocks. */
 static int exec_fetch_skip(int fd, uint64_t from) {
     if (ftruncate(fd, (off_t)from) < 0)
         return -errno;
@@ -109,7 +110,7 @@ static void on_fetch_answer(struct guest_wait *w, const struct guest_answer *a) 
     enum err_code code = a->e ? a->e->code : ERR_NONE;
     int r = a->e ? 0 : exec_fetch_store(x, a->output);
     if (code == ERR_GUEST_LOST || code == ERR_GUEST_PROTOCOL)
-        return; /* the next link goes on from here */
+        return; /* exec_fetch_resume continues on the next link */
     if (a->e && code != ERR_LIMIT_REACHED && code != ERR_OUT_OF_MEMORY) {
         exec_fetch_give_up(x); /* the guest cannot read its own log */
     } else if (a->e || r < 0) {
@@ -139,7 +140,7 @@ void exec_fetch_done(struct exec *x) {
 }
 
 void exec_fetch_keep_status(struct exec *x, const struct guest_exec_state *state) {
-    bool has_run = state->exit.kind != GUEST_EXIT_NOT_STARTED; /* else there is nothing to lose */
+    bool has_run = state->exit.kind != GUEST_EXIT_NOT_STARTED; /* otherwise no output */
     buf_clear(&x->fetch.status);
     if (has_run && guest_exec_status_write(state, &x->fetch.status) < 0)
         buf_clear(&x->fetch.status);

@@ -1,4 +1,4 @@
-/* exec_impl — the fields of an exec, for core/exec alone. */
+/* exec_impl — the fields of an exec; only core/exec includes it. */
 #pragma once
 
 #include "base/buf.h"
@@ -15,16 +15,16 @@ struct exec_reader {
     uint64_t held_until_us; /* 0 = attached */
 };
 
-/* Output that is copied from the guest; all 0 where the guest writes into our files. See exec_fetch.c. */
+/* Output that bermd copies from the guest; all 0 if the guest writes to bermd's files. See exec_fetch.c. */
 struct exec_fetch {
     struct guest_wait wait;
     struct deadline retry;
-    uint64_t reported[EXEC_STREAMS]; /* sizes of the guest's logs, as it says */
-    uint64_t end[EXEC_STREAMS];      /* of our files */
-    unsigned stream;                 /* asked for last */
-    unsigned n_retries;              /* of a write to our file */
-    bool is_broken;                  /* the rest cannot be had */
-    struct buf status; /* the line for our status file, once the guest has reported the exit */
+    uint64_t reported[EXEC_STREAMS]; /* sizes of the guest's logs, as the guest reports them */
+    uint64_t end[EXEC_STREAMS];      /* sizes of bermd's files */
+    unsigned stream;                 /* the stream of the last request */
+    unsigned n_retries;              /* failed writes to bermd's file in a row */
+    bool is_broken;                  /* the rest of the output is lost */
+    struct buf status; /* contents of bermd's status file; set when the guest reports the exit */
 };
 
 struct exec {
@@ -43,10 +43,10 @@ struct exec {
     uint32_t cgroup;                     /* number of its exec cgroup; 0 = none */
     int cgroup_fd;                       /* in CGROUP_READY, else -1 */
     bool cgroup_is_dir;
-    Berm__V1__ExitStatus *exit; /* in ENDING: until it may be reported */
-    uint64_t max_rss_bytes;     /* as the guest reported with the exit; 0 = it did not */
+    Berm__V1__ExitStatus *exit; /* in ENDING: the exit that is not reported yet */
+    uint64_t max_rss_bytes;     /* from the guest's report of the exit; 0 = unknown */
     uint64_t started_us;        /* clock_us(); 0 = before this run */
-    int caller_signal;          /* the last one a caller sent */
+    int caller_signal;          /* the last signal that a caller sent; 0 = none */
     struct guest_wait start_wait;
     struct list watches;
     struct list asks;
@@ -62,7 +62,7 @@ struct exec {
     bool cap_is_reported;
     bool is_over_limit; /* killed because the sandbox is at its output limit */
     uint64_t kept;      /* bytes, when last counted */
-    /* input that came with the start */
+    /* input from the start request */
     uint8_t *input;
     size_t n_input;
     struct guest_wait input_wait;
@@ -73,55 +73,55 @@ struct exec {
 #define EXEC_EXITED BERM__V1__EXEC_STATE__EXEC_STATE_EXITED
 #define EXEC_LOST BERM__V1__EXEC_STATE__EXEC_STATE_LOST
 
-/* execs.c: of the instance that a reply of the driver is about */
+/* execs.c: the execs of the sandbox that owns this instance */
 struct execs *execs_of(const struct instance *p);
 
 /* exec.c */
-/* Frees it and takes it out of every list; watchers are woken a last time. */
+/* Frees the exec after a last wake of its watchers. */
 void exec_drop(struct exec *x);
-/* Lets the end of the turn free it when it has ended and nobody watches it. */
+/* If the exec has ended and has no watchers, marks it to be freed at the end of the loop turn. */
 void exec_settle_idle(struct exec *x);
 void exec_wake(struct exec *x);
 bool exec_is_running(const struct exec *x);
 
-/* exec_start.c: asks the guest once the intent is durable, the cgroup is there and the guest takes execs */
+/* exec_start.c: sends the start to the guest when the intent is durable, the cgroup exists and the guest accepts execs */
 void exec_go(struct exec *x);
 
-/* exec_cgroup.c: takes the cgroup created ahead, or requests one */
+/* exec_cgroup.c: takes the cgroup that was created ahead, or requests a new cgroup */
 void exec_cgroup_take(struct exec *x);
 void exec_cgroup_request(struct exec *x);
-/* For an exec that will never run. */
+/* Returns the cgroup of an exec that will never run. */
 void exec_cgroup_return(struct exec *x);
-/* Requests one for the next exec, unless there is one. */
+/* Requests a cgroup for the next exec, unless one already exists. */
 void execs_cgroup_make_ahead(struct execs *set);
 void execs_cgroup_init(struct execs *set);
-/* Also when the instance, with all its cgroups, is gone. */
+/* Call this also when the instance and all its cgroups are gone. */
 void execs_cgroup_done(struct execs *set);
-/* Removes what the last daemon left; called for each exec of that time, the newest first. */
+/* Removes the cgroups that the last daemon left. Call it for each exec of that daemon, the newest first. */
 void execs_cgroup_sweep(struct execs *set, const struct db_exec *row);
 
 /* exec_exit.c */
-/* The guest could not start it. */
+/* The guest could not start the program: records that as the exit. */
 void exec_not_started(struct exec *x, const struct err *e);
-/* Reads usage from its cgroup, if there is one. */
+/* Reads the usage from the exec cgroup, if the exec has one. */
 void exec_read_usage(struct exec *x);
 void exec_record_exit(struct exec *x);
-/* Its output is complete, as far as it can be had: an exit that waited for it is reported. */
+/* The copy of the output has ended, complete or broken: reports an exit that waited for it. */
 void exec_on_fetched(struct exec *x);
 
 /* exec_fetch.c */
 void exec_fetch_init(struct exec *x);
 void exec_fetch_done(struct exec *x);
-/* The guest keeps the logs of this program. Only after the link's hello. */
+/* Returns whether the guest keeps the logs of this exec. Call it only after the link's hello. */
 bool exec_fetch_is_used(const struct exec *x);
 bool exec_fetch_is_complete(const struct exec *x);
-/* The guest says how large its logs are: copies what is missing. */
+/* The guest reported the sizes of its logs: copies the missing part. */
 void exec_fetch_note(struct exec *x, const uint64_t sizes[EXEC_STREAMS]);
-/* The guest reports the exit: keeps its words, for exec_fetch_write_status. */
+/* The guest reported the exit: keeps the report for exec_fetch_write_status. */
 void exec_fetch_keep_status(struct exec *x, const struct guest_exec_state *state);
-/* Before the exit is reported: it survives bermd and the guest from here on. */
+/* Writes the status file before the exit is reported, so that the exit survives bermd and the guest. */
 void exec_fetch_write_status(struct exec *x);
-/* The link is up: goes on with what is missing. */
+/* A new link is up: continues the copy. */
 void exec_fetch_resume(struct exec *x);
 
 /* exec_output.c */
@@ -135,13 +135,14 @@ enum exec_file {
 };
 void exec_log_name(const struct exec *x, enum exec_file which, char *out, size_t cap);
 void exec_fill_output(struct exec *x);
-/* Removes the files of an exec whose record is forgotten. */
+/* Removes the files of an exec whose record was deleted. */
 void exec_remove_files(struct execs *set, const char *id);
 
 /* exec_output_cap.c */
-int64_t exec_cap(const struct exec *x); /* its own, or what is left of its sandbox's */
+int64_t exec_cap(
+    const struct exec *x); /* the smaller of its own cap and the sandbox's remaining bytes */
 void exec_count_output(struct exec *x);
-/* Drops the oldest of an output that is copied from the guest, where its policy says so. */
+/* Drops the oldest part of copied output that exceeds the cap, if the output policy allows it. */
 void exec_output_hold_cap(struct exec *x);
 
 /* exec_readers.c */
@@ -152,7 +153,7 @@ void exec_readers_restore(struct exec *x);
 
 /* exec_input.c */
 void exec_give_input(struct exec *x);
-/* Keeps the input that came with the start in a file, so that it survives the daemon. */
+/* Writes the input of the start request to a file, so that it survives a restart of the daemon. */
 MUST_USE int exec_keep_input(struct exec *x, struct str data, struct err *e);
 void exec_restore_input(struct exec *x);
 void exec_forget_input(struct exec *x);

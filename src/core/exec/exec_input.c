@@ -1,4 +1,4 @@
-/* exec_input — what callers send to a running exec: input, its end, signals, the size of the terminal. */
+/* exec_input — requests of callers to a running exec: input, end of input, signals, terminal size. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ struct guest_ask {
     struct ledger_wait durable;
     int signal;
     bool leader_only;
-    uint64_t number; /* of the signal: the sequence of its event */
+    uint64_t number; /* of a signal: the sequence of its event */
 };
 
 static struct guest_ask *exec_ask_new(struct exec *x, struct exec_ask *a,
@@ -63,7 +63,7 @@ void exec_asks_cancel(struct exec *x) {
     }
 }
 
-/* 0 when the exec runs and its guest takes requests now. */
+/* Returns 0 when the exec runs and its guest accepts requests now. */
 static int exec_check_alive(struct exec *x, struct err *e) {
     if (!exec_is_live(x)) {
         err_set(e, ERR_EXEC_ENDED, "%s has ended", x->record->exec_id);
@@ -183,9 +183,9 @@ void exec_forget_input(struct exec *x) {
         unlinkat(x->set->box->dir_fd, name, 0);
 }
 
-/* Input that came with the start is sent as the program takes it, then closed. It is kept until the guest has
- * confirmed the close, so that a broken link or a restart leaves no input open. True: it is sent again, now or on
- * the next link. */
+/* Sends the input of the start request as the program accepts it, and then closes it. bermd keeps the input until the
+ * guest has confirmed the close, so that no broken link or restart leaves the input open. True: bermd sends again,
+ * now or on the next link. */
 static bool exec_input_retry(struct exec *x, const struct err *e) {
     if (e && e->code == ERR_LIMIT_REACHED) /* too many requests to the guest in this turn */
         exec_give_input(x);

@@ -1,6 +1,6 @@
 /* exec_output — reads the output files of an exec by offset.
  *
- * Only the files count. The guest's `grew` says that there may be more to read. */
+ * Only the contents of the files count; the guest's `grew` is a hint that there may be more to read. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -115,7 +115,7 @@ ssize_t exec_read(struct exec *x, enum exec_stream s, uint64_t offset, void *out
 
 /* --- the cap --- */
 
-/* Reported once per exec. */
+/* Reports this once per exec. */
 static void exec_output_report_cap(struct exec *x) {
     Berm__V1__Event event;
     Berm__V1__Actor actor;

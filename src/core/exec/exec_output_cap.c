@@ -54,7 +54,7 @@ static void exec_output_drop_oldest(struct exec *x, uint64_t excess) {
         (void)!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)upto);
 }
 
-/* The guest holds its own log to the cap; a copy that keeps up with it holds more. */
+/* The guest drops old output from its own log, but bermd's copy still has it. */
 void exec_output_hold_cap(struct exec *x) {
     uint64_t kept = exec_output_kept(x), cap = (uint64_t)x->record->spec->output_limit_bytes;
     bool drops =

@@ -27,7 +27,7 @@ static void exec_reader_remove(struct exec *x, struct exec_reader *r) {
     *r = x->readers[--x->n_readers];
 }
 
-/* Drops what every reader has acknowledged, and lets the guest write that much more. */
+/* Drops the output that every reader has acknowledged, and allows the guest to write as many more bytes. */
 static void exec_readers_grant(struct exec *x) {
     uint64_t floor[EXEC_STREAMS] = {0}, total = 0;
     if (x->n_readers == 0 || x->phase == PHASE_OVER)

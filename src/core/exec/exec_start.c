@@ -63,7 +63,7 @@ static void on_started(struct guest_wait *w, const struct guest_answer *a) {
     if (!a->e)
         exec_on_known(x, a->exec);
     else if (a->e->code == ERR_GUEST_LOST || a->e->code == ERR_GUEST_PROTOCOL)
-        exec_set_phase(x, PHASE_WAITING); /* the next link says whether it runs */
+        exec_set_phase(x, PHASE_WAITING); /* the hello of the next link reports whether it runs */
     else
         exec_not_started(x, a->e);
 }
@@ -121,7 +121,8 @@ void exec_go(struct exec *x) {
 /* --- what the guest knows --- */
 
 void exec_on_known(struct exec *x, const struct guest_exec_state *state) {
-    if (x->phase == PHASE_OVER || x->phase == PHASE_INTENT) /* an honest guest does not know it */
+    /* A correct guest does not report an exec in these phases. */
+    if (x->phase == PHASE_OVER || x->phase == PHASE_INTENT)
         return;
     if (exec_fetch_is_used(x))
         exec_fetch_note(x, state->output_bytes);

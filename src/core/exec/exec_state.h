@@ -16,14 +16,14 @@ enum exec_phase {
     PHASE_WAITING, /* durable: it waits for the link, the exec cgroup, or a thaw */
     PHASE_SENT,    /* the guest was asked to start it, on this link */
     PHASE_RUNNING, /* the guest knows it */
-    PHASE_ENDING,  /* its exit has come and is being completed */
+    PHASE_ENDING,  /* the exit is known; usage or output is still missing */
     PHASE_OVER,    /* its exit may be reported */
 };
 
 enum exec_cgroup_state {
-    CGROUP_NONE,      /* not asked for, or the driver gave none */
-    CGROUP_REQUESTED, /* the driver makes it */
-    CGROUP_READY,     /* its descriptor is here */
+    CGROUP_NONE,      /* not requested, or the driver could not create one */
+    CGROUP_REQUESTED, /* the driver creates it */
+    CGROUP_READY,     /* bermd has its descriptor */
 };
 
 extern const struct state_table exec_phase_table;
@@ -32,5 +32,5 @@ extern const struct state_table exec_cgroup_table;
 void exec_set_phase(struct exec *x, enum exec_phase to);
 void exec_set_cgroup(struct exec *x, enum exec_cgroup_state to);
 
-/* No exit has come: the guest may still be asked about it. */
+/* Returns whether no exit is known yet. */
 bool exec_is_live(const struct exec *x);

@@ -92,7 +92,7 @@ struct surplus {
     struct execs *set;
     struct entry *entry;
     int64_t kept;
-    bool sweeps; /* for the first time since the start */
+    bool sweeps; /* first call since the daemon started */
 };
 
 static bool execs_forget_old(void *user, const struct db_exec *row) {
@@ -101,7 +101,7 @@ static bool execs_forget_old(void *user, const struct db_exec *row) {
     bool has_ended = row->state == EXEC_EXITED || row->state == EXEC_LOST;
     snprintf(name, sizeof name, "%.*s", (int)row->id.n, row->id.p);
     if (s->sweeps && row->number <= s->set->table->newest_found)
-        execs_cgroup_sweep(s->set, row); /* they come newest first */
+        execs_cgroup_sweep(s->set, row); /* rows are sorted newest first */
     if (s->kept-- > 0 || !has_ended || exec_table_find(s->set->table, name))
         return true;
     db_forget_exec(entry_txn(s->entry), row->id);

@@ -49,8 +49,8 @@ struct guest_exec_state {
     uint64_t output_bytes[2]; /* sizes of stdout and stderr */
 };
 
-/* Output that the guest keeps. `offset` is the one asked for, or above it where bytes were dropped. `data` is empty
- * only behind dropped bytes. */
+/* Output that the guest keeps. `offset` is that of the request, or greater if bytes were dropped. `data` is empty
+ * only after dropped bytes. */
 struct guest_output_answer {
     uint64_t offset;
     struct str data;
@@ -89,7 +89,7 @@ void guest_exec_read_output(struct guest_link *l, const char *exec_id, bool is_s
                             uint64_t offset, struct guest_wait *w);
 void guest_exec_resize(struct guest_link *l, const char *exec_id, uint32_t cols, uint32_t rows,
                        struct guest_wait *w);
-/* Nobody waits for the answers of the following. */
+/* The link ignores the answers to the following. */
 void guest_exec_kill(struct guest_link *l, const char *exec_id);
 void guest_exec_grant(struct guest_link *l, const char *exec_id, uint64_t total_bytes);
 void guest_exec_forget(struct guest_link *l, struct str exec_id);

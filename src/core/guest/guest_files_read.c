@@ -54,13 +54,13 @@ static int files_read_chunk(const struct result *r, struct err *e) {
                           &f->read_chunk.data, e) < 0 ||
         guest_field_bool(r->object, "end", &f->read_chunk.is_end, e) < 0)
         return -(int)e->code;
-    /* Without this a reader would ask again and again for nothing. */
+    /* Otherwise a reader would repeat its request forever. */
     return f->read_chunk.data.n == 0 && !f->read_chunk.is_end ? guest_field_bad(e, "end") : 0;
 }
 
 static int files_read_write_chunk(const struct result *r, struct err *e) {
     uint64_t next = r->bound.offset + r->bound.max_bytes;
-    /* A guest that leaves it out says that it took everything, which harms only its own file. */
+    /* Without next_offset, the guest accepted everything. If that is wrong, it harms only the guest's own file. */
     if (json_get(r->object, "next_offset") &&
         guest_field_u64(r->object, "next_offset", &next, e) < 0)
         return -(int)e->code;

@@ -16,7 +16,7 @@ struct guest_hello {
     size_t n_execs;
     bool greeted; /* the guest answered hello; the members below are set */
     bool ended;
-    bool is_bytes_only; /* as the driver says of the stream */
+    bool is_bytes_only; /* from the driver: the stream cannot pass descriptors */
     bool passes_fds;
     char *capabilities; /* NUL-terminated strings, ended by an empty one */
     void (*on_exec)(struct guest_link *l, const struct guest_exec_state *state);

@@ -62,7 +62,7 @@ struct guest_answer {
     const struct err *e;       /* NULL on success */
     int64_t next_offset;       /* sent with an error; -1 = none */
     const struct json *result; /* as received; only core/guest reads it */
-    /* What the typed call says it answers with; NULL otherwise. */
+    /* The typed call sets the one that its comment names; the others are NULL. */
     const struct guest_file_answer *file;
     const struct guest_exec_state *exec;
     const struct guest_input_answer *input;

@@ -20,5 +20,5 @@ struct guest_settings {
 
 void guest_sandbox_configure(struct guest_link *l, const struct guest_settings *settings,
                              struct guest_wait *w);
-/* Nobody waits for the answer: the guest ends. */
+/* The link ignores the answer, because the guest ends. */
 void guest_sandbox_shutdown(struct guest_link *l, int64_t grace_ms);

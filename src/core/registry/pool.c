@@ -18,18 +18,18 @@
 
 struct pool {
     struct env *env;
-    struct driver *driver; /* the first that has parking */
+    struct driver *driver; /* the first driver that has parking */
     struct list ready;     /* oldest first */
-    struct entrant *next;  /* the one that is being created */
+    struct entrant *next;  /* being created; NULL: none */
     unsigned n_ready;
-    uint64_t pause_us; /* before the next one is created */
+    uint64_t pause_us; /* delay before the next create */
     struct deadline again;
 };
 
-/* An instance on its way into the pool, in it, or on its way out. */
+/* An instance that is being created for the pool, is in it, or is being discarded. */
 struct entrant {
     struct list in_pool;
-    struct pool *pool; /* NULL: it is being cleared away */
+    struct pool *pool; /* NULL: it is being discarded */
     struct env *env;
     struct driver *driver;
     struct parked parked;
@@ -46,7 +46,7 @@ static uint64_t pool_limit(const struct pool *p, enum limit_id limit, unsigned f
     return holds && value > 0 ? (uint64_t)value : 0;
 }
 
-/* The limits of a spec that gives none. */
+/* Returns the limits for a spec without limits. */
 static struct instance_limits pool_limits(const struct pool *p) {
     struct instance_limits l;
     sandbox_limits(&(Berm__V1__SandboxSpec){0}, &l);
@@ -119,7 +119,7 @@ static void pool_leave(struct entrant *it) {
     it->pool = NULL;
 }
 
-/* Ends the instance, and gives its slot back when nothing is left of it. */
+/* Ends the instance, and returns its slot when the driver has removed everything. */
 static void pool_clear(struct entrant *it) {
     if (it->parked.link)
         guest_link_close(TAKE(it->parked.link));
@@ -143,7 +143,7 @@ static void pool_fail(struct entrant *it, const struct err *e) {
 /* --- entering the pool --- */
 
 static void on_exec(struct guest_link *l, const struct guest_exec_state *state) {
-    (void)l, (void)state; /* it has run none */
+    (void)l, (void)state; /* a parked guest has run no exec */
 }
 
 static void on_link_ready(struct guest_link *l) {
@@ -171,7 +171,7 @@ static void pool_connect(struct entrant *it) {
     struct err e;
     struct env *env = it->env;
     int fd = instance_connect(it->parked.instance, &e);
-    if (fd < 0 && ++it->n_tries < CONNECT_TURNS) { /* it does not listen yet */
+    if (fd < 0 && ++it->n_tries < CONNECT_TURNS) { /* the guest does not listen yet */
         deadline_set(env->deadlines, &it->again, clock_us() + CONNECT_US);
         return;
     }
@@ -215,7 +215,8 @@ static void on_gone(struct instance *instance) {
 
 static const struct instance_events instance_events = {on_ready, on_failed, on_gone};
 
-/* The id ends with a hyphen, which no sandbox id does. A sandbox without an id of the caller's gets the host name. */
+/* The id ends with a hyphen, which no sandbox id does. The host name becomes the sandbox id unless the caller chooses
+ * one. */
 static bool pool_create(struct entrant *it, struct err *e) {
     struct env *env = it->env;
     struct instance_spec spec = {
@@ -323,7 +324,7 @@ bool pool_take(struct pool *p, const Berm__V1__SandboxSpec *spec, struct parked 
 
 void pool_discard(struct pool *p, const struct parked *parked) {
     struct entrant *it = calloc(1, sizeof *it);
-    if (!it) { /* the next start sweeps it */
+    if (!it) { /* out of memory: the next start sweeps the instance */
         instance_close(parked->instance);
         return;
     }

@@ -22,7 +22,7 @@ struct report {
     struct registry *registry;
 };
 
-/* A few at a time, so that callers do not wait behind them. */
+/* Only a few per loop turn, so that calls do not wait long. */
 static void recovery_wake_some(struct registry *r) {
     for (int i = 0; i < WAKE_AT_ONCE && sandboxes_wake_next(&r->all); i++)
         ;
@@ -130,7 +130,7 @@ static void recovery_sweep_driver(struct registry *r, struct driver *d) {
 
 static void recovery_sweep(struct registry *r) {
     recovery_sweep_directories(r);
-    r->n_sweeping = 1; /* this function's own, until every driver was asked */
+    r->n_sweeping = 1; /* one extra, which is removed after all drivers were asked */
     for (size_t i = 0; env_driver_at(&r->env, i); i++)
         recovery_sweep_driver(r, env_driver_at(&r->env, i));
     on_swept(r, NULL);
@@ -161,7 +161,7 @@ void recovery_count_one(struct registry *r) {
     recovery_sweep(r);
 }
 
-/* Status files say which execs have ended; the rest follows when the guest answers. */
+/* Status files show which execs have ended. The guest reports the others when it answers. */
 static void on_recovery_deadline(struct deadline *d) {
     struct registry *r = container_of(d, struct registry, recovery_deadline);
     r->env.recovery_timed_out = true;
@@ -177,7 +177,7 @@ void recovery_init(struct registry *r) {
 void registry_recover(struct registry *r,
                       void (*on_recovered)(struct registry *r, const struct err *e)) {
     r->on_recovered = on_recovered;
-    r->n_recovering = 1; /* this function's own, so that the end comes after all have started */
+    r->n_recovering = 1; /* one extra, so that the count reaches 0 only after all were started */
     LIST_FOR_EACH(node, &r->all.list)
         r->n_recovering++;
     r->recover_by_us = clock_us() + RECOVERY_MAX_US;

@@ -10,5 +10,5 @@
 #include "core/registry/registry_impl.h"
 
 void recovery_init(struct registry *r);
-/* The event of a clean end. */
+/* Records the event of a clean shutdown. */
 void recovery_report_end(struct registry *r);

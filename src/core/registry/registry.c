@@ -146,10 +146,10 @@ static void on_turn(uv_check_t *turn) {
     exec_table_drop_idle(&r->all.execs);
     if (!r->flushed && !r->flush.is_set && !r->env.is_closing)
         deadline_set(r->env.deadlines, &r->flush, clock_us() + FLUSH_AFTER_US);
-    r->flushed = false; /* a flush is no reason for another one */
+    r->flushed = false; /* a flush does not trigger another flush */
 }
 
-/* Some sandboxes at a time, because each is a query: true when others are left. */
+/* Handles a few sandboxes per loop turn, because each needs a query. Returns true when others are left. */
 static bool registry_prune_execs(struct registry *r, struct entry *t) {
     int n = 0;
     LIST_FOR_EACH(node, &r->all.list) {
@@ -192,7 +192,7 @@ static void on_flush(struct deadline *d) {
 
 /* --- the end --- */
 
-/* --stop-sandboxes waits until all are down. */
+/* For --stop-sandboxes: waits until all sandboxes are down. */
 static void registry_look(struct registry *r) {
     if (!r->on_stopped)
         return;
@@ -208,7 +208,7 @@ void registry_stop_all(struct registry *r, void (*on_stopped)(struct registry *r
     r->on_stopped = on_stopped;
     LIST_FOR_EACH(node, &r->all.list) {
         struct sandbox *sb = sandbox_at(node);
-        struct change c = {0}; /* by the daemon itself */
+        struct change c = {0}; /* the daemon itself makes the change */
         if (box_has_instance(sandbox_box(sb)) && sandbox_stop(sb, 0, 0, &c, &e) < 0)
             log_text(LOG_WARN, "stop", "%s: %s", sandbox_record(sb)->sandbox_id, e.text);
     }
@@ -272,7 +272,7 @@ static bool on_sandbox_record(void *user, const struct db_sandbox *row) {
 
 static bool on_exec_record(void *user, const struct db_exec *row) {
     struct reading *all = user;
-    if (row->record.n == 0) /* forgotten: its sandbox was deleted before its exit could be stored */
+    if (row->record.n == 0) /* no record: the sandbox was deleted before the exit was stored */
         return true;
     if (registry_restore_exec(all->registry, row))
         return true;
@@ -323,7 +323,7 @@ int registry_open(const struct env *env, struct registry **ret_r, struct err *e)
     }
     r->env.ledger = ledger_open(env->loop, r->env.db, &facts);
     if (!r->env.ledger || sandboxes_init(&r->all, &r->env, &owner_ops, &facts) < 0)
-        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory"); /* at start: the process ends */
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory"); /* the process then exits */
     uv_check_init(env->loop, &r->turn);
     r->turn.data = r;
     uv_check_start(&r->turn, on_turn);

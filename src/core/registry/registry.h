@@ -30,9 +30,9 @@ struct env *registry_env(struct registry *r);
 struct ledger *registry_ledger(struct registry *r);
 struct deadlines *registry_deadlines(struct registry *r);
 const struct limits *registry_limits(const struct registry *r);
-/* By its name, or the default one for an empty name. NULL: no such driver is loaded. */
+/* Returns the driver of that name, or the default driver for an empty name. NULL: no such driver is loaded. */
 struct driver *registry_driver(const struct registry *r, const char *name);
-/* In order, the default first; NULL after the last. */
+/* Returns the i-th driver; the default driver is the first. NULL after the last. */
 struct driver *registry_driver_at(const struct registry *r, size_t i);
 const char *registry_no_driver(const struct registry *r);
 bool registry_has_opener(const struct registry *r);
@@ -54,7 +54,7 @@ MUST_USE int registry_find_deleted(struct registry *r, const struct caller *who,
  * loop, longer while it runs or is watched. */
 MUST_USE int registry_find_exec(struct registry *r, const struct caller *who, const char *id,
                                 struct exec **ret_x, struct err *e);
-/* Each sandbox in memory, newest first; return false to stop. */
+/* Calls `on` for each sandbox in memory, newest first, until `on` returns false. */
 void registry_each_sandbox(struct registry *r, bool (*on)(void *user, struct sandbox *sb),
                            void *user);
 
@@ -72,17 +72,17 @@ MUST_USE int registry_list_sandboxes(struct registry *r, struct str owner, uint6
                                      registry_on_row *on, void *user, struct err *e);
 MUST_USE int registry_list_execs(struct registry *r, struct str owner, struct str sandbox_id,
                                  uint64_t before, registry_on_row *on, void *user, struct err *e);
-/* Every exec that has not ended, oldest first. */
+/* Lists every exec that has not ended, oldest first. */
 MUST_USE int registry_list_running_execs(struct registry *r, registry_on_row *on, void *user,
                                          struct err *e);
 
-/* What an accepted request id stands for, as entry_put_request stored it; in the caller's arena. */
+/* The stored outcome of an accepted request id, in the caller's arena. */
 struct accepted_request {
     struct str object_id; /* NUL-terminated */
     struct str answer;
     bool is_same; /* false: the id was used for another method or content */
 };
-/* 1: the request id was accepted before. 0: nobody used it, or it has expired. OUT_OF_MEMORY, STORE_FAILED,
+/* 1: the request id was accepted before. 0: it is new, or it has expired. OUT_OF_MEMORY, STORE_FAILED,
  * STORE_CORRUPT. */
 MUST_USE int registry_find_request(struct registry *r, const struct request_key *key,
                                    struct arena *arena, struct accepted_request *ret,

@@ -1,4 +1,4 @@
-/* registry_impl — the fields of the registry, for core/registry alone. */
+/* registry_impl — the fields of the registry; only core/registry includes it. */
 #pragma once
 
 #include "core/registry/registry.h"
@@ -8,14 +8,14 @@
 struct registry {
     struct env env;
     struct sandboxes all;
-    struct pool *pool; /* NULL: there is none, or none any more */
+    struct pool *pool; /* NULL: disabled, or already closed */
     uv_check_t turn;
     struct deadline prune;
     struct deadline flush;
-    struct deadline wake; /* the next of `dormant` */
+    struct deadline wake; /* when to greet the next dormant guest */
     struct {
         struct deadline look;
-        bool is_short; /* at the last look */
+        bool is_short; /* disk space was short at the last check */
     } reserve;         /* see reserve.h */
     bool flushed;
     /* recovery */
@@ -32,7 +32,7 @@ struct registry {
     void *close_user;
 };
 
-/* Now, and every ten minutes. */
+/* Prunes now, and then every ten minutes. */
 void registry_prune(struct registry *r);
-/* recovery.c: one more sandbox is as far as a restart can bring it before the daemon listens */
+/* recovery.c: recovery no longer waits for one more sandbox */
 void recovery_count_one(struct registry *r);

@@ -1,4 +1,4 @@
-/* registry_list — what calls read from the store: pages of records, and request ids that were accepted. */
+/* registry_list — reads pages of records and accepted request ids from the store, for calls. */
 #include "base/clock.h"
 #include "core/registry/registry_impl.h"
 

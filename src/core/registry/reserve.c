@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/disk_space.h"
 
-/* Upper bounds of how fast a disk fills: they say when to look next. */
+/* Upper bounds of how fast a disk fills. They determine when to check next. */
 #define BYTES_PER_US 4096
 #define FILES_PER_MS 256
 #define SOONEST_US UINT64_C(50000)
@@ -15,7 +15,7 @@ static void reserve_hold(struct registry *r, struct sandbox *sb) {
     struct err why, e;
     sandbox_reserve_explain(&r->env, &why);
     struct change c = {.cause = BERM__V1__STATE_CAUSE__STATE_CAUSE_ERROR, .e = &why};
-    if (sandbox_pause(sb, 0, &c, &e) < 0) /* the next look tries again */
+    if (sandbox_pause(sb, 0, &c, &e) < 0) /* the next check tries again */
         log_text(LOG_WARN, "reserve", "%s: %s", sandbox_record(sb)->sandbox_id, e.text);
 }
 

@@ -14,7 +14,7 @@
 struct sandbox;
 
 void reserve_init(struct registry *r);
-/* Starts to watch what recovery found. */
+/* Starts the checks for the sandboxes that recovery found. */
 void reserve_begin(struct registry *r);
 void reserve_end(struct registry *r);
 /* Call this when the sandbox may have started running. */

@@ -76,7 +76,7 @@ int sandbox_check_change(const struct sandbox *sb, uint64_t incarnation, struct 
 
 /* --- events and states --- */
 
-/* Gives the record a copy; the empty string when memory is short, in which case the entry fails too. */
+/* Sets a string of the record to a copy. When memory is short, sets the empty string; the entry then fails too. */
 static void sandbox_set_text(char **field, const char *text) {
     if (*field != protobuf_c_empty_string)
         free(*field);
@@ -157,7 +157,7 @@ static void on_durable(struct recorded *r) {
     sandbox_converge(sb);
 }
 
-/* The commit failed. The intent is undone; converge sees again what has happened, and records it. */
+/* The commit failed. Reverts the record; sandbox_converge then records outcomes that already happened again. */
 static void on_reverted(struct recorded *r) {
     struct sandbox *sb = container_of(r, struct sandbox, recorded);
     if (!r->durable) {
@@ -173,7 +173,7 @@ static void on_reverted(struct recorded *r) {
     }
     box_restore_goal(&sb->box, (enum sandbox_goal)r->durable_extra);
     if (sb->box.instance_state == INST_REMOVING)
-        box_set_instance(&sb->box, INST_NONE); /* then converge removes its files again */
+        box_set_instance(&sb->box, INST_NONE); /* sandbox_converge then removes the files again */
     deadline_set(sb->box.env->deadlines, &sb->again, clock_us() + AGAIN_US);
 }
 
@@ -190,7 +190,7 @@ static void on_copied(struct copies *copies, const struct err *e) {
     sandbox_converge(sb);
 }
 
-/* The guest did not take its settings, or did not end, in time. */
+/* The guest did not accept its settings, or did not end, in time. */
 static void on_guest_deadline(struct deadline *d) {
     struct sandbox *sb = container_of(d, struct sandbox, guest_deadline);
     if (sb->box.instance_state != INST_UP && sb->box.instance_state != INST_SHUTDOWN)
@@ -259,7 +259,7 @@ struct sandbox *sandbox_restore(struct sandboxes *all, const struct db_sandbox *
         return NULL;
     }
     box_restore_goal(&sb->box, (enum sandbox_goal)row->wanted);
-    sb->execs.n_started = 1; /* the number is unknown: prune once */
+    sb->execs.n_started = 1; /* the number since the last prune is unknown, so prune once */
     sb->recorded.durable_extra = row->wanted;
     sb->recorded.durable = malloc(row->record.n ? row->record.n : 1);
     if (sb->recorded.durable) {
@@ -282,7 +282,7 @@ void sandbox_free(struct sandbox *sb) {
     free(sb->tool_path);
     if (sb->box.instance)
         instance_close(sb->box.instance);
-    if (sb->box.instance && sb->claim.is_active) /* no record names it */
+    if (sb->box.instance && sb->claim.is_active) /* no record names the parked instance */
         driver_discard(sb->box.driver, sb->instance_id, true, NULL, NULL);
     deadline_clear(deadlines, &sb->again);
     deadline_clear(deadlines, &sb->guest_deadline);
@@ -303,8 +303,8 @@ void sandbox_free(struct sandbox *sb) {
 
 /* --- changes --- */
 
-/* Stores why it pauses with the intent, so that a daemon which starts before the outcome knows it. A pause by a
- * caller outlasts one by the reserve. */
+/* Stores the reason of the pause with the intent, so that a daemon that restarts before the outcome still has it. A
+ * pause by a caller replaces a pause by the reserve. */
 static void sandbox_put_intent(struct sandbox *sb, struct entry *t, const struct change *c) {
     if (c->e || sandbox_is_held(sb))
         sandbox_set_reason(sb->box.record,

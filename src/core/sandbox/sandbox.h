@@ -8,7 +8,7 @@
  * Bounds:  limits.execs running execs.
  * Errors:  SANDBOX_EXISTS, SANDBOX_STALE, SANDBOX_PAUSED, SANDBOX_STOPPED, SANDBOX_NOT_READY,
  *          SANDBOX_FAILED, SANDBOX_DELETED, STORE_FULL.          Spec: spec/behavior.md, SBX
- * A change returns 0 once its entry is on its way; c->wait ends from the loop. */
+ * A change returns 0 once its entry is pending; c->wait ends from the loop. */
 #pragma once
 
 #include "base/waiter.h"
@@ -40,36 +40,36 @@ MUST_USE int sandbox_update(struct sandbox *sb, uint64_t incarnation,
 /* Borrowed until the next turn of the loop. Report it only when ledger_wait(sandbox_recorded) has nothing to wait
  * for. */
 const Berm__V1__Sandbox *sandbox_record(const struct sandbox *sb);
-/* Puts what is not stored into a copy of its record that was read from the store. */
+/* Sets the fields that are not stored, in a record that was read from the store. */
 void sandbox_put_live(const struct sandbox *sb, Berm__V1__Sandbox *copy);
 const struct recorded *sandbox_recorded(const struct sandbox *sb);
 uint64_t sandbox_number(const struct sandbox *sb);
-/* The next start copies spec.copies into it. */
+/* Returns whether the next start runs spec.copies. */
 bool sandbox_needs_copies(struct sandbox *sb);
-/* Where its execs are started, and its files reached. */
+/* The sets for exec calls and file calls. */
 struct execs *sandbox_execs(struct sandbox *sb);
 struct files *sandbox_files(struct sandbox *sb);
-/* 0 when an exec or file call may go to its guest now, else the error of SBX-8. */
+/* Returns 0 when bermd may send an exec or file call to the guest now, else the error of SBX-8. */
 MUST_USE int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct err *e);
 
-/* Waits until the sandbox is where a call wants it: durable and no longer on its way. Zeroed at first. */
+/* Waits until the sandbox has reached its goal and its record is durable. Zero it before the first use. */
 struct sandbox_wait {
     struct waiter waiter;
     struct deadline deadline;
     struct deadlines *deadlines;
     struct sandbox *sandbox;
-    bool until_deleted; /* else: until its state is final for its goal */
+    bool until_deleted; /* false: wait until the state is final for its goal */
 };
-/* Wakes `w` once, from the loop: when the sandbox is there, when it is gone, or after wait_ms. */
+/* Wakes `w` once, from the loop: when the wait has ended, when the sandbox is freed, or after wait_ms. */
 void sandbox_wait(struct sandbox *sb, struct sandbox_wait *w, int64_t wait_ms,
                   void (*on_done)(struct waiter *w));
 void sandbox_wait_cancel(struct sandbox_wait *w);
 
-/* Asks the driver what the sandbox uses, and wakes `w` once: from the loop, unless the driver is lost.
- * SANDBOX_STOPPED and the like when nothing of it runs. */
+/* Asks the driver for the usage of the sandbox and wakes `w` once: from the loop, unless the driver is lost. Fails with
+ * SANDBOX_STOPPED or a similar error when the sandbox does not run. */
 MUST_USE int sandbox_measure(struct sandbox *sb, struct waiter *w, struct err *e);
-/* As last measured; NULL: the driver could not, or nothing of it runs. */
+/* Returns the last measurement. NULL: the driver failed, or the sandbox does not run. */
 const struct instance_usage *sandbox_usage(const struct sandbox *sb);
 uint64_t sandbox_output_bytes(struct sandbox *sb);
-/* SANDBOX_STALE unless `asked` is the present incarnation; 0 = any. */
+/* Fails with SANDBOX_STALE unless `asked` is the current incarnation; 0 = any. */
 MUST_USE int sandbox_check_incarnation(const struct sandbox *sb, uint64_t asked, struct err *e);

@@ -1,7 +1,7 @@
 /* sandbox_converge — takes a sandbox one step towards its goal.
  *
- * Called after every event. It acts only on what is durable: while an entry is on its way it returns, and
- * the entry's completion calls it again. Each step either sends a request and waits for the reply, or
+ * Called after every event. It acts only on durable records: while an entry is pending it returns, and the
+ * entry's completion calls it again. Each step either sends a request and waits for the reply, or
  * records an outcome; so a daemon that was killed anywhere continues from its records alone.
  * The step depends on the goal, the instance state and the link state: see core/box/box_state.h. */
 #include <stdio.h>
@@ -13,14 +13,14 @@
 #include "core/sandbox/sandbox_impl.h"
 
 #define STOP_GRACE_MS 5000
-/* Longer than a busy host stalls: an exit that the guest has not written to its status file is lost. */
+/* Longer than a busy host stalls, because a kill loses exits that the guest has not written to status files. */
 #define STOP_MARGIN_MS 5000
 
 #define CAUSE(name) BERM__V1__STATE_CAUSE__STATE_CAUSE_##name
 
 /* --- freeze and thaw --- */
 
-/* When the driver refuses, the instance stays as it was, and the goal follows it. */
+/* When the driver refuses a pause or resume, the instance keeps its state, and the goal changes back to that state. */
 static void on_freeze_failed(struct sandbox *sb, const struct err *e) {
     bool was_frozen = sb->box.instance_state == INST_THAWING;
     log_text(LOG_WARN, "freeze", "%s: %s", sb->box.record->sandbox_id, e->text);
@@ -114,7 +114,7 @@ static void sandbox_converge_end_guest(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_SEND);
 }
 
-/* A TTL that ended the sandbox stays the cause when it has ended. */
+/* If the TTL requested the stop, it stays the cause in the outcome. */
 static int sandbox_converge_cause(const struct sandbox *sb) {
     bool by_clock = sb->request.cause == CAUSE(IDLE_TTL) || sb->request.cause == CAUSE(TTL);
     return by_clock ? sb->request.cause : CAUSE(COMPLETED);
@@ -169,7 +169,7 @@ static void sandbox_converge_remove(struct sandbox *sb) {
     struct removal *m = calloc(1, sizeof *m);
     if (!m)
         return;
-    execs_drop_settled(&sb->execs); /* readers learn that no more output comes, before it is gone */
+    execs_drop_settled(&sb->execs); /* wakes readers before the output is removed */
     if (sb->transcript)
         transcript_close(TAKE(sb->transcript));
     if (sb->box.dir_fd >= 0)
@@ -185,7 +185,7 @@ static void sandbox_converge_remove(struct sandbox *sb) {
 
 /* --- the steps --- */
 
-/* Nobody asked for its end: the files are kept and it can be started again. */
+/* The instance ended without a request. The files stay, and a caller can start the sandbox again. */
 static void sandbox_converge_lost(struct sandbox *sb) {
     bool by_reboot = sb->box.env->host_was_rebooted && !sb->box.env->is_recovered;
     struct err e = sb->failure;
@@ -198,8 +198,8 @@ static void sandbox_converge_lost(struct sandbox *sb) {
                               .by_sandbox = true});
 }
 
-/* A sandbox that was never READY has nothing to keep. One that was keeps its files, and may be started
- * again when the cause of the failure is gone. */
+/* A sandbox that was never READY has no files to keep. Otherwise the files stay, and a caller can start the sandbox
+ * again. */
 static void sandbox_converge_failed(struct sandbox *sb) {
     struct sandbox_why why = {.cause = CAUSE(ERROR), .e = &sb->failure};
     if (sb->box.record->incarnation == 1)
@@ -216,7 +216,7 @@ static void sandbox_converge_stopped(struct sandbox *sb) {
         sandbox_outcome(sb, SB_STOPPED, sb->box.goal, &why);
 }
 
-/* The outcome of a pause or resume: with its caller, or with the reserve as its reason. */
+/* Records the outcome of a pause or resume, with its caller or with the reserve as the reason. */
 static void sandbox_converge_paused(struct sandbox *sb, int state) {
     struct err held;
     struct sandbox_why why = {.cause = sandbox_converge_cause(sb),
@@ -288,7 +288,7 @@ static void sandbox_converge_start_guest(struct sandbox *sb) {
 static void sandbox_converge_start(struct sandbox *sb) {
     bool has_failed = sb->failure.code != ERR_NONE;
     if (sb->claim.is_active && has_failed) {
-        sandbox_unclaim(sb); /* then it is created as if there had been none to claim */
+        sandbox_unclaim(sb); /* then create the instance as without a pool */
         return;
     }
     switch (sb->box.instance_state) {
@@ -377,7 +377,7 @@ static void sandbox_converge_run(struct sandbox *sb) {
     }
 }
 
-/* Recovery waits for a sandbox until this is false; then the daemon may listen. */
+/* Returns whether recovery must still wait for the sandbox. The daemon listens when this is false for all. */
 static bool sandbox_converge_holds_recovery(const struct sandbox *sb) {
     if (sb->recorded.n_pending > 0 || sb->box.instance_state == INST_CLEARING)
         return true;

@@ -1,4 +1,4 @@
-/* sandbox_create — accepts a sandbox: its id is free, there is capacity, and its intent goes to the store. */
+/* sandbox_create — accepts a sandbox: checks its id and the capacity, and commits the intent. */
 #include "base/clock.h"
 #include "base/fd.h"
 #include "core/sandbox/sandbox_impl.h"
@@ -59,8 +59,8 @@ int sandbox_check_create(struct sandboxes *all, const char *id, const Berm__V1__
     return sandbox_check_new(all->env, spec, e);
 }
 
-/* Without an id of the caller's it gets the name of the parked instance, or a new one: either is random
- * enough to be unused. NULL: no slot, or no memory. */
+/* If the caller chose no id, the sandbox gets the host name of the parked instance or a new id; both are random enough to
+ * be unique. NULL: no free slot, or out of memory. */
 static struct sandbox *sandbox_create_object(struct sandboxes *all, const char *id,
                                              const Berm__V1__SandboxSpec *spec, struct parked *p,
                                              const struct change *c) {

@@ -1,4 +1,4 @@
-/* sandbox_impl — the fields of a sandbox, for core/sandbox alone. */
+/* sandbox_impl — the fields of a sandbox; only core/sandbox includes it. */
 #pragma once
 
 #include "core/files/files.h"
@@ -6,8 +6,8 @@
 #include "core/imports/imports.h"
 #include "core/sandbox/sandboxes.h"
 
-/* The operation under way, for failpoints: base/failpoints.def lists six steps of each, in this order. A claim is a
- * create that found a parked instance; its last step, the reply, counts as a create's. */
+/* The current operation, for failpoints. base/failpoints.def lists six steps per operation, in this order. A claim is a
+ * create that found a parked instance; its last step, the reply, counts as that of a create. */
 enum sandbox_op {
     OP_NONE,
     OP_CREATE,
@@ -24,7 +24,7 @@ enum sandbox_step { OP_INTENT, OP_COMMIT, OP_SEND, OP_ACK, OP_OUTCOME, OP_REPLY 
 struct sandbox_request {
     enum sandbox_op op;
     int cause;         /* StateCause */
-    int64_t grace_ms;  /* of a stop; as in the contract */
+    int64_t grace_ms;  /* of a stop; see StopSandboxRequest */
     struct caller who; /* of a pause or resume */
     char request_id[132];
 };
@@ -46,8 +46,8 @@ struct sandbox_relink {
 
 /* sandbox_update.c */
 struct sandbox_updates {
-    struct update *pending; /* waits for the driver to put limits in force */
-    bool is_committing;     /* the entry that is on its way holds an update */
+    struct update *pending; /* waits until the driver has applied the limits */
+    bool is_committing;     /* the pending entry contains an update */
 };
 
 struct sandbox {
@@ -63,28 +63,28 @@ struct sandbox {
     struct recorded recorded;
     uint64_t number;
     uint64_t slot;
-    char instance_id[INSTANCE_ID_MAX]; /* at the driver: the sandbox's id, or a parked one's */
+    char instance_id[INSTANCE_ID_MAX]; /* of the sandbox, or of the claimed instance */
 
     enum sandbox_goal
         shutdown_goal;  /* in SHUTDOWN: the goal for which the guest was asked to end */
-    struct err failure; /* why the instance could not be created, or the guest not be reached */
+    struct err failure; /* why creating the instance or reaching the guest failed */
     struct sandbox_request request;
-    bool is_recovering; /* on_recovered is due */
+    bool is_recovering; /* on_recovered has not been called yet */
     struct sandbox_claim claim;
     struct sandbox_relink relink;
     struct sandbox_updates updates;
     struct transcript *transcript;
-    struct imports imports; /* while its imports are being opened */
-    char *tool_path;        /* PATH of its execs where tools were found elsewhere; or NULL */
+    struct imports imports; /* valid while berm-open opens the imports */
+    char *tool_path;        /* PATH of execs, if tools were found outside /usr; or NULL */
 
     struct list waits;
-    struct list measures; /* waiters for the usage that the driver was asked for */
+    struct list measures; /* waiters for the pending measurement */
     struct instance_usage usage;
     bool has_usage; /* as last measured */
 
     struct deadline again;          /* retry: the store failed, or the guest did not answer */
-    struct deadline guest_deadline; /* by which the guest has taken its settings, or has ended */
-    struct deadline due;            /* its lifetime, or its idle time, is over */
+    struct deadline guest_deadline; /* by then the guest must accept its settings, or end */
+    struct deadline due;            /* the TTL or the idle TTL ends */
 };
 
 static inline struct sandbox *sandbox_of(struct box *b) {
@@ -100,13 +100,14 @@ void sandbox_failpoint(const struct sandbox *sb, enum sandbox_step step);
  * sandbox's. NULL: no memory. */
 struct sandbox *sandbox_new(struct sandboxes *all, struct driver *driver, Berm__V1__Sandbox *record,
                             uint64_t number, uint64_t slot, struct str instance);
-/* sandbox_create.c: 0 when such a sandbox can start now. DRIVER_UNAVAILABLE, LIMIT_REACHED, STORE_FULL */
+/* sandbox_create.c: returns 0 when a sandbox with this spec can start now. DRIVER_UNAVAILABLE, LIMIT_REACHED,
+ * STORE_FULL */
 MUST_USE int sandbox_check_new(const struct env *env, const Berm__V1__SandboxSpec *spec,
                                struct err *e);
-/* Why a state is entered. */
+/* The reason of a state change. */
 struct sandbox_why {
     int cause;                /* StateCause */
-    const struct err *e;      /* what failed; NULL = nothing */
+    const struct err *e;      /* the error that caused it; NULL: none */
     const struct caller *who; /* NULL: the daemon, or the sandbox when `by_sandbox` */
     bool by_sandbox;
     const char *request_id;
@@ -118,7 +119,7 @@ void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct 
 /* Commits an outcome: sandbox_enter in an entry of its own; converge retries when the store fails. */
 void sandbox_outcome(struct sandbox *sb, int state, enum sandbox_goal goal,
                      const struct sandbox_why *why);
-/* Its state is durable and final for its goal. */
+/* Returns whether the state is durable and final for the goal. */
 bool sandbox_settled(const struct sandbox *sb);
 void sandbox_waits_check(struct sandbox *sb);
 void sandbox_waits_end(struct sandbox *sb);
@@ -127,9 +128,9 @@ void sandbox_waits_end(struct sandbox *sb);
 void sandbox_lifetime_init(struct sandbox *sb);
 /* Starts its TTL. */
 void sandbox_lifetime_begin(struct sandbox *sb);
-/* Sets the deadline of its TTL and idle TTL again, after a change that they depend on. */
+/* Recalculates the deadline of the TTL and idle TTL after a change that affects them. */
 void sandbox_lifetime_update(struct sandbox *sb);
-/* An exec or file call came or ended: wakes it, and starts the idle TTL again. */
+/* An exec or file call started or ended: wakes a dormant sandbox and restarts the idle TTL. */
 void sandbox_touch(struct box *b);
 
 /* sandbox_usage.c */
@@ -144,18 +145,18 @@ MUST_USE int sandbox_reserve_check(const struct sandbox *sb, struct err *e);
 void sandbox_converge(struct sandbox *sb);
 
 /* sandbox_instance.c */
-/* Takes a parked instance; the intent that names it comes next. */
+/* Takes a parked instance. The intent that names the instance follows. */
 void sandbox_claim(struct sandbox *sb, struct parked *p);
-/* Opens its imports, then creates the instance or claims the parked one. */
+/* Opens the imports, then creates the instance or claims the parked instance. */
 void sandbox_make_instance(struct sandbox *sb);
 /* A claim failed, or a restart interrupted it: removes the instance with its files, and creates another one. */
 void sandbox_unclaim(struct sandbox *sb);
 /* At a restart: finds the instance that its record names. */
 void sandbox_adopt(struct sandbox *sb);
 
-/* sandbox.c: 0 when its spec may change now */
+/* sandbox.c: returns 0 when the spec may change now */
 MUST_USE int sandbox_check_change(const struct sandbox *sb, uint64_t incarnation, struct err *e);
-/* sandbox_update.c: the instance, or the sandbox, ends while an update waits for the driver */
+/* sandbox_update.c: handles the end of the instance or sandbox while an update waits for the driver */
 void sandbox_update_without_instance(struct sandbox *sb);
 void sandbox_update_drop(struct sandbox *sb);
 
@@ -163,14 +164,14 @@ void sandbox_update_drop(struct sandbox *sb);
 void sandbox_connect(struct sandbox *sb);
 /* Connects to the guest of a dormant sandbox. */
 void sandbox_wake(struct box *b);
-/* Notices the end of an instance without a link. */
+/* Makes bermd notice the end of an instance without a link. */
 void sandbox_watch_exit(struct sandbox *sb);
 /* Takes a greeted link and its transcript. */
 void sandbox_take_link(struct sandbox *sb, struct guest_link *link, struct transcript *said);
-/* Sends the guest its settings, unless it has them or they are on their way. */
+/* Sends the guest its settings, unless the guest has them or configure is pending. */
 void sandbox_configure(struct sandbox *sb);
 void sandbox_disconnect(struct sandbox *sb);
-/* The guest is gone, or will be: the next one has its own settings, deadlines and losses. */
+/* The guest is gone or about to end: resets the state of the link for the next guest. */
 void sandbox_forget_guest(struct sandbox *sb);
 /* The link broke, or the guest broke the protocol: disconnects, and connects again unless that happens too often. */
 void sandbox_lose_link(struct box *b, const struct err *e);

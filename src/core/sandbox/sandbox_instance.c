@@ -22,7 +22,7 @@ static void on_failed(struct instance *p, const struct err *e) {
     sandbox_converge(sb);
 }
 
-/* Everything in it has ended: execs without a reported exit get it from their status files. */
+/* The instance has ended: execs without a reported exit get their exit from status files. */
 static void on_gone(struct instance *p) {
     struct sandbox *sb = sandbox_of(p->user);
     sb->box.instance = NULL;
@@ -103,7 +103,7 @@ static void on_claimed(struct instance *p, const struct instance_answer *a, void
     sandbox_converge(sb);
 }
 
-/* Leaves the limits that differ from the parked instance's; the others are 0. */
+/* Sets limits that equal those of the parked instance to 0, which means unchanged. */
 static void sandbox_claim_limits(struct instance_limits *limits,
                                  const struct instance_limits *own) {
     limits->memory_bytes = limits->memory_bytes == own->memory_bytes ? 0 : limits->memory_bytes;
@@ -111,7 +111,7 @@ static void sandbox_claim_limits(struct instance_limits *limits,
     limits->pids = limits->pids == own->pids ? 0 : limits->pids;
 }
 
-/* Then only the guest has to be asked. */
+/* Returns whether only the guest needs a request, because the parked instance matches. */
 static bool sandbox_claim_is_bare(const struct instance_spec *spec) {
     const struct instance_limits *l = &spec->limits;
     return !spec->hostname && l->memory_bytes == 0 && l->cpu_milli == 0 && l->pids == 0 &&
@@ -234,7 +234,7 @@ void sandbox_adopt(struct sandbox *sb) {
         sandbox_unclaim(sb);
         return;
     }
-    /* The tools were found by the last daemon, and the guest does not have their path yet: create it again. */
+    /* The last daemon found the tools, but the guest does not have their PATH yet, so create the instance again. */
     bool lacks_path = box_is(&sb->box, SB_PENDING) && sb->box.record->spec->n_tools > 0;
     if (!lacks_path)
         sb->box.instance =

@@ -43,7 +43,7 @@ void sandbox_touch(struct box *b) {
     sandbox_lifetime_update(sb);
 }
 
-/* The change that the TTL asks for. */
+/* Makes the change that the TTL requests. */
 static int sandbox_lifetime_act(struct sandbox *sb, int action, int cause, struct err *e) {
     struct change c = {.cause = cause};
     if (action == ACTION(DELETE))
@@ -64,7 +64,7 @@ static void on_due(struct deadline *d) {
         r = sandbox_lifetime_act(sb, (int)l->ttl_action, BERM__V1__STATE_CAUSE__STATE_CAUSE_TTL,
                                  &e);
         if (r == 0)
-            sb->box.record->expires_unix_ms = 0; /* once; stored with the change */
+            sb->box.record->expires_unix_ms = 0; /* the TTL fires once; stored with the change */
     } else if (idle > 0 && idle <= now) {
         r = sandbox_lifetime_act(sb, (int)l->idle_action,
                                  BERM__V1__STATE_CAUSE__STATE_CAUSE_IDLE_TTL, &e);

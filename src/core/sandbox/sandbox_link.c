@@ -24,13 +24,13 @@ static void on_exec(struct guest_link *l, const struct guest_exec_state *state) 
     if (x && !exec_is_settled(x))
         exec_on_known(x, state);
     else
-        guest_exec_forget(l, state->exec_id); /* it is recorded as ended, or is not ours */
+        guest_exec_forget(l, state->exec_id); /* its end is recorded, or bermd does not know it */
 }
 
 static void sandbox_link_configured(struct sandbox *sb) {
     box_set_link(&sb->box, LINK_CONFIGURED);
     execs_fetch(&sb->execs);
-    if (sb->box.goal < GOAL_STOP) /* else no exec may start any more */
+    if (sb->box.goal < GOAL_STOP) /* otherwise no exec may start */
         execs_resume(&sb->execs);
     sandbox_converge(sb);
 }
@@ -89,7 +89,7 @@ void sandbox_configure(struct sandbox *sb) {
                             },
                             &sb->relink.configure_wait);
     (void)sandbox_link_transcript(
-        sb); /* the link of a parked instance writes to the directory from here on */
+        sb); /* from now on the transcript of a parked instance is in this directory */
 }
 
 static void on_link_ready(struct guest_link *l) {
@@ -128,7 +128,7 @@ static void on_notice(struct guest_link *l, const struct guest_notice *n) {
     }
 }
 
-/* Descriptors ran out: it passes, and the guest is not at fault. */
+/* bermd ran out of descriptors. That is temporary and not the guest's fault. */
 static bool sandbox_link_is_shortage(const struct err *e) {
     return e->sys == EMFILE || e->sys == ENFILE;
 }

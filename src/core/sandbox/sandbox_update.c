@@ -96,7 +96,7 @@ static void on_limits(struct instance *p, const struct instance_answer *a, void 
 void sandbox_update_without_instance(struct sandbox *sb) {
     struct err e;
     struct update *u = TAKE(sb->updates.pending);
-    if (u && update_record(sb, u, &e) < 0) /* in force at the next start */
+    if (u && update_record(sb, u, &e) < 0) /* the limits take effect at the next start */
         update_fail(u, &e);
 }
 

@@ -16,9 +16,9 @@ struct transcript;
 struct sandbox_owner_ops {
     /* Its record became durable: it may have started or stopped running. */
     void (*on_durable)(struct sandboxes *all, struct sandbox *sb);
-    /* It is STOPPED or FAILED, or it was freed. */
+    /* A sandbox is STOPPED or FAILED, or was freed. */
     void (*on_ended)(struct sandboxes *all);
-    /* A restart has brought one more sandbox as far as it can before the daemon listens. */
+    /* Recovery no longer waits for one more sandbox. */
     void (*on_recovered)(struct sandboxes *all);
 };
 
@@ -36,12 +36,12 @@ struct sandboxes {
 struct parked {
     struct instance *instance;
     struct guest_link *link;
-    struct transcript *transcript; /* what was said so far */
+    struct transcript *transcript; /* messages so far */
     uint64_t slot;
-    char name[INSTANCE_ID_MAX]; /* its host name; a sandbox without an id of the caller's gets it */
-    struct instance_limits limits; /* those it was created with */
+    char name[INSTANCE_ID_MAX];    /* host name; the sandbox id unless the caller chose one */
+    struct instance_limits limits; /* the limits at its creation */
 };
-#define PARKED_WORKSPACE "/workspace" /* the directory that is in every root of ours */
+#define PARKED_WORKSPACE "/workspace" /* a directory that exists in every root */
 
 #define SANDBOX_ID_PREFIX "sb-"
 /* Descriptors that are free when a sandbox starts: its own, those of its creation, and some for callers. */
@@ -56,7 +56,7 @@ struct sandbox *sandbox_at(struct list *node);                               /* 
 /* Greets the guest of the first dormant sandbox. False: none is dormant. */
 bool sandboxes_wake_next(struct sandboxes *all);
 
-/* 0 when the id is free and there is what such a sandbox needs. SANDBOX_EXISTS, LIMIT_REACHED, STORE_FULL,
+/* 0 when the id is free and the resources for this sandbox suffice. SANDBOX_EXISTS, LIMIT_REACHED, STORE_FULL,
  * DRIVER_UNAVAILABLE */
 MUST_USE int sandbox_check_create(struct sandboxes *all, const char *id,
                                   const Berm__V1__SandboxSpec *spec, struct err *e);
@@ -67,28 +67,28 @@ MUST_USE int sandbox_create(struct sandboxes *all, const char *id,
                             const struct change *c, struct sandbox **ret_sb, struct err *e);
 /* Rebuilds a sandbox from its row; NULL on a damaged record or no memory. */
 struct sandbox *sandbox_restore(struct sandboxes *all, const struct db_sandbox *row);
-/* Adopts its instance, or learns that it is gone; on_recovered follows once. */
+/* Adopts its instance, or finds that the instance is gone; on_recovered follows once. */
 void sandbox_recover(struct sandbox *sb);
-/* Recovery no longer waits for its guest. */
+/* Recovery stops waiting for the guest. */
 void sandbox_recovery_timeout(struct sandbox *sb);
-/* The daemon ends: closes the link and the instance, which live on. */
+/* The daemon is exiting: closes its end of the link and its handle. The instance keeps running. */
 void sandbox_let_go(struct sandbox *sb);
 void sandbox_free(struct sandbox *sb);
-/* Writes what was said to its guest to the transcript. */
+/* Writes the buffered messages of its link to the transcript file. */
 void sandbox_flush(struct sandbox *sb);
 
 struct box *sandbox_box(struct sandbox *sb);
 const char *sandbox_instance_id(const struct sandbox *sb);
-/* Nothing of it runs, and nothing is on its way to run. */
+/* Returns whether the sandbox neither runs nor is about to run. */
 bool sandbox_is_down(const struct sandbox *sb);
-/* The limits of an instance for this spec. */
+/* Returns the limits of an instance for this spec. */
 void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct instance_limits *ret_limits);
 
-/* sandbox_reserve.c: a running sandbox that nothing else keeps from filling the disk */
+/* sandbox_reserve.c: returns whether the sandbox runs and has no limit that keeps it from filling the disk */
 bool sandbox_may_fill_disk(const struct sandbox *sb);
-/* It is paused, or about to be, until there is disk space again. */
+/* Returns whether the reserve pauses the sandbox, or is about to, until there is disk space again. */
 bool sandbox_is_held(const struct sandbox *sb);
 /* Free disk space and the reserve; a disk that cannot be read counts as having space. */
 void sandbox_reserve_read(const struct env *env, struct disk_space *ret_space);
-/* Why a sandbox is held. */
+/* Sets the error that explains why the reserve pauses a sandbox. */
 void sandbox_reserve_explain(const struct env *env, struct err *ret_e);

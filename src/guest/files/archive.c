@@ -19,7 +19,7 @@ struct archive {
     struct later grave;
     struct guest *guest;
     uint64_t handle;
-    struct source sock; /* the result comes from here */
+    struct source sock; /* receives the result of the child */
     struct archive_result result;
     size_t result_n;
     /* For a link that passes no files. */

@@ -19,7 +19,7 @@
 #include "guest/path.h"
 
 #define IN_BYTES 65536
-#define TRIES 4 /* another process may unpack_extract the name again and again */
+#define TRIES 4 /* another process may create the name again and again */
 #define LATE_BYTES ((size_t)4 << 20)
 #define OWNER_NEEDS 0700
 
