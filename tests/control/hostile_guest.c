@@ -5,6 +5,8 @@
  *   unpack /hostile/fifo    the writing end of one that nobody reads; `stat` is answered when that is full
  *                           of either it clears O_NONBLOCK all the time: the flags are shared
  *   exec /hostile/silent    no answer
+ *   exec /hostile/flood     has exited with 32 MiB of output, whatever its cap is; for a link without descriptors,
+ *                           which the guest of a sandbox named no-fds asks for
  *   write /hostile/memory   a file in memory that no limit counts; commit fails and says its size */
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,6 +22,8 @@
 
 #define FIFO "/tmp/fifo"
 #define MESSAGE_MAX (2 << 20)
+#define FLOOD_BYTES (32 << 20)
+#define CHUNK_TEXT 65536 /* of 49152 bytes, the largest chunk */
 
 static int fifo = -1;   /* both ends of it */
 static int memory = -1; /* of the last write */
@@ -88,6 +92,40 @@ static void fail_commit(int link, long id) {
     fail(link, id, st.st_size);
 }
 
+/* Writes the exec id of the request to `to`. */
+static void copy_exec_id(const char *line, char to[64]) {
+    const char *at = strstr(line, "\"exec_id\":\"");
+    if (!at || sscanf(at + strlen("\"exec_id\":\""), "%63[a-z0-9-]", to) != 1)
+        exit(1);
+}
+
+static void start_flood(int link, long id, const char *line) {
+    char name[64], text[256];
+    copy_exec_id(line, name);
+    snprintf(text, sizeof text,
+             "{\"exec_id\":\"%s\",\"state\":\"exited\",\"exit\":{\"code\":0},\"stdout_bytes\":%d}",
+             name, FLOOD_BYTES);
+    answer(link, id, text, -1);
+}
+
+/* A whole chunk of `x`, from whichever offset it is asked for. */
+static void flood(int link, long id, const char *line) {
+    static char text[CHUNK_TEXT + 256];
+    const char *at = strstr(line, "\"offset\":");
+    int n = snprintf(text, sizeof text,
+                     "{\"jsonrpc\":\"2.0\",\"id\":%ld,\"result\":{\"offset\":%lld,\"data_b64\":\"",
+                     id, at ? atoll(at + strlen("\"offset\":")) : 0);
+    for (int i = 0; i < CHUNK_TEXT; i += 4)
+        memcpy(text + n + i, "eHh4", 4);
+    strcpy(text + n + CHUNK_TEXT, "\"}}\n");
+    for (size_t sent = 0, all = strlen(text); sent < all;) {
+        ssize_t w = send(link, text + sent, all - sent, 0);
+        if (w < 0)
+            exit(1);
+        sent += (size_t)w;
+    }
+}
+
 static void take(int link, const char *line) {
     const char *id_at = strstr(line, "\"id\":"), *method = strstr(line, "\"method\":\"");
     if (!id_at || !method)
@@ -96,7 +134,14 @@ static void take(int link, const char *line) {
     method += strlen("\"method\":\"");
     bool is_fifo = strstr(line, "/hostile/fifo") != NULL;
     if (strncmp(method, "hello\"", 6) == 0)
-        answer(link, id, "{\"version\":1,\"fd_passing\":true,\"execs\":[]}", -1);
+        answer(link, id,
+               strstr(line, "\"no-fds\"") ? "{\"version\":1,\"fd_passing\":false,\"execs\":[]}"
+                                          : "{\"version\":1,\"fd_passing\":true,\"execs\":[]}",
+               -1);
+    else if (strncmp(method, "exec\"", 5) == 0 && strstr(line, "/hostile/flood"))
+        start_flood(link, id, line);
+    else if (strncmp(method, "read_output\"", 12) == 0)
+        flood(link, id, line);
     else if (strncmp(method, "pack\"", 5) == 0 && is_fifo)
         pass_fifo(link, id, O_RDONLY);
     else if (strncmp(method, "unpack\"", 7) == 0 && is_fifo)

@@ -9,7 +9,7 @@ from control import BERMD, PATIENCE, PAUSED, READY, STARTING, eventually, pb, re
 
 @pytest.fixture
 def daemon(make):
-    return make("--set", f"guest={BERMD.parent / 'hostile-guest'}").start()
+    return make("--set", f"guest={BERMD.parent / 'hostile-guest'}", "--set", "limits.sandboxes.parked=0").start()
 
 
 def still_serves(daemon, box):
@@ -49,6 +49,20 @@ def test_a_file_that_no_limit_counts_is_not_written(daemon, client, box):
     with refused("FILE_DENIED") as size:
         client.write(box, "/hostile/memory", bytes(1 << 20))
     assert "size 0" in size.text
+    still_serves(daemon, box)
+
+
+@pytest.mark.parametrize("policy", ["DROP_OLDEST", "BLOCK", "KILL"])
+def test_output_that_the_guest_sends_beyond_its_cap_is_not_kept(daemon, client, policy):
+    """Over a link without descriptors the daemon writes the output itself."""
+    box = client.create("no-fds").sandbox_id
+    done = client.exec(box, "/hostile/flood", output_limit_bytes=64 << 10,
+                       output_policy=getattr(pb, f"OUTPUT_POLICY_{policy}")).exec_id
+    client.wait(done)
+    record = client.get_exec(done)
+    kept = record.output[0].end_offset - record.output[0].first_offset
+    assert 0 < kept <= (128 << 10 if policy == "DROP_OLDEST" else 9 << 20)
+    assert record.exit.WhichOneof("how") == ("code" if policy == "DROP_OLDEST" else "lost")
     still_serves(daemon, box)
 
 

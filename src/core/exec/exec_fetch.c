@@ -7,8 +7,9 @@
  *           before that, the exit is LOST.
  * Dropped:  output that the guest dropped before bermd copied it becomes a hole in the local file, and readers get a
  *           gap.
- * Bounds:   GUEST_OUTPUT_BYTES in flight per exec. While the disk is full, the copy waits. After the program has exited,
- *           bermd retries DISK_RETRIES_MAX times; then the exit is LOST too. */
+ * Bounds:   GUEST_OUTPUT_BYTES in flight per exec. If the guest sends more than the cap of the exec allows, bermd stops
+ *           copying, and the exit is LOST. While the disk is full, the copy waits. After the program has exited, bermd
+ *           retries DISK_RETRIES_MAX times; then the exit is LOST too. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -27,7 +28,7 @@ bool exec_fetch_is_used(const struct exec *x) {
 }
 
 bool exec_fetch_is_complete(const struct exec *x) {
-    for (unsigned s = 0; s < exec_n_streams(x); s++)
+    for (unsigned s = 0; s < exec_n_streams(x) && !x->fetch.is_broken; s++)
         if (x->fetch.end[s] < x->fetch.reported[s])
             return false;
     return true;
@@ -38,7 +39,7 @@ void exec_fetch_resume(struct exec *x) {
         !exec_fetch_is_used(x) || !box_is_linked(x->set->box))
         return;
     unsigned n = exec_n_streams(x);
-    for (unsigned i = 1; i <= n; i++) {
+    for (unsigned i = 1; i <= n && !x->fetch.is_broken; i++) {
         unsigned s = (x->fetch.stream + i) % n;
         if (x->fetch.end[s] >= x->fetch.reported[s])
             continue;
@@ -99,9 +100,9 @@ static int exec_fetch_store(struct exec *x, const struct guest_output_answer *ou
     return r;
 }
 
+/* Copies nothing more, so that the local file has no zeros in place of the lost output. */
 static void exec_fetch_give_up(struct exec *x) {
     x->fetch.is_broken = true;
-    memcpy(x->fetch.end, x->fetch.reported, sizeof x->fetch.end);
     exec_fetch_resume(x);
 }
 
@@ -120,10 +121,13 @@ static void on_fetch_answer(struct guest_wait *w, const struct guest_answer *a) 
             exec_fetch_retry_later(x);
     } else {
         x->fetch.n_retries = 0;
-        exec_output_hold_cap(x);
+        bool is_within_cap = exec_output_hold_cap(x);
         exec_count_output(x);
         exec_wake(x);
-        exec_fetch_resume(x);
+        if (is_within_cap)
+            exec_fetch_resume(x);
+        else
+            exec_fetch_give_up(x);
     }
 }
 

@@ -142,8 +142,9 @@ void exec_remove_files(struct execs *set, const char *id);
 int64_t exec_cap(
     const struct exec *x); /* the smaller of its own cap and the sandbox's remaining bytes */
 void exec_count_output(struct exec *x);
-/* Drops the oldest part of copied output that exceeds the cap, if the output policy allows it. */
-void exec_output_hold_cap(struct exec *x);
+/* Drops the oldest part of copied output that exceeds the cap, if the output policy allows it. False: the guest sent
+ * more than the policy allows. */
+MUST_USE bool exec_output_hold_cap(struct exec *x);
 
 /* exec_readers.c */
 void exec_readers_init(struct exec *x);

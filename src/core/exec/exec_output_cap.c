@@ -11,6 +11,8 @@
 
 #define BLOCK_BYTES UINT64_C(4096)
 #define LEAST_BYTES INT64_C(65536) /* the smallest cap of an exec */
+/* Above the cap: under BLOCK, acknowledged output counts until the filesystem has freed whole blocks. */
+#define SURPLUS_BYTES (UINT64_C(8) << 20)
 
 static int64_t exec_output_limit(const struct execs *set) {
     return set->box->record->spec->limits ? set->box->record->spec->limits->output_bytes : -1;
@@ -55,12 +57,13 @@ static void exec_output_drop_oldest(struct exec *x, uint64_t excess) {
 }
 
 /* The guest drops old output from its own log, but bermd's copy still has it. */
-void exec_output_hold_cap(struct exec *x) {
+bool exec_output_hold_cap(struct exec *x) {
     uint64_t kept = exec_output_kept(x), cap = (uint64_t)x->record->spec->output_limit_bytes;
     bool drops =
         x->record->spec->output_policy <= BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_DROP_OLDEST;
     if (drops && kept > cap)
         exec_output_drop_oldest(x, kept - cap);
+    return drops || kept <= cap + SURPLUS_BYTES;
 }
 
 static void exec_output_kill(struct exec *x) {
