@@ -165,8 +165,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
     return 0;
 }
 
-/* Returns where to read the rest of a large frame: the end of its call's inbox. n = 0: no special
- * place. */
+/* Returns where to read the rest of a large frame: the end of its call's inbox. n = 0: use the common buffer. */
 static struct iovec place(struct conn *c) {
     uint8_t *at;
     struct call *k = c->frame_left >= PLACE_BYTES ? c->filling : NULL;
@@ -239,7 +238,7 @@ static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, 
 /* Queues the frame's head; its body is sent from the caller's memory. */
 static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
                         size_t n, nghttp2_data_source *source, void *user) {
-    (void)source; /* may be freed: nghttp2 keeps a frame that had to wait */
+    (void)source; /* do not use it: nghttp2 may send a delayed frame after the call is freed */
     struct conn *c = user;
     struct call *k = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
     if (!k)

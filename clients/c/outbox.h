@@ -35,7 +35,7 @@ static inline struct loan loan_cut(struct loan *l, size_t n) {
 struct outbox {
     struct buf bytes;
     struct loan lent;
-    size_t lent_at; /* how many of `bytes` precede it */
+    size_t lent_at; /* number of bytes in `bytes` that are sent before `lent` */
     size_t *owed;   /* the lender's count of bytes it must not touch; NULL: nothing is lent */
 };
 

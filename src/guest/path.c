@@ -107,7 +107,7 @@ int path_rename(int from_dir, const char *from, int to_dir, const char *to, bool
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return -errno;
-    struct stat st; /* a filesystem without the flag: check first */
+    struct stat st; /* the filesystem lacks RENAME_NOREPLACE, so check first */
     if (fstatat(to_dir, to, &st, AT_SYMLINK_NOFOLLOW) == 0)
         return -EEXIST;
     return renameat(from_dir, from, to_dir, to) < 0 ? -errno : 0;

@@ -169,8 +169,8 @@ static int init_run(void *words) {
     const char *cwd = argv[2];
     argv += 3;
     init_put("/proc/self/oom_score_adj", "500");
-    init_put("/proc/self/loginuid",
-             uid == 0 ? "0" : "1000"); /* cannot be changed later; audit records the range */
+    /* Nothing can change the login uid later. The audit log shows it as a host id of this sandbox. */
+    init_put("/proc/self/loginuid", uid == 0 ? "0" : "1000");
     long entered = sys1(SYS_chdir, (long)cwd);
     long r = init_drop_rights(uid);
     if (r == 0 && sys2(SYS_fcntl, LINK, F_GETFD) >= 0)

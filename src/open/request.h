@@ -14,7 +14,7 @@
 #define OPEN_EXCLUDES_MAX 256
 #define OPEN_EXCLUDES_BYTES 32768 /* for all patterns, each with a NUL */
 #define OPEN_TEXT_MAX 240
-#define OPEN_WHERE_MAX 256 /* including the NUL; a mount target is no longer */
+#define OPEN_WHERE_MAX 256 /* including the NUL; the same limit as for mount targets */
 
 enum open_kind {
     OPEN_DIRECTORY = 1, /* for a mount; the reply carries an O_PATH descriptor */

@@ -92,7 +92,7 @@ static int cgroup_remove_one(int parent, const char *id) {
 
 int cgroup_remove(struct cgroups *cg, const char *id) {
     int worst = cgroup_remove_one(cgroup_seats(cg), id);
-    bool is_empty = worst == 0; /* that tree contained every process of the sandbox */
+    bool is_empty = worst == 0; /* every process is in this tree, and rmdir needs it empty */
     for (int i = 0; i < CG_V1_COUNT; i++) {
         if (is_empty && cgroup_spare_put(cg, i, id))
             continue;
@@ -114,7 +114,7 @@ int cgroup_exec_make(const struct cgroups *cg, const char *id, uint32_t cgroup, 
     AUTO_CLOSE int dir = cgroup_open(cgroup_seats(cg), id);
     if (dir < 0)
         return dir;
-    if (mkdirat(dir, name, 0755) < 0 && errno != EEXIST) /* a new client may ask for it again */
+    if (mkdirat(dir, name, 0755) < 0 && errno != EEXIST) /* a new client may repeat the request */
         return -errno;
     AUTO_CLOSE int fd = cgroup_open(dir, name);
     if (fd < 0)

@@ -42,7 +42,7 @@ static int disk_run_mke2fs(const struct spawn *s, int image, uint64_t inodes) {
                         path,
                         NULL};
         char *env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
-        if (inodes == 0) { /* mke2fs chooses the number; move the path up */
+        if (inodes == 0) { /* omit -N, so that mke2fs chooses the number of inodes */
             argv[11] = path;
             argv[12] = NULL;
         }

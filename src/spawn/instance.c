@@ -346,7 +346,7 @@ bool instance_finish(struct spawn *s, struct instance *p, int *ret_error, uint32
         instance_now_ms() - p->since_ms >= DESTROY_MAX_MS && p->looks >= DESTROY_MIN_LOOKS;
     if (r == -EBUSY && !is_late) {
         p->looks++;
-        cgroup_kill(&s->cg, p->id); /* a process may have been entering */
+        cgroup_kill(&s->cg, p->id); /* a process may have joined after the last kill */
         return false;
     }
     if (r < 0) {

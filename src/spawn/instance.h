@@ -19,8 +19,8 @@ struct instance {
     struct list node;
     struct map_node by_id; /* while it is alive */
     char id[SPAWN_ID_MAX];
-    uint32_t slot;             /* SPAWN_SLOTS: unknown, because nothing of it existed */
-    bool is_parked;            /* accepts one CLAIM; the next three are for it */
+    uint32_t slot;             /* SPAWN_SLOTS: unknown, because no cgroup of it existed */
+    bool is_parked;            /* accepts one CLAIM, which uses the next three members */
     struct list in_held;       /* in spawn.held while descriptors are held */
     struct cgroup_knobs knobs; /* files of its limits */
     struct mounts_owner owner; /* id mapping for mounted directories */

@@ -58,7 +58,7 @@ static int layer_limit_dir(int dir, const struct spawn_limits *l) {
     if (quota_is_set(dir))
         return 0;
     if (fd_has_entry(dir, "upper"))
-        return -EBUSY; /* existing files would not count */
+        return -EBUSY; /* the quota would not count existing files */
     return quota_set(dir, l->disk_bytes, l->disk_inodes);
 }
 

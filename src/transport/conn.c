@@ -9,9 +9,8 @@
 #include "base/log.h"
 #include "transport/h2_conn.h"
 
-/* Flush after this many received bytes, so that a peer that sends much gets its window updates
- * within the same loop iteration. Otherwise the iteration ends only when nothing is left to read,
- * and by then both sides wait for each other. */
+/* Flush after this many received bytes, so that a peer that sends much gets its window updates within the same loop
+ * iteration. Otherwise the updates wait until nothing is left to read, and the peer has to stop sending until then. */
 #define ANSWER_BYTES ((size_t)256 * 1024)
 
 /* --- closing --- */

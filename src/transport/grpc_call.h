@@ -44,7 +44,7 @@ struct grpc_call {
     size_t unfinished_bytes; /* share of the connection's unfinished_bytes */
     struct str method;
     bool body_ended;
-    bool half_closed; /* and the handler was notified */
+    bool half_closed; /* body_ended, and the handler was notified */
     bool body_gzip;
     bool reply_gzip;
     bool reading; /* inside grpc_request_read, so a release must not start a second loop */

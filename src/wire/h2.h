@@ -55,9 +55,8 @@ struct h2_events {
     size_t (*on_body_left)(struct h2_stream *s);
     /* Returns the address of those bytes, which must be contiguous. */
     const uint8_t *(*on_body_at)(struct h2_stream *s);
-    /* The first n bytes were copied or sent; release them. Before that, the bytes that on_body_left
-     * counted must stay: promised_bytes must not be withdrawn, and lent_bytes must not even
-     * move. */
+    /* The first n bytes were copied or sent, and the stream may release them. Until then, promised_bytes must stay
+     * available, and lent_bytes must also stay at the same address. */
     void (*on_pulled)(struct h2_stream *s, size_t n);
     void (*on_close)(struct h2_stream *s);
 };

@@ -26,7 +26,7 @@ def word(enum: Any, prefix: str, number: int) -> str:
 
 
 def number(enum: Any, prefix: str, text: str, what: str) -> Any:
-    """The reverse; "" is UNSPECIFIED."""
+    """Converts "ready" to SANDBOX_STATE_READY, and "" to UNSPECIFIED."""
     try:
         return enum.Value(prefix + (text or "unspecified").upper())
     except (ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""The package as a user meets it: imported, and complete."""
+"""Tests that the package exports every public name and covers every method of the contract."""
 
 import builtins
 import inspect
@@ -80,7 +80,7 @@ def test_every_method_of_the_contract_is_called_right():
     assert not rows
 
 
-# They come with the daemon that makes snapshots.
+# bermd does not implement snapshots yet.
 MISSING = ["SnapshotSandbox", "ForkSandbox", "ListSnapshots", "DeleteSnapshot"]
 
 

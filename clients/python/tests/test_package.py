@@ -21,7 +21,7 @@ def test_types_hold():
 
 
 def test_types_can_fail(tmp_path):
-    """Or the test above shows nothing."""
+    """A control for the test above: mypy reports wrong types."""
     wrong = tmp_path / "wrong.py"
     wrong.write_text("import berm\nsb = berm.Sandbox.create()\nsb.run(7)\nsb.run(['true']).stdout.fileno()\n"
                      "berm.Sandbox.create(profile='rooot')\n")
@@ -32,7 +32,7 @@ def test_types_can_fail(tmp_path):
 
 
 def test_the_wheel(tmp_path):
-    """Built without a network, complete, and usable from nothing but itself and its dependencies."""
+    """The wheel builds without a network and works with only its declared dependencies installed."""
     source = tmp_path / "source"
     run("cp", "-r", str(PACKAGE), str(source))
     run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-q",

@@ -1,4 +1,4 @@
-"""When a call is tried again, after which pause, and when no more: held against the numbers of the spec."""
+"""Tests when a call is retried, after which pause, and when it fails, with the numbers of the spec."""
 
 import pathlib
 import re

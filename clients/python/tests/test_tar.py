@@ -1,4 +1,4 @@
-"""Archives from a sandbox are hostile: nothing of them lands outside, whatever they hold."""
+"""Archives from a sandbox are hostile: no member may be written outside the target directory."""
 
 import io
 import os

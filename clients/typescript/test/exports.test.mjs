@@ -1,4 +1,4 @@
-// The package as a user meets it: compiled, imported, and complete.
+// Tests that the compiled package can be imported and exports every public name.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";

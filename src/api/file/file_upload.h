@@ -66,7 +66,7 @@ struct upload {
 void upload_message(struct call *c, const ProtobufCMessage *m, const struct upload_kind *kind);
 void upload_half_close(struct call *c);
 
-/* For kinds. Call these last: each may end the upload. */
+/* For the functions of a kind. Call these last, because each may end the upload. */
 void upload_go_on(struct upload *u);
 void upload_done(struct upload *u); /* u->response is filled */
 void upload_fail(struct upload *u, const struct err *e);

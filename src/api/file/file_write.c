@@ -75,7 +75,7 @@ static int file_write_move(struct upload *u, struct err *e) {
     return 0;
 }
 
-/* When the last byte is written. */
+/* Sends `commit` once the last byte is written. */
 static int file_write_commit(struct upload *u, struct err *e) {
     int r = file_write_of(u)->writer ? file_writer_flush(file_write_of(u)->writer) : 0;
     if (r == -EAGAIN)

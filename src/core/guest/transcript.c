@@ -21,7 +21,7 @@ static const struct json_bounds bounds = {.depth = 32, .nodes = 131072, .members
 struct transcript {
     int dir_fd;
     char name[64];
-    char fresh_name[72]; /* of the file that replaces it */
+    char fresh_name[72]; /* name of the file that replaces the old file */
     int64_t max_bytes;
     struct buf lines;
     bool complained;

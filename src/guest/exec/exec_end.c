@@ -128,7 +128,8 @@ static void exec_end_decide_exit(struct exec *x) {
     }
 }
 
-/* Returns false when the disk is full. Any other error is final: the daemon has the notification. */
+/* Returns false when the disk is full, so that the caller retries. Ignores other errors, because the daemon also gets
+ * the exit in the notification. */
 static bool exec_end_write_status(struct exec *x) {
     int fd = x->end.status_fd;
     if (fd < 0)
@@ -297,7 +298,7 @@ void exec_end_on_child(struct execs *all, const struct exec_child *child) {
     if (child->pid == x->tree.shepherd) {
         x->tree.shepherd = 0;
         if (x->end.report.fd >= 0)
-            exec_end_take_report(x); /* what the shepherd wrote comes before its end */
+            exec_end_take_report(x); /* handle the shepherd's report before its exit */
     } else if (child->pid == x->tree.leader) {
         exec_end_on_leader(x, child->wait_status, child->is_last);
     }

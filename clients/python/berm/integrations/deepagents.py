@@ -1,11 +1,11 @@
-"""Berm as the sandbox backend of deepagents: the agent runs wherever it likes, its tools in the sandbox.
+"""Berm as the sandbox backend of deepagents: the agent runs anywhere, and its tools run in the sandbox.
 
     with berm.Sandbox.create() as sb:
         agent = create_deep_agent(model=..., backend=BermBackend(sb))
 
-Files are read, searched and edited by the sandbox's own guest, so the image needs neither python3 nor grep,
-and bytes stay bytes. What a model can mend, such as a missing file, is told in the results; what it cannot,
-such as a sandbox that was deleted, is raised as a BermError."""
+The sandbox's guest reads, searches and edits files, so the image needs neither python3 nor grep, and contents stay
+exact bytes. Results report errors that a model can correct, such as a missing file. Other errors, such as a deleted
+sandbox, are raised as BermError."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MAX_BINARY = 500 * 1024  # a larger file is not shown to a model
 MAX_MATCHES = 10_000  # the most the daemon gives at once
 MAX_LINES = 100_000
 
-# What a model can mend, by the words the protocol has for it; "" = the error's own.
+# Errors that a model can correct, with their text in the deepagents protocol; "" = the text of the error.
 _WORDS: dict[type[berm.BermError], str] = {
     errors.FileNotFoundError: FILE_NOT_FOUND,
     errors.FileDeniedError: PERMISSION_DENIED,
@@ -66,7 +66,7 @@ def _word(error: berm.BermError) -> str:
 
 
 class BermBackend(SandboxBackendProtocol):
-    """A sandbox as the backend of a deep agent. `timeout` is for commands that ask for none, in seconds."""
+    """A sandbox as the backend of a deep agent. `timeout`, in seconds, applies to commands that set none."""
 
     def __init__(self, sandbox: berm.Sandbox, *, timeout: float = 1800.0):
         self._sandbox = sandbox
