@@ -78,7 +78,7 @@ def test_a_tool_that_is_nowhere_is_refused_by_name(daemon, one, home):
     def refusal(name, *words):
         with refused("UNSUPPORTED", "spec.tools[1].name") as error:
             one.create(tools=tools("git", name))
-        assert all(w in error.text for w in (f"no {name}", *words)), error.text
+        assert all(w in error.text for w in (f"{name} not found", *words)), error.text
 
     refusal("uv", "~/.local/bin")
     put(home, ".local/bin/uv", program("x"), mode=0o644)
