@@ -42,7 +42,8 @@ const struct method *api_find(const struct api *api, struct str path) {
     return *api_slot(api, path);
 }
 
-/* Prevents DNS rebinding: a web page whose name points to this machine must not call us through a browser. */
+/* Prevents DNS rebinding: a web page whose name points to this machine must not call us through a
+ * browser. */
 static bool api_is_own_host(struct str authority) {
     static const struct str own[] = {{"localhost", 9}, {"127.0.0.1", 9}, {"[::1]", 5}};
     for (size_t i = 0; i < COUNT_OF(own); i++) {

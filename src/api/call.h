@@ -1,11 +1,11 @@
 /* call — one request from a client, independent of the transport that carries it.
  *
- * Owner:   the transport's connection.     End: the handler calls call_finish, or on_cancel is called;
- *          exactly one of the two, once, last.
+ * Owner:   the transport's connection.
+ * End:     the handler calls call_finish, or the call gets on_cancel: one of the two, exactly once.
  * A handler sees a call and never a socket; a transport sees a call and never a sandbox. The part
- * for handlers comes first, the part for transports behind it.
- * Bounds:  what a client has not read yet is held up to call_wire's mark; call_send then answers
- *          FULL and the handler waits for on_writable. */
+ * for handlers comes first, then the part for transports.
+ * Bounds:  the transport holds unread reply bytes up to call_wire's mark. Then call_send returns
+ *          FULL, and the handler waits for on_writable. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
@@ -87,8 +87,8 @@ enum call_push { CALL_OK, CALL_FULL, CALL_GONE };
 void call_send_headers(struct call *c);
 /* OK or FULL: the message is queued; after FULL, wait for on_writable. GONE: the call is over. */
 enum call_push call_send(struct call *c, const ProtobufCMessage *m);
-/* A buffer for a message of up to n bytes that the handler packs itself, which saves a copy of large messages. Call
- * call_send_reserved before anything else of the call. NULL: use call_send. */
+/* A buffer for a message of up to n bytes that the handler packs itself, which saves a copy of
+ * large messages. Call call_send_reserved before anything else of the call. NULL: use call_send. */
 MUST_USE uint8_t *call_reserve(struct call *c, size_t n);
 /* Like call_send, for the first n bytes of that buffer. */
 enum call_push call_send_reserved(struct call *c, size_t n);
@@ -100,21 +100,23 @@ void call_reply(struct call *c, const ProtobufCMessage *m);
 /* Stops on_message until call_release. Flow control slows the client down. */
 void call_hold(struct call *c);
 void call_release(struct call *c);
-/* Names the object of the call ("exec_id" and its id) for the metadata of DEADLINE_EXCEEDED. The id must live as
- * long as the call. */
+/* Names the object of the call ("exec_id" and its id) for the metadata of DEADLINE_EXCEEDED. The id
+ * must live as long as the call. */
 void call_set_subject(struct call *c, const char *key, const char *id);
 
-/* Sets c->state to n zeroed bytes of the call's arena. NULL: out of memory, and the call is finished. */
+/* Sets c->state to n zeroed bytes of the call's arena. NULL: out of memory, and the call is
+ * finished. */
 void *call_new_state(struct call *c, size_t n);
 /* Unpacks messages that live as long as the call. */
 ProtobufCAllocator call_allocator(struct call *c);
 
 /* First value of a request header, or an empty slice with p == NULL. */
 struct str call_header(const struct call *c, struct str name);
-/* Returns the bytes of a header whose name ends in -bin, in the call's arena. p == NULL: absent, or not base64. */
+/* Returns the bytes of a header whose name ends in -bin, in the call's arena. p == NULL: absent, or
+ * not base64. */
 struct str call_header_bin(struct call *c, struct str name);
-/* Adds a header or trailer to the response, as it is sent on the wire. Add headers before the first call_send.
- * -ENOMEM. */
+/* Adds a header or trailer to the response, as it is sent on the wire. Add headers before the first
+ * call_send. -ENOMEM. */
 MUST_USE int call_add_header(struct call *c, struct str name, struct str value);
 MUST_USE int call_add_trailer(struct call *c, struct str name, struct str value);
 
@@ -153,7 +155,8 @@ struct call {
     bool finished; /* by call_finish or call_cancel */
 };
 
-/* The next four may finish the call. The transport has filled path, authority, headers, deadline. */
+/* The next four may finish the call. The transport has filled path, authority, headers,
+ * deadline. */
 void call_begin(struct call *c);
 void call_message(struct call *c, const ProtobufCMessage *m);
 void call_half_close(struct call *c);
@@ -165,7 +168,8 @@ void call_refused(struct call *c, const char *why);
 void call_fail(struct call *c, const struct err *e);
 /* A unary call got no request or a second one. */
 void call_wrong_count(struct call *c, const char *how);
-/* The client is gone, or the deadline passed (ERR_DEADLINE_EXCEEDED, which is also sent as the status). */
+/* The client is gone, or the deadline passed (ERR_DEADLINE_EXCEEDED, which is also sent as the
+ * status). */
 void call_cancel(struct call *c, enum err_code why);
 /* True if there is one request, which lives as long as the call. */
 static inline bool call_has_one_request(const struct call *c) {

@@ -13,7 +13,8 @@ int err_unsupported(struct err *e, const char *field, const char *fmt, ...) PRIN
 
 /* IDS-1: checks the id of an existing object. */
 MUST_USE int check_id(const char *field, const char *id, struct err *e);
-/* IDS-2: checks the id that a caller chose for a new object; an empty id requests a generated one. */
+/* IDS-2: checks the id that a caller chose for a new object; an empty id requests a generated
+ * one. */
 MUST_USE int check_new_id(const char *field, const char *id, struct err *e);
 /* RPC-12 */
 MUST_USE int check_wait(int64_t wait_ms, struct err *e);
@@ -23,7 +24,8 @@ MUST_USE int check_labels(const char *field, size_t n, Berm__V1__KeyValue *const
                           int64_t max_count, struct err *e);
 /* Checks labels that select objects. */
 MUST_USE int check_selector(size_t n, Berm__V1__KeyValue *const *labels, struct err *e);
-/* Checks the environment of a sandbox or an exec: at most *exec.env_count* variables and `max_bytes` in total. */
+/* Checks the environment of a sandbox or an exec: at most *exec.env_count* variables and
+ * `max_bytes` in total. */
 MUST_USE int check_env(const char *field, size_t n, Berm__V1__KeyValue *const *env,
                        enum limit_id size_limit, struct err *e);
 /* Checks an absolute path: no "." or "..", no double slash and no trailing slash. */

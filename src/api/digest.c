@@ -35,7 +35,8 @@ static size_t digest_field_size(const ProtobufCFieldDescriptor *f) {
     return f->type == PROTOBUF_C_TYPE_INT64 || f->type == PROTOBUF_C_TYPE_UINT64 ? 8 : 4;
 }
 
-/* Copies the struct and clears the excluded fields, because protobuf-c does not pack zero values. */
+/* Copies the struct and clears the excluded fields, because protobuf-c does not pack zero
+ * values. */
 static void digest_copy_without(const ProtobufCMessage *m, const char *const *without, size_t n,
                                 uint8_t *copy) {
     memcpy(copy, m, m->descriptor->sizeof_message);

@@ -1,7 +1,7 @@
 /* digest — a hash of a request's contents; the only file that includes xxhash.h.
  *
- * Equal requests of one caller to one method have equal digests. The hash is not cryptographic: a caller can construct
- * collisions, but gains nothing from them (docs/decisions/0032-xxhash.md). */
+ * Equal requests of one caller to one method have equal digests. The hash is not cryptographic: a
+ * caller can construct collisions, but gains nothing from them (docs/decisions/0032-xxhash.md). */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
@@ -11,7 +11,7 @@
 
 #define DIGEST_BYTES 16
 
-/* Hashes `salt`, `path` and the packed message without the fields of these names. Ignores names that the message does
- * not have. */
+/* Hashes `salt`, `path` and the packed message without the fields of these names. Ignores names
+ * that the message does not have. */
 void digest_message(struct str salt, struct str path, const ProtobufCMessage *m,
                     const char *const *without, size_t n_without, uint8_t out[DIGEST_BYTES]);

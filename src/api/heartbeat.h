@@ -1,8 +1,9 @@
 /* heartbeat — tells the client of a quiet stream that the daemon is still there.
  *
  * Owner:   the call's state that embeds it.
- * Life:    heartbeat_init, heartbeat_start once the stream is open, heartbeat_sent after every message,
- *          heartbeat_stop before the call's state goes away. A heartbeat that never started may be stopped.
+ * Life:    heartbeat_init, heartbeat_start once the stream is open, heartbeat_sent after every
+ *          message, heartbeat_stop before the call's state goes away. A heartbeat that never
+ *          started may be stopped.
  * Inside on_quiet you may call anything, heartbeat_stop included. */
 #pragma once
 
@@ -14,8 +15,8 @@ struct heartbeat {
     struct call *call;
     struct deadline deadline;
     uint64_t sent_us; /* when the last message was sent */
-    /* The stream was quiet for LIMIT_HEARTBEAT. Send `m`, unless the client has to read first. Return false
-     * when the call is over, because `h` is gone then. */
+    /* The stream was quiet for LIMIT_HEARTBEAT. Send `m`, unless the client has to read first.
+     * Return false when the call is over, because `h` is gone then. */
     bool (*on_quiet)(struct heartbeat *h, Berm__V1__Heartbeat *m);
 };
 

@@ -132,7 +132,8 @@ static void mutation_settle(struct mutation *mu) {
     }
     for (struct list *node; (node = list_pop_front(&mu->waiting));)
         list_push_back(&mu->all->again, node);
-    /* Continue from the loop, because the caller may be closing a connection that also has calls in this list. */
+    /* Continue from the loop, because the caller may be closing a connection that also has calls in
+     * this list. */
     if (!list_is_empty(&mu->all->again))
         deadline_set(mu->deadlines, &mu->all->wake, clock_us());
 }

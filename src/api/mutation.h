@@ -1,21 +1,29 @@
-/* mutation — one call that changes something, under its request id: it acts once, however often the client sends it.
+/* mutation — one call that changes something, under its request id. It acts once, however often the
+ * client sends it.
  *
- * Owner:   its call, until the change begins; then the change itself, until that is decided.
- * Life:    1. mutation_begin looks up the request id. First: kind->first. Repeat of an accepted call: kind->repeat,
- *             with the object and the answer that were stored. Repeat of a call whose change is undecided: it waits,
- *             and looks up again when that change is decided. Same id, other request: REQUEST_ID_REUSED.
- *          2. kind->first checks the request and begins the change. It puts the request id into the change's own
- *             ledger entry (mutation_change), or records it afterwards (mutation_record) where a second change does
- *             no harm. It calls mutation_keep when the change cannot be taken back.
- *          3. The entry becomes durable or fails: the change is decided, repeats look up again. kind->on_durable
- *             follows while the call is there.
- *          4. The handler waits for the outcome, if the call wants it, and ends with mutation_reply or mutation_fail.
- *          A call that is cancelled between 2 and 3 leaves the mutation behind: its id must stay taken until the
- *          store has it, or a repeat would act again. At any other time the mutation ends with its call.
- * A call without a request id is always the first, and nothing is remembered. A call that only reads uses
- * mutation_new without mutation_begin.
- * Errors:  INVALID_ARGUMENT, REQUEST_ID_REUSED, LIMIT_REACHED.          Spec: spec/behavior.md, IDEMP
- * Inside a callback you may call anything here. `first` and `repeat` that return 0 may have ended the mutation. */
+ * Owner:   its call, until the change begins; then the change itself, until it is decided.
+ * Life:    1. mutation_begin looks up the request id:
+ *             - the first call: kind->first;
+ *             - a repeat of an accepted call: kind->repeat, with the stored object and answer;
+ *             - a repeat of a call whose change is undecided: it waits until the change is decided,
+ *               and then looks up again;
+ *             - the same id with another request: REQUEST_ID_REUSED.
+ *          2. kind->first checks the request and begins the change. It puts the request id into the
+ *             ledger entry of the change (mutation_change). If a second change does no harm, it
+ *             may record the request id afterwards instead (mutation_record). It calls
+ *             mutation_keep when the change can no longer be reverted.
+ *          3. The entry becomes durable or fails. Now the change is decided, and repeats look up
+ *             again. If the call is still open, kind->on_durable follows.
+ *          4. The handler waits for the outcome, if the call requests that, and ends with
+ *             mutation_reply or mutation_fail.
+ * Cancel:  a call that is cancelled between 2 and 3 leaves the mutation behind, because a repeat
+ *          would act again if the id were free before the store has it. At any other time the
+ *          mutation ends with its call.
+ * Ids:     a call without a request id is always a first call, and its id is not stored. A call
+ *          that only reads uses mutation_new without mutation_begin.
+ * Errors:  INVALID_ARGUMENT, REQUEST_ID_REUSED, LIMIT_REACHED.   Spec: spec/behavior.md, IDEMP
+ * Inside a callback you may call every function here. `first` and `repeat` that return 0 may have
+ * ended the mutation. */
 #pragma once
 
 #include "api/call.h"
@@ -69,8 +77,9 @@ struct mutation {
 
 void mutations_init(struct mutations *all);
 
-/* The handler's object of `size` bytes, whose first member is the mutation; the rest is zeroed. The handler sets
- * c->state to it, if nothing else is the call's state. NULL: the call is finished with an error. */
+/* The handler's object of `size` bytes, whose first member is the mutation; the rest is zeroed. The
+ * handler sets c->state to it, if nothing else is the call's state. NULL: the call is finished with
+ * an error. */
 MUST_USE struct mutation *mutation_new(struct call *c, const ProtobufCMessage *m,
                                        const struct mutation_kind *kind, size_t size);
 /* Starts at step 1. Requests are equal if `m` is equal except for wait_ms and request_id. */

@@ -1,8 +1,9 @@
 /* page — one page of a list, and the token for the next.
  *
- * A token is the number of the last entry shown and a check over the caller, the instance, the method
- * and every other field of the request, so the daemon accepts it only for the same list (RPC-27). The check
- * needs no secret, because a caller who forges a number only sees entries that the caller may list anyway. */
+ * A token is the number of the last entry shown and a check over the caller, the instance, the
+ * method and every other field of the request, so the daemon accepts it only for the same list
+ * (RPC-27). The check needs no secret, because a caller who forges a number only sees entries that
+ * the caller may list anyway. */
 #pragma once
 
 #include "api/call.h"

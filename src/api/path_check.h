@@ -1,4 +1,5 @@
-/* path_check — checks the form of paths in requests: PATH-1 to PATH-4. The guest resolves them later. */
+/* path_check — checks the form of paths in requests: PATH-1 to PATH-4. The guest resolves them
+ * later. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
@@ -13,8 +14,9 @@ struct path_arg {
     bool is_default; /* the request has no path, so the workspace is meant */
 };
 
-/* Exactly one of `text` and `raw` must be set. For errors, `name` is the name of the text field, such as "new_path"; the raw
- * field has the same name after "raw_". `prefix`, such as "header.", precedes both. */
+/* Exactly one of `text` and `raw` must be set. For errors, `name` is the name of the text field,
+ * such as "new_path"; the raw field has the same name after "raw_". `prefix`, such as "header.",
+ * precedes both. */
 MUST_USE int path_check(const char *prefix, const char *name, const char *text,
                         ProtobufCBinaryData raw, struct path_arg *ret, struct err *e);
 /* Does the same, but accepts an empty path, which stands for the workspace. */

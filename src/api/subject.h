@@ -1,4 +1,5 @@
-/* subject — the sandbox or exec that a call names: find it for its caller, and name it in errors. */
+/* subject — the sandbox or exec that a call names: find it for its caller, and name it in
+ * errors. */
 #pragma once
 
 #include "api/context.h"
@@ -12,5 +13,6 @@ MUST_USE int subject_find_sandbox(const struct call *c, const char *id, const ch
 /* INVALID_ARGUMENT for `field`; EXEC_NOT_FOUND. */
 MUST_USE int subject_find_exec(const struct call *c, const char *id, const char *field,
                                struct exec **ret_x, struct err *e);
-/* A copy of `e` that names the exec. A STDIN_OFFSET error also gets the next offset; `ask` may be NULL. */
+/* A copy of `e` that names the exec. A STDIN_OFFSET error also gets the next offset; `ask` may be
+ * NULL. */
 struct err subject_exec_error(const struct err *e, const char *exec_id, const struct exec_ask *ask);

@@ -1,16 +1,17 @@
-/* driver — the contract that a driver implements. A driver creates an instance for a guest to run in, opens a byte
- * stream to that guest, and finds both again after a restart.
+/* driver — the contract that a driver implements. A driver creates an instance for a guest to run
+ * in, opens a byte stream to that guest, and finds both again after a restart.
  *
- * Tables:  struct driver_ops is mandatory. The other tables are capabilities: a driver that lacks one leaves its
- *          pointer in struct driver NULL, and core refuses or avoids what needs it. docs/writing-a-driver.md has
- *          the whole contract.
+ * Tables:  struct driver_ops is mandatory. The other tables are capabilities: a driver that lacks
+ *          one leaves its pointer in struct driver NULL, and core refuses or avoids what needs it.
+ *          docs/writing-a-driver.md has the whole contract.
  * Owner:   the daemon owns the driver, a sandbox owns its instance.
- * States:  create → on_ready → on_gone (last), or create → on_failed (last). An adopted instance is ready
- *          when adopt returns.
+ * States:  create → on_ready → on_gone (last), or create → on_failed (last). An adopted instance is
+ *          ready when adopt returns.
  * Restart: no process of an instance is a child of bermd. adopt finds an instance by its id alone.
  * Bounds:  the driver answers every request once; when it is lost, it fails all of them.
- * Callbacks come from the loop, never from inside the requesting function, and never after instance_close. One
- * exception: a lost driver may answer a request at once. Inside a callback you may call every function here. */
+ * Callbacks come from the loop, never from inside the requesting function, and never after
+ * instance_close. One exception: a lost driver may answer a request at once. Inside a callback you
+ * may call every function here. */
 #pragma once
 
 #include <stdbool.h>
@@ -153,30 +154,33 @@ struct driver_limits_ops {
                 void *user);
 };
 
-/* A cgroup for each exec, identified by a number that core chooses. Core passes the first descriptor of a cgroup to the
- * guest, which writes to it to join the cgroup, and to read_usage. */
+/* A cgroup for each exec, identified by a number that core chooses. Core passes the first
+ * descriptor of a cgroup to the guest, which writes to it to join the cgroup, and to read_usage. */
 struct driver_exec_cgroup_ops {
     /* Creates cgroups, or opens those that exist already. */
     void (*make)(struct instance *p, uint32_t first, uint32_t count, instance_done *done,
                  void *user);
     /* Kills every process in the cgroup and removes the cgroup. */
     void (*kill)(struct instance *p, uint32_t cgroup, instance_done *done, void *user);
-    /* Updates the counters without blocking. A counter that cannot be read keeps its value; a peak never decreases.
-     * `cgroup_fd` is a directory. */
+    /* Updates the counters without blocking. A counter that cannot be read keeps its value; a peak
+     * never decreases. `cgroup_fd` is a directory. */
     void (*read_usage)(int cgroup_fd, struct exec_cgroup_usage *usage);
 };
 
 /* Instances that are created ahead of their sandbox. */
 struct driver_parking_ops {
-    /* Applies the differences: hostname (NULL = unchanged), limits (0 = unchanged) and read-only mounts. Core does not
-     * call this when nothing differs. Core discards the instance after a failure. */
+    /* Applies the differences: hostname (NULL = unchanged), limits (0 = unchanged) and read-only
+     * mounts. Core does not call this when nothing differs. Core discards the instance after a
+     * failure. */
     void (*claim)(struct instance *p, const struct instance_spec *spec, instance_done *done,
                   void *user);
-    /* Returns whether the driver has answered every request. The pool creates instances only then. */
+    /* Returns whether the driver has answered every request. The pool creates instances only
+     * then. */
     bool (*is_idle)(const struct driver *d);
 };
 
-/* For a driver whose adopt does not contact the guest: on_gone comes only after watch, connect or stop. */
+/* For a driver whose adopt does not contact the guest: on_gone comes only after watch, connect or
+ * stop. */
 struct driver_dormant_ops {
     /* From now on, reports the exit, including an earlier one. -number: a resource is short now. */
     int (*watch_exit)(struct instance *p);
@@ -238,7 +242,8 @@ static inline struct instance *instance_create(struct driver *d, const struct in
                                                struct err *e) {
     return d->ops->create(d, spec, events, user, e);
 }
-/* Finds a running instance. The returned instance is ready, and only on_gone follows. NULL: no guest runs under this id. */
+/* Finds a running instance. The returned instance is ready, and only on_gone follows. NULL: no
+ * guest runs under this id. */
 static inline struct instance *instance_adopt(struct driver *d, const char *id,
                                               const struct instance_events *events, void *user,
                                               struct err *e) {
@@ -248,9 +253,9 @@ static inline struct instance *instance_adopt(struct driver *d, const char *id,
 MUST_USE static inline int instance_watch_exit(struct instance *p) {
     return p->driver->dormant ? p->driver->dormant->watch_exit(p) : 0;
 }
-/* Returns a new connection to the guest: a stream socket that the caller owns and that carries no byte of an earlier
- * connection. -number if the guest does not accept it. The socket passes descriptors, unless is_bytes_only is set or the
- * guest's hello says otherwise. */
+/* Returns a new connection to the guest: a stream socket that the caller owns and that carries no
+ * byte of an earlier connection. -number if the guest does not accept it. The socket passes
+ * descriptors, unless is_bytes_only is set or the guest's hello says otherwise. */
 static inline int instance_connect(struct instance *p, struct err *e) {
     return p->driver->ops->connect(p, e);
 }
@@ -287,14 +292,15 @@ static inline void instance_claim(struct instance *p, const struct instance_spec
                                   instance_done *done, void *user) {
     p->driver->parking->claim(p, spec, done, user);
 }
-/* Removes the remains of an instance, with its files if `with_files`, and then calls `done`. Ends the instance first if it
- * still runs. */
+/* Removes the remains of an instance, with its files if `with_files`, and then calls `done`. Ends
+ * the instance first if it still runs. */
 static inline void driver_discard(struct driver *d, const char *id, bool with_files,
                                   driver_done *done, void *user) {
     d->ops->discard(d, id, with_files, done, user);
 }
-/* Ends and removes every instance of this driver whose id is not in the list, and then calls `done`. A new daemon does this
- * once, after it has adopted running instances and before it listens. */
+/* Ends and removes every instance of this driver whose id is not in the list, and then calls
+ * `done`. A new daemon does this once, after it has adopted running instances and before it
+ * listens. */
 static inline void driver_sweep(struct driver *d, const char *const *ids, size_t n,
                                 driver_done *done, void *user) {
     d->ops->sweep(d, ids, n, done, user);

@@ -1,8 +1,9 @@
 /* env — the loop, limits, directories, drivers and store that all objects of core share.
  *
- * Owner:   the registry. The daemon fills in the first part and passes it to registry_open, which copies it and fills in
- *          the rest. All other code only reads it.
- * Jobs:    a request whose reply needs its object counts as a job. The registry closes after the last job has ended. */
+ * Owner:   the registry. The daemon fills in the first part and passes it to registry_open, which
+ *          copies it and fills in the rest. All other code only reads it.
+ * Jobs:    a request whose reply needs its object counts as a job. The registry closes after the
+ *          last job has ended. */
 #pragma once
 
 #include <uv.h>
@@ -24,7 +25,7 @@ struct env {
     struct file_turns *file_turns; /* outlives the registry: a thread may still wait for a disk */
     const struct limits *limits;
     int state_dir_fd; /* borrowed */
-    int sandboxes_fd; /* STATE/sandboxes, borrowed: a directory per sandbox with output and guest.log */
+    int sandboxes_fd; /* STATE/sandboxes, borrowed: a directory per sandbox, for output and guest.log */
     const char *run_id;
     const char *version;
     bool host_was_rebooted;
@@ -47,7 +48,8 @@ struct env {
     void (*on_idle)(struct env *env); /* while closing: the last job has ended */
 };
 
-/* Returns the driver of that name, or the default driver for an empty name. NULL: no such driver is loaded. */
+/* Returns the driver of that name, or the default driver for an empty name. NULL: no such driver is
+ * loaded. */
 struct driver *env_driver(const struct env *env, const char *name);
 /* Returns the i-th driver; the default driver is the first. NULL after the last. */
 struct driver *env_driver_at(const struct env *env, size_t i);

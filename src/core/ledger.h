@@ -1,13 +1,15 @@
 /* ledger — the only way to change records. It commits records, events and request ids together.
  *
  * Owner:   the registry.            End: ledger_free, after the store has closed.
- * Entries: a callback builds an entry and commits it before it returns: ledger_begin, change the objects in memory, put
- *          the objects and their events, ledger_commit. Entries become durable in the order of their commits.
- * Replies: a caller that reports a change first waits for its entry (ledger_wait). So does a caller that reads an object
- *          whose last entry is still pending.
- * Failure: when the store fails, all pending entries fail. Each object returns to its durable record (on_reverted), each
- *          wait gets the error, and the ledger reuses the sequence numbers of the lost events. An object that must not
- *          forget a fact (its instance is gone, its program has exited) repeats the change a second after on_reverted.
+ * Entries: a callback builds an entry and commits it before it returns: ledger_begin, change the
+ *          objects in memory, put the objects and their events, ledger_commit. Entries become
+ *          durable in the order of their commits.
+ * Replies: a caller that reports a change first waits for its entry (ledger_wait). So does a caller
+ *          that reads an object whose last entry is still pending.
+ * Failure: when the store fails, all pending entries fail. Each object returns to its durable
+ *          record (on_reverted), each wait gets the error, and the ledger reuses the sequence
+ *          numbers of the lost events. An object that must not forget a fact (its instance is gone,
+ *          its program has exited) repeats the change a second after on_reverted.
  * Events:  the ledger wakes watches in the loop turn in which an entry becomes durable.
  * Bounds:  the newest LEDGER_RECENT events are in memory; older events are read from the store.
  * Errors:  EVENT_CURSOR_EXPIRED, STORE_FAILED, STORE_FULL, OUT_OF_MEMORY. */
@@ -67,7 +69,8 @@ void ledger_free(struct ledger *l); /* after db_close has reported */
 
 /* NULL: out of memory, or the store is failing now; nothing has changed. */
 struct entry *ledger_begin(struct ledger *l);
-/* Sets the event's sequence and time, and packs it now. `labels` are those of the sandbox. Returns the sequence. */
+/* Sets the event's sequence and time, and packs it now. `labels` are those of the sandbox. Returns
+ * the sequence. */
 uint64_t entry_event(struct entry *t, Berm__V1__Event *event, size_t n_labels,
                      Berm__V1__KeyValue *const *labels);
 /* `own` has the columns that are not part of the record. */
@@ -81,8 +84,8 @@ struct db_txn *entry_txn(struct entry *t); /* for other writes: forget, prune */
 /* Commits and frees the entry. `w` may be NULL; its on_done fires from the loop. */
 void ledger_commit(struct entry *t, struct ledger_wait *w);
 
-/* Waits for the last entry that changed `r` (NULL: for all entries so far). Returns false if it is already durable; on_done
- * does not fire then. */
+/* Waits for the last entry that changed `r` (NULL: for all entries so far). Returns false if it is
+ * already durable; on_done does not fire then. */
 bool ledger_wait(struct ledger *l, const struct recorded *r, struct ledger_wait *w);
 void ledger_wait_init(struct ledger_wait *w,
                       void (*on_done)(struct ledger_wait *w, const struct err *e));
@@ -102,8 +105,9 @@ struct event_filter {
 };
 /* `packed` is a berm.v1.Event, valid during the callback. Return false to stop. */
 typedef bool ledger_on_event(void *user, uint64_t sequence, struct str packed);
-/* Passes matching events after *cursor to `on`, in order, until `on` returns false, no event is left, or 512 events were
- * examined. Sets *cursor to the last examined event. EVENT_CURSOR_EXPIRED if an event after *cursor was removed. */
+/* Passes matching events after *cursor to `on`, in order, until `on` returns false, no event is
+ * left, or 512 events were examined. Sets *cursor to the last examined event. EVENT_CURSOR_EXPIRED
+ * if an event after *cursor was removed. */
 MUST_USE int ledger_read(struct ledger *l, const struct event_filter *f, uint64_t *cursor,
                          ledger_on_event *on, void *user, struct err *e);
 

@@ -1,8 +1,8 @@
 /* state_table — the legal transitions of one state enum.
  *
  * An object has one setter per enum, and the setter calls state_change. An illegal transition is a
- * programming error: it aborts. A legal one is logged at debug level. Setting the present state again is
- * always legal and does nothing. */
+ * programming error: it aborts. A legal one is logged at debug level. Setting the present state
+ * again is always legal and does nothing. */
 #pragma once
 
 #include <stdbool.h>

@@ -45,11 +45,11 @@ static int mounts_keep(struct mounts *m, int fd) {
     return m->fds[m->n_fds++] = fd;
 }
 
-/* For each detached mount that is closed, the kernel waits for every CPU. So all of them are first
- * attached to the layer, which was opened first, and closed as one tree. Descriptors that are not
- * mounts or are already part of a sandbox refuse to move; kernels before 6.15 refuse all. Each must
- * become private first: a clone is a peer of its source, so the next mount would appear on the
- * host. */
+/* Attaches all detached mounts to the layer, which was opened first, and closes them as one
+ * tree, because the kernel waits for every CPU for each tree that is closed. move_mount fails
+ * for descriptors that are not mounts or are already part of a sandbox, and on kernels before
+ * 6.15 for all. Each mount must become private first. Otherwise, as a clone is a peer of its
+ * source, the next mount would appear on the host. */
 void mounts_done(struct mounts *m) {
     struct mount_attr alone = {.propagation = MS_PRIVATE};
     for (unsigned i = 0; i < m->n_fds; i++) {

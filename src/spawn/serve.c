@@ -108,7 +108,7 @@ static void on_exec_cgroup(struct turn *t) {
         serve_fail(t, -EINVAL, STEP_REQUEST);
         return;
     }
-    uint32_t owner = 0; /* uid that may start programs there */
+    uint32_t owner = 0; /* uid that may start programs in the cgroup */
     struct instance *p = instance_find(t->v->s, req->id);
     int r = 0;
     if (p != NULL) {

@@ -157,8 +157,8 @@ static enum step attachment_send_next(struct attachment *a, struct exec *x) {
     return step;
 }
 
-/* Returns the offsets up to which the reader counts as having read: the bytes sent to it. For a stream that it does not
- * request, this is the end, so that the stream does not block the exec. */
+/* Returns the offsets up to which the reader counts as having read: the bytes sent to it. For a
+ * stream that it does not request, this is the end, so that the stream does not block the exec. */
 static void attachment_marks(const struct attachment *a, struct exec *x, bool was_sent,
                              uint64_t ret[EXEC_STREAMS]) {
     for (unsigned s = 0; s < EXEC_STREAMS; s++) {
@@ -201,7 +201,8 @@ static void attachment_finish_exited(struct attachment *a, struct exec *x) {
     }
 }
 
-/* Sends output until the call is no longer writable or no output is left. False: the call is over. */
+/* Sends output until the call is no longer writable or no output is left. False: the call is
+ * over. */
 static bool attachment_pump(struct attachment *a) {
     struct exec *x = a->watch.exec;
     enum step step = STEP_SENT;

@@ -1,7 +1,9 @@
-/* exec_attach — a reader of an exec's output: what the log holds, then what is added, then the exit.
+/* exec_attach — a reader of an exec's output: what the log holds, then what is added, then the
+ * exit.
  *
  * Owner:   the call's state that embeds it (AttachExec, Interact).
- * Ends:    by itself with the call, after on_end; or by attachment_close when the call is cancelled.
+ * Ends:    by itself with the call, after on_end; or by attachment_close when the call is
+ *          cancelled.
  * Bounds:  it holds offsets, not bytes. Output that the client has not read stays in the log.
  * on_change and on_end may end the call. attachment_open calls neither. */
 #pragma once
@@ -11,8 +13,8 @@
 
 struct attachment {
     struct call *call;
-    /* Optional; set by the owner. The reader is attached, or the exec has changed and all available output
-     * is sent. */
+    /* Optional; set by the owner. The reader is attached, or the exec has changed and all available
+     * output is sent. */
     void (*on_change)(struct attachment *a);
     /* Optional; set by the owner. The call is about to finish: call attachment_close. */
     void (*on_end)(struct attachment *a);
@@ -35,8 +37,8 @@ struct attachment {
     uint64_t sequence;
 };
 
-/* `request` says where to start; its strings must live as long as the call. Errors put `prefix` before field
- * names. After 0, call attachment_begin. */
+/* `request` says where to start; its strings must live as long as the call. Errors put `prefix`
+ * before field names. After 0, call attachment_begin. */
 MUST_USE int attachment_open(struct attachment *a, struct exec *x,
                              const Berm__V1__AttachExecRequest *request, const char *prefix,
                              struct err *e);

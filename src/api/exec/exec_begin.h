@@ -1,9 +1,9 @@
 /* exec_begin — starts an exec for a call: request id, checks, intent, and the guest's answer.
  *
  * Owner:   the call's state that embeds it.     Ends: on_begun, once; exec_begin_end at any time.
- * exec_begin or the loop calls on_begun. Without an error the exec is durable, and the guest has answered or
- * cannot answer now (its sandbox is paused or stopping); watch.exec stays in memory until exec_begin_end. With
- * an error exec_begin_end was called. */
+ * exec_begin or the loop calls on_begun. Without an error the exec is durable, and the guest has
+ * answered or cannot answer now (its sandbox is paused or stopping); watch.exec stays in memory
+ * until exec_begin_end. With an error exec_begin_end was called. */
 #pragma once
 
 #include "api/mutation.h"

@@ -83,7 +83,8 @@ static int exec_check_argv(const struct exec_check *c, const Berm__V1__ExecSpec 
     return 0;
 }
 
-/* The size of argv, env and cwd as execve copies them: each string with its NUL, a variable with its "=". */
+/* The size of argv, env and cwd as execve copies them: each string with its NUL, a variable with
+ * its "=". */
 static int exec_check_args_bytes(const struct exec_check *c, const Berm__V1__ExecSpec *s,
                                  struct err *e) {
     int64_t most = c->limits->of[LIMIT_EXEC_ARGS];

@@ -20,8 +20,8 @@ struct exec_check {
     bool has_run_data; /* RunExec: the input is not empty */
 };
 
-/* Fills *ret_spec with `asked` and every default; parts are borrowed from `asked`, new ones are in the
- * arena. INVALID_ARGUMENT. */
+/* Fills *ret_spec with `asked` and every default; parts are borrowed from `asked`, new ones are in
+ * the arena. INVALID_ARGUMENT. */
 MUST_USE int exec_check_spec(const struct exec_check *c, const Berm__V1__ExecSpec *asked,
                              Berm__V1__ExecSpec *ret_spec, struct err *e);
 /* 1 to READER_ID_MAX characters as in ids. */

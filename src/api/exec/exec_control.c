@@ -17,7 +17,8 @@ struct control_op {
     int (*act)(struct control *k, struct exec *x, struct err *e);
     void (*reply)(struct control *k);
     bool records_itself; /* core records the request id, with an event */
-    /* Optional. A repeat sends the request again, because the first may not have reached the guest. */
+    /* Optional. A repeat sends the request again, because the first may not have reached the
+     * guest. */
     int (*again)(struct control *k, struct exec *x, struct err *e);
 };
 
@@ -36,7 +37,8 @@ static void control_reply(struct control *k) {
         mutation_end(&k->mu);
 }
 
-/* Repeating a signal, resize or end of input does no harm, so the request id is recorded afterwards. */
+/* Repeating a signal, resize or end of input does no harm, so the request id is recorded
+ * afterwards. */
 static void control_on_asked(struct exec_ask *a, const struct err *e) {
     struct control *k = container_of(a, struct control, ask);
     struct err failure;

@@ -1,7 +1,8 @@
-/* exec_interact — Interact: starts an exec or attaches to one, then sends its output and takes its input.
+/* exec_interact — Interact: starts an exec or attaches to one, then sends its output and takes its
+ * input.
  *
- * One request at a time goes to the guest. Until the guest answers, the call is held, so that messages of an
- * impatient client stay in its own window. */
+ * One request at a time goes to the guest. Until the guest answers, the call is held, so that
+ * messages of an impatient client stay in its own window. */
 #include "api/exec/exec_attach.h"
 #include "api/exec/exec_begin.h"
 #include "api/exec/exec_check.h"
@@ -72,8 +73,8 @@ static bool interact_tell(struct interact *it, uint64_t next_offset, uint64_t wi
     return true;
 }
 
-/* An exec that has ended or reads no more input does not end the stream, because its output and exit follow.
- * Input after the client's own end of input is an error. */
+/* An exec that has ended or reads no more input does not end the stream, because its output and
+ * exit follow. Input after the client's own end of input is an error. */
 static void interact_refused(struct interact *it, const struct err *e) {
     struct exec *x = it->attachment.watch.exec;
     bool is_ended = e->code == ERR_EXEC_ENDED;

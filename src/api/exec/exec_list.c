@@ -45,7 +45,8 @@ static const Berm__V1__Exec *exec_list_current(struct listing *l, const struct r
     return record;
 }
 
-/* A page also ends when the response or the number of rows read gets too large; the next page continues. */
+/* A page also ends when the response or the number of rows read gets too large; the next page
+ * continues. */
 static bool exec_list_on_row(void *user, const struct registry_row *row) {
     struct listing *l = user;
     ProtobufCAllocator allocator = call_allocator(l->call);

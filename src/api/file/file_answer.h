@@ -1,7 +1,7 @@
 /* file_answer — typed answers of the guest as messages of the public API.
  *
- * core/guest has validated the answers. Texts and lists are copied into the arena, because the answer is
- * borrowed for the callback only. Errors: OUT_OF_MEMORY when the arena is full. */
+ * core/guest has validated the answers. Texts and lists are copied into the arena, because the
+ * answer is borrowed for the callback only. Errors: OUT_OF_MEMORY when the arena is full. */
 #pragma once
 
 #include "base/arena.h"

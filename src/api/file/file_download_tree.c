@@ -1,6 +1,8 @@
-/* file_download_tree — DownloadTree: reads a tar stream from the pipe of a child of the guest, which packs the tree.
+/* file_download_tree — DownloadTree: reads a tar stream from the pipe of a child of the guest,
+ * which packs the tree.
  *
- * The daemon reads when the client accepts messages, so a slow client slows the child and costs one buffer. */
+ * The daemon reads when the client accepts messages, so a slow client slows the child and costs one
+ * buffer. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -145,7 +147,8 @@ static bool download_step(struct packing *p) {
                    : download_send_data(p, context_of(p->call)->scratch[0], (size_t)n);
 }
 
-/* The stream ends when the guest has reported the outcome, because the pipe also ends after a failure. */
+/* The stream ends when the guest has reported the outcome, because the pipe also ends after a
+ * failure. */
 static void download_pump(struct packing *p) {
     while (!p->is_full && !p->has_all)
         if (!download_step(p))

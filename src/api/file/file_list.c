@@ -1,7 +1,7 @@
 /* file_list — ListFiles.
  *
- * A page token holds the guest's own token behind a check over the caller, that token and every other field of
- * the request. The daemon therefore accepts it only for the same list (RPC-27). */
+ * A page token holds the guest's own token behind a check over the caller, that token and every
+ * other field of the request. The daemon therefore accepts it only for the same list (RPC-27). */
 #include <stdio.h>
 
 #include "api/digest.h"
@@ -33,8 +33,8 @@ static void list_check_of(const struct file_op *op, const uint8_t *path, size_t 
     memcpy(ret, digest, CHECK_BYTES);
 }
 
-/* Decodes a page token of ours and returns the length of the guest's token in it; -1 if it is not base64 or
- * has another length than ours. */
+/* Decodes a page token of ours and returns the length of the guest's token in it; -1 if it is not
+ * base64 or has another length than ours. */
 static ssize_t list_cursor_read(const char *text, struct list_cursor *ret) {
     uint8_t bytes[BASE64_BYTES(sizeof *ret)];
     size_t n = strlen(text);

@@ -98,7 +98,8 @@ static void rename_put(struct file_op *op) {
     op->ask.rename.make_parents = request->make_parents;
 }
 
-/* A missing path may have been renamed by the first call. Then `stat` of its new name gives the same answer. */
+/* A missing path may have been renamed by the first call. Then `stat` of its new name gives the
+ * same answer. */
 static bool rename_look(struct file_op *op, const struct err *e) {
     if (e->code != ERR_FILE_NOT_FOUND)
         return false;

@@ -47,7 +47,8 @@ static void file_op_on_intent(struct ledger_wait *w, const struct err *e) {
     }
 }
 
-/* The guest did nothing, so the request id is free again. After a lost link this is unknown, so the intent stays. */
+/* The guest did nothing, so the request id is free again. After a lost link this is unknown, so the
+ * intent stays. */
 static void file_op_refuse(struct file_op *op, const struct err *e) {
     struct err ignored;
     op->failure = *e;

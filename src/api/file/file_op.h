@@ -2,10 +2,11 @@
  *
  * A change is a mutation (api/mutation.h); a read has neither request id nor intent.
  * Owner:   its call (c->state); once the guest was asked for a change, the change.
- * States:  INTENDING (the request id becomes durable) → WORKING (the guest acts) → RECORDING (the event becomes
- *          durable) → reply. A read records without waiting. When the guest refuses what was intended, the op is
- *          WITHDRAWING the intent before it replies.
- * A change whose call ends while the guest acts goes on and is recorded; a repeat of its request id waits. */
+ * States:  INTENDING (the request id becomes durable) → WORKING (the guest acts) → RECORDING (the
+ *          event becomes durable) → reply. A read records without waiting. When the guest refuses
+ *          what was intended, the op is WITHDRAWING the intent before it replies.
+ * A change whose call ends while the guest acts goes on and is recorded; a repeat of its request id
+ * waits. */
 #pragma once
 
 #include "api/file/file_answer.h"
@@ -14,8 +15,8 @@
 
 struct file_op;
 
-/* What a repeat does when the daemon stopped or the link broke before the outcome was recorded, so that it is unknown
- * whether the guest acted. */
+/* What a repeat does when the daemon stopped or the link broke before the outcome was recorded, so
+ * that it is unknown whether the guest acted. */
 enum file_loss {
     FILE_LOSS_AGAIN, /* acts again: that does no harm, so no intent is recorded */
     FILE_LOSS_LOOK,  /* acts with op->is_again, and accepts that the first call may have acted */

@@ -1,8 +1,8 @@
 /* file_read — ReadFile: the guest opens the file, and the daemon copies it.
  *
- * The daemon reads from the descriptor that the guest passed, one chunk whenever the call is writable, so a file of any
- * size needs one buffer. If the link cannot pass the descriptor, or file_take refuses it, the guest reads instead, one
- * small chunk at a time. */
+ * The daemon reads from the descriptor that the guest passed, one chunk whenever the call is
+ * writable, so a file of any size needs one buffer. If the link cannot pass the descriptor, or
+ * file_take refuses it, the guest reads instead, one small chunk at a time. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -154,8 +154,8 @@ static enum call_push file_read_send_reserved(struct reading *rd, uint8_t *room,
     return left;
 }
 
-/* Reads into the buffer that is sent, if there is one, to save a copy. False: the call is over, or continues when the
- * reader is ready. */
+/* Reads into the buffer that is sent, if there is one, to save a copy. False: the call is over, or
+ * continues when the reader is ready. */
 static bool file_read_send_from_file(struct reading *rd) {
     size_t want = (size_t)MIN(rd->end - rd->at, (uint64_t)CHUNK_BYTES);
     uint8_t head[HEAD_BYTES];

@@ -16,8 +16,8 @@ struct file_target {
     const char *user;
 };
 
-/* Reads sandbox_id, incarnation, path, raw_path and user of `m`. `or_workspace`: the path may be left
- * out. */
+/* Reads sandbox_id, incarnation, path, raw_path and user of `m`. `or_workspace`: the path may be
+ * left out. */
 MUST_USE int file_target_read(struct file_target *t, const ProtobufCMessage *m, const char *prefix,
                               bool or_workspace, struct err *e);
 /* Finds the sandbox and opens a call to its guest. */
@@ -30,8 +30,8 @@ struct guest_file_request file_target_request(const struct file_target *t,
 static inline struct guest_path file_target_path(const struct path_arg *path) {
     return (struct guest_path){path->path, path->is_raw};
 }
-/* The guest's error for the caller: it names the sandbox and the fields of the request. A code that a guest cannot
- * report becomes GUEST_PROTOCOL. */
+/* The guest's error for the caller: it names the sandbox and the fields of the request. A code that
+ * a guest cannot report becomes GUEST_PROTOCOL. */
 struct err file_target_error(const char *prefix, const char *sandbox_id, const struct err *e);
 
 /* The field of a request with this name. */

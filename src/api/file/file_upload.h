@@ -2,11 +2,11 @@
  *
  * It is a mutation (api/mutation.h) whose request is the header.
  * Owner:   its call (c->state); after the half-close the change.
- * States:  NEW → OPENING (the guest prepares) → OPEN (bytes are moved) → FINISHING (the guest puts the file in
- *          place) → RECORDING → reply.
+ * States:  NEW → OPENING (the guest prepares) → OPEN (bytes are moved) → FINISHING (the guest puts
+ *          the file in place) → RECORDING → reply.
  * Bounds:  one message. Outside OPEN the call is held, so the client's window holds the rest.
- * An upload that ends before FINISHING is given up, and the guest drops what it has. Later it goes on without the
- * call and is recorded; a repeat of its request id waits. */
+ * An upload that ends before FINISHING is given up, and the guest drops what it has. Later it goes
+ * on without the call and is recorded; a repeat of its request id waits. */
 #pragma once
 
 #include "api/file/file_answer.h"
@@ -24,7 +24,8 @@ struct upload_kind {
     void (*put)(struct upload *u, struct guest_file_request *r);
     /* The guest is ready. */
     int (*opened)(struct upload *u, const struct guest_answer *a, struct err *e);
-    /* Moves the bytes in u->in. Returns 1 when all were moved, 0 when upload_go_on follows, or a failure. */
+    /* Moves the bytes in u->in. Returns 1 when all were moved, 0 when upload_go_on follows, or a
+     * failure. */
     int (*move)(struct upload *u, struct err *e);
     /* Further answers and notices while OPEN or FINISHING. */
     void (*on_answer)(struct upload *u, const struct guest_answer *a);

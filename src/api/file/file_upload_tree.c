@@ -1,4 +1,5 @@
-/* file_upload_tree — UploadTree: writes a tar stream into the pipe of a child of the guest, which unpacks it. */
+/* file_upload_tree — UploadTree: writes a tar stream into the pipe of a child of the guest, which
+ * unpacks it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* file_watch — WatchFiles: sends the changes that the guest reports.
  *
- * Bounds: up to *watch.queue* changes and QUEUE_BYTES wait for a slow client. Beyond that the daemon drops them all
+ * Bounds: up to *watch.queue* changes and QUEUE_BYTES wait for a slow client. Beyond that the
+ *         daemon drops them all
  * and sends one resync instead. */
 #include <stdio.h>
 
@@ -195,7 +196,8 @@ static void file_watch_on_answer(void *user, const struct guest_answer *a) {
     }
 }
 
-/* A stopped or deleted sandbox ends the stream without an error, after the changes that were reported before. */
+/* A stopped or deleted sandbox ends the stream without an error, after the changes that were
+ * reported before. */
 static void file_watch_on_gone(void *user, const struct err *e, bool is_final) {
     struct watching *w = user;
     if (!is_final || !w->is_open || e->code == ERR_GUEST_LOST) {

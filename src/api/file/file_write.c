@@ -1,4 +1,5 @@
-/* file_write — WriteFile: writes into an unnamed file that the guest made; `commit` gives it its name. */
+/* file_write — WriteFile: writes into an unnamed file that the guest made; `commit` gives it its
+ * name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

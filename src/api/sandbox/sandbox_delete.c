@@ -1,7 +1,8 @@
-/* sandbox_delete — DeleteSandboxes: every sandbox of the caller that has the labels, at most BATCH in one call.
+/* sandbox_delete — DeleteSandboxes: every sandbox of the caller that has the labels, at most BATCH
+ * in one call.
  *
- * Each deletion has a ledger entry of its own. The request id follows in one more entry with the ids it stands
- * for, so it is durable only when all deletions are. */
+ * Each deletion has a ledger entry of its own. The request id follows in one more entry with the
+ * ids it stands for, so it is durable only when all deletions are. */
 #include <stdio.h>
 
 #include "api/checks.h"
@@ -107,8 +108,8 @@ static int batch_by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Stops at the first sandbox that cannot be deleted now and leaves the rest for the next call. Fails only when
- * that is the first of all. */
+/* Stops at the first sandbox that cannot be deleted now and leaves the rest for the next call.
+ * Fails only when that is the first of all. */
 static int batch_delete(struct batch *b, struct err *e) {
     struct change change = {.who = &b->mu.caller};
     size_t n = b->n_ids;

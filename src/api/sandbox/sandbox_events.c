@@ -1,8 +1,9 @@
-/* sandbox_events — WatchEvents: stored events after a cursor, then new events, in the order of their sequences.
+/* sandbox_events — WatchEvents: stored events after a cursor, then new events, in the order of
+ * their sequences.
  *
- * A watch holds a cursor, not a queue: it reads the ledger until the client is full and continues when the client has
- * read, so a slow client costs no memory. It ends when the client leaves, with until_now, when the daemon drains, or
- * when the client stays too far behind. */
+ * A watch holds a cursor, not a queue: it reads the ledger until the client is full and continues
+ * when the client has read, so a slow client costs no memory. It ends when the client leaves, with
+ * until_now, when the daemon drains, or when the client stays too far behind. */
 #include <stdio.h>
 
 #include "api/checks.h"
@@ -206,8 +207,8 @@ static bool events_wants(const struct watch *w, const Berm__V1__Sandbox *record)
                         w->m->label_selector);
 }
 
-/* The durable record, because `boundary` is the newest durable event, with the live fields. NULL: no durable record, or
- * out of memory. */
+/* The durable record, because `boundary` is the newest durable event, with the live fields. NULL:
+ * no durable record, or out of memory. */
 static Berm__V1__Sandbox *events_durable_record(struct watch *w, const struct sandbox *sb) {
     const struct recorded *recorded = sandbox_recorded(sb);
     ProtobufCAllocator allocator = {events_scratch_alloc, events_scratch_free, &w->scratch};

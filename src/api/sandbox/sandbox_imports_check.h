@@ -1,5 +1,6 @@
-/* imports_check — checks the text of mounts, copies and tools of a spec. core/imports/imports.h opens the paths with
- * the owner's rights. Errors: INVALID_ARGUMENT, UNSUPPORTED, HOST_PATH_REFUSED, each with its field. */
+/* imports_check — checks the text of mounts, copies and tools of a spec. core/imports/imports.h
+ * opens the paths with the owner's rights. Errors: INVALID_ARGUMENT, UNSUPPORTED,
+ * HOST_PATH_REFUSED, each with its field. */
 #pragma once
 
 #include "base/err.h"

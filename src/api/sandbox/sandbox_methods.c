@@ -1,7 +1,9 @@
-/* sandbox_methods — the calls about one sandbox: create, get, update, stop, start, pause, resume, delete.
+/* sandbox_methods — the calls about one sandbox: create, get, update, stop, start, pause, resume,
+ * delete.
  *
- * A change is a mutation (api/mutation.h). Once it is durable, the call waits up to wait_ms for the sandbox to
- * reach its goal, and replies with the sandbox when that record is durable. A read only replies. */
+ * A change is a mutation (api/mutation.h). Once it is durable, the call waits up to wait_ms for the
+ * sandbox to reach its goal, and replies with the sandbox when that record is durable. A read only
+ * replies. */
 #include <stdio.h>
 
 #include "api/checks.h"

@@ -17,7 +17,8 @@ static int spec_no_memory(struct err *e) {
     return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
 }
 
-/* Without a driver every feature passes, because spec_fill_driver reports the missing driver last. */
+/* Without a driver every feature passes, because spec_fill_driver reports the missing driver
+ * last. */
 static bool spec_driver_can(const struct spec_rules *rules, unsigned feature) {
     return !rules->driver || (rules->driver->features & feature) == feature;
 }

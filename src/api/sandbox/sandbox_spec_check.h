@@ -1,6 +1,7 @@
 /* spec_check — checks a SandboxSpec and fills in every default.
  *
- * Errors: INVALID_ARGUMENT for a malformed field, UNSUPPORTED for what the driver cannot do; both name the field.
+ * Errors: INVALID_ARGUMENT for a malformed field, UNSUPPORTED for what the driver cannot do; both
+ *         name the field.
  * The result borrows from the request; new parts are in the arena. */
 #pragma once
 
@@ -16,7 +17,8 @@ struct spec_rules {
     const char *no_driver;       /* why, for people */
 };
 
-/* `asked` may be NULL: all defaults. DRIVER_UNAVAILABLE is checked last, after errors of the request. */
+/* `asked` may be NULL: all defaults. DRIVER_UNAVAILABLE is checked last, after errors of the
+ * request. */
 MUST_USE int spec_check(const struct spec_rules *rules, const Berm__V1__SandboxSpec *asked,
                         struct arena *arena, Berm__V1__SandboxSpec **ret_spec, struct err *e);
 

@@ -1,4 +1,5 @@
-/* sandbox_usage — WatchUsage: a sample per interval, until the client leaves or the sandbox stops. */
+/* sandbox_usage — WatchUsage: a sample per interval, until the client leaves or the sandbox
+ * stops. */
 
 #include "api/context.h"
 #include "api/subject.h"

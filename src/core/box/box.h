@@ -1,7 +1,7 @@
 /* box — the part of a sandbox that its execs, file calls and imports use.
  *
- * Owner:   its sandbox, which embeds the box and keeps it up to date. Execs, file calls and imports borrow
- *          it, and call back through `ops`.
+ * Owner:   its sandbox, which embeds the box and keeps it up to date. Execs, file calls and
+ *          imports borrow it, and call back through `ops`.
  * States:  goal, instance state and link state: see box_state.h.
  * Errors:  SANDBOX_STALE, SANDBOX_NOT_READY, SANDBOX_PAUSED, SANDBOX_STOPPED, SANDBOX_FAILED,
  *          SANDBOX_DELETED, DRIVER_UNAVAILABLE.          Spec: spec/behavior.md, SBX-8 */
@@ -18,7 +18,8 @@ struct execs;
 struct box_ops {
     /* Greets the guest of a dormant sandbox. */
     void (*wake)(struct box *b);
-    /* An exec or a file call started or ended: wakes a dormant sandbox and restarts its idle time. */
+    /* An exec or a file call started or ended: wakes a dormant sandbox and restarts its idle
+     * time. */
     void (*touch)(struct box *b);
     /* The guest broke the protocol: closes the link, and connects again. */
     void (*lose_link)(struct box *b, const struct err *e);
@@ -65,7 +66,7 @@ MUST_USE int box_check_driver(const struct box *b, uint64_t incarnation, struct 
 MUST_USE int box_check_ready(const struct box *b, uint64_t incarnation, struct err *e);
 /* Sets the error of a call that needs the sandbox in another state. */
 int box_refuse(const struct box *b, struct err *e);
-/* Returns an event about the sandbox with actor, owner and ids set. `who` NULL: the daemon, or the sandbox if
- * `by_sandbox`. */
+/* Returns an event about the sandbox with actor, owner and ids set. `who` NULL: the daemon, or the
+ * sandbox if `by_sandbox`. */
 void box_event_init(const struct box *b, Berm__V1__Event *event, Berm__V1__Actor *actor,
                     const struct caller *who, bool by_sandbox, const char *request_id);

@@ -1,5 +1,5 @@
-/* box_dir — a sandbox's directory below the state directory: output, exits and input of its execs, and the
- * transcript of its guest's link. It is flat, and only bermd has access. */
+/* box_dir — a sandbox's directory below the state directory: output, exits and input of its execs,
+ * and the transcript of its guest's link. It is flat, and only bermd has access. */
 #pragma once
 
 #include <stdint.h>

@@ -4,8 +4,9 @@
  * Instance: what exists of the sandbox at the driver. Not stored: a restart learns it by adopting.
  * Link:     the connection to the guest, and whether the guest has its settings.
  *
- * Each has one setter with a table of legal transitions (box_state.c, drawn in docs/architecture.md).
- * sandbox_converge.c switches over goal, instance state and link state to find the next step. */
+ * Each has one setter with a table of legal transitions (box_state.c, drawn in
+ * docs/architecture.md). sandbox_converge.c switches over goal, instance state and link state to
+ * find the next step. */
 #pragma once
 
 #include "core/state_table.h"
@@ -22,8 +23,8 @@ enum sandbox_goal {
 };
 
 enum sandbox_instance_state {
-    INST_NONE, /* no process of the instance exists */
-    INST_PARKED, /* taken from the pool: the guest runs, and nothing in it belongs to this sandbox yet */
+    INST_NONE,     /* no process of the instance exists */
+    INST_PARKED,   /* taken from the pool: the guest runs, but is not configured for this sandbox */
     INST_OPENING,  /* berm-open opens the imports; the instance is created or claimed next */
     INST_CREATING, /* the driver creates the instance */
     INST_CLAIMING, /* the driver gives a parked instance this sandbox's name, limits and mounts */
@@ -52,7 +53,8 @@ extern const struct state_table box_instance_table;
 extern const struct state_table box_link_table;
 
 void box_set_goal(struct box *b, enum sandbox_goal to);
-/* Takes the goal of the durable record, whatever the goal is now: after a restart or a failed commit. */
+/* Takes the goal of the durable record, whatever the goal is now: after a restart or a failed
+ * commit. */
 void box_restore_goal(struct box *b, enum sandbox_goal to);
 void box_set_instance(struct box *b, enum sandbox_instance_state to);
 void box_set_link(struct box *b, enum sandbox_link_state to);

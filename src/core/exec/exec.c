@@ -102,8 +102,9 @@ static void on_durable(struct recorded *r) {
     exec_settle_idle(x);
 }
 
-/* The commit failed. If the start is not durable, the exec is removed and its caller gets the error. An exit was
- * already reported and is in the status file, so it is recorded again when the store works. */
+/* The commit failed. If the start is not durable, the exec is removed and its caller gets the
+ * error. An exit was already reported and is in the status file, so it is recorded again when the
+ * store works. */
 static void on_reverted(struct recorded *r) {
     struct exec *x = container_of(r, struct exec, recorded);
     if (!r->durable) {

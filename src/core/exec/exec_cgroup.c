@@ -1,11 +1,14 @@
-/* exec_cgroup — the exec cgroup: created ahead in a sandbox that runs one exec after another, else on request.
+/* exec_cgroup — the exec cgroup: created ahead in a sandbox that runs one exec after another, else
+ * on request.
  *
- * Numbers: the exec with number N gets cgroup 2N on request; the cgroup created ahead after it is 2N + 1. So no
- *          number is used twice, and the next daemon knows the number of an unused cgroup.
- * Ahead:   one per sandbox, requested when an exit is durable; none in a sandbox that never ran an exec, and none
- *          for longer than CGROUP_QUIET_US without use. CGROUPS_AHEAD_MAX in all.
- * Restart: a new daemon removes the cgroup that was created ahead, and those of execs that ended just before,
- *          because the last daemon may have been killed before it removed them: see execs_cgroup_sweep. */
+ * Numbers: the exec with number N gets cgroup 2N on request; the cgroup created ahead after it is
+ *          2N + 1. So no number is used twice, and the next daemon knows the number of an unused
+ *          cgroup.
+ * Ahead:   one per sandbox, requested when an exit is durable; none in a sandbox that never ran an
+ *          exec, and none for longer than CGROUP_QUIET_US without use. CGROUPS_AHEAD_MAX in all.
+ * Restart: a new daemon removes the cgroup that was created ahead, and those of execs that ended
+ *          just before, because the last daemon may have been killed before it removed them: see
+ *          execs_cgroup_sweep. */
 #include <sys/stat.h>
 
 #include "base/clock.h"
@@ -73,8 +76,9 @@ void execs_cgroup_done(struct execs *set) {
 
 /* --- requests to the driver --- */
 
-/* Finds the exec by cgroup number, because since the request the exec may have been freed, or another exec may have
- * taken the cgroup. Without a cgroup, the guest uses a shepherd process instead. */
+/* Finds the exec by cgroup number, because since the request the exec may have been freed, or
+ * another exec may have taken the cgroup. Without a cgroup, the guest uses a shepherd process
+ * instead. */
 static void on_exec_cgroup(struct instance *p, const struct instance_answer *a, void *user) {
     struct execs *set = execs_of(p);
     uint32_t cgroup = (uint32_t)(uintptr_t)user;
@@ -106,7 +110,8 @@ static bool exec_cgroup_is_available(const struct execs *set) {
     return set->box->instance && set->box->driver->exec_cgroups;
 }
 
-/* Overlaps with the commit of the intent: an empty cgroup does no harm and is removed with its sandbox. */
+/* Overlaps with the commit of the intent: an empty cgroup does no harm and is removed with its
+ * sandbox. */
 void exec_cgroup_request(struct exec *x) {
     if (!exec_cgroup_is_available(x->set))
         return;
@@ -166,7 +171,7 @@ static bool exec_cgroup_just_ended(const struct db_exec *row) {
 void execs_cgroup_sweep(struct execs *set, const struct db_exec *row) {
     if (!exec_cgroup_is_available(set))
         return;
-    if (!set->cgroups_are_swept) /* it is unused, because an exec that took it would be the newest */
+    if (!set->cgroups_are_swept) /* unused, because an exec that took it would be the newest */
         instance_kill_exec_cgroup(set->box->instance, exec_cgroup_after(row->number), NULL, NULL);
     set->cgroups_are_swept = true;
     if (exec_cgroup_just_ended(row))

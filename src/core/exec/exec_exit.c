@@ -1,5 +1,5 @@
-/* exec_exit — determines how an exec ended, from the guest, its status file and the memory controller; otherwise
- * LOST. */
+/* exec_exit — determines how an exec ended, from the guest, its status file and the memory
+ * controller; otherwise LOST. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -216,7 +216,8 @@ static void exec_exit_finish(struct exec *x) {
     exec_wake(x);
 }
 
-/* A program that SIGKILL ended may have hit the memory limit; then the controller has counted a kill. */
+/* A program that SIGKILL ended may have hit the memory limit; then the controller has counted a
+ * kill. */
 static void on_usage(struct instance *p, const struct instance_answer *a, void *user) {
     struct execs *set = execs_of(p);
     LIST_FOR_EACH(node, &set->all) {
@@ -244,7 +245,8 @@ static bool exec_exit_may_be_out_of_memory(const struct exec *x) {
            x->set->box->instance && x->set->box->driver->usage;
 }
 
-/* The rest of the output is lost. Records the exit as LOST, because an exit code implies complete output. */
+/* The rest of the output is lost. Records the exit as LOST, because an exit code implies complete
+ * output. */
 static void exec_exit_lose_output(struct exec *x) {
     Berm__V1__ExitStatus *s = exec_exit_new();
     if (!s ||
@@ -333,8 +335,7 @@ static void exec_exit_without_guest(struct exec *x) {
         exec_exit_take_file(x);
     if (x->phase == PHASE_OVER)
         return;
-    if (x->phase ==
-        PHASE_ENDING) { /* it waited for the memory controller or its output, which will not arrive */
+    if (x->phase == PHASE_ENDING) { /* its output or OOM count will not arrive any more */
         if (!exec_fetch_is_complete(x))
             exec_exit_lose_output(x);
         exec_exit_finish(x);

@@ -1,15 +1,18 @@
-/* exec_fetch — output over a link that passes no descriptors: the guest keeps the logs, and bermd copies them into
- * its own log files as they grow. Readers use these files in either case.
+/* exec_fetch — output over a link that passes no descriptors: the guest keeps the logs, and bermd
+ * copies them into its own log files as they grow. Readers use these files in either case.
  *
- * Requests: one pending `read_output` per exec, for the streams in turn, from the end of the local file.
- * Restart:  the size of the local file is the position of the copy; the guest keeps the rest until `done`.
- * Exit:     bermd writes the exit to its own status file and reports it when the copy is complete. If the guest ends
- *           before that, the exit is LOST.
- * Dropped:  output that the guest dropped before bermd copied it becomes a hole in the local file, and readers get a
- *           gap.
- * Bounds:   GUEST_OUTPUT_BYTES in flight per exec. If the guest sends more than the cap of the exec allows, bermd stops
- *           copying, and the exit is LOST. While the disk is full, the copy waits. After the program has exited, bermd
- *           retries DISK_RETRIES_MAX times; then the exit is LOST too. */
+ * Requests: one pending `read_output` per exec, for the streams in turn, from the end of the local
+ *           file.
+ * Restart:  the size of the local file is the position of the copy; the guest keeps the rest until
+ *           `done`.
+ * Exit:     bermd writes the exit to its own status file and reports it when the copy is complete.
+ *           If the guest ends before that, the exit is LOST.
+ * Dropped:  output that the guest dropped before bermd copied it becomes a hole in the local file,
+ *           and readers get a gap.
+ * Bounds:   GUEST_OUTPUT_BYTES in flight per exec. If the guest sends more than the cap of the exec
+ *           allows, bermd stops copying, and the exit is LOST. While the disk is full, the copy
+ *           waits. After the program has exited, bermd retries DISK_RETRIES_MAX times; then the
+ *           exit is LOST too. */
 #include <errno.h>
 #include <fcntl.h>
 

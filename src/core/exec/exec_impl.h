@@ -15,7 +15,8 @@ struct exec_reader {
     uint64_t held_until_us; /* 0 = attached */
 };
 
-/* Output that bermd copies from the guest; all 0 if the guest writes to bermd's files. See exec_fetch.c. */
+/* Output that bermd copies from the guest; all 0 if the guest writes to bermd's files. See
+ * exec_fetch.c. */
 struct exec_fetch {
     struct guest_wait wait;
     struct deadline retry;
@@ -84,20 +85,22 @@ void exec_settle_idle(struct exec *x);
 void exec_wake(struct exec *x);
 bool exec_is_running(const struct exec *x);
 
-/* exec_start.c: sends the start to the guest when the intent is durable, the cgroup exists and the guest accepts execs */
+/* exec_start.c: sends the start to the guest when the intent is durable, the cgroup exists and the
+ * guest accepts execs */
 void exec_go(struct exec *x);
 
 /* exec_cgroup.c: takes the cgroup that was created ahead, or requests a new cgroup */
 void exec_cgroup_take(struct exec *x);
 void exec_cgroup_request(struct exec *x);
-/* Returns the cgroup of an exec that will never run. */
+/* Releases the cgroup of an exec that will never run. */
 void exec_cgroup_return(struct exec *x);
 /* Requests a cgroup for the next exec, unless one already exists. */
 void execs_cgroup_make_ahead(struct execs *set);
 void execs_cgroup_init(struct execs *set);
 /* Call this also when the instance and all its cgroups are gone. */
 void execs_cgroup_done(struct execs *set);
-/* Removes the cgroups that the last daemon left. Call it for each exec of that daemon, the newest first. */
+/* Removes the cgroups that the last daemon left. Call it for each exec of that daemon, the newest
+ * first. */
 void execs_cgroup_sweep(struct execs *set, const struct db_exec *row);
 
 /* exec_exit.c */
@@ -119,7 +122,8 @@ bool exec_fetch_is_complete(const struct exec *x);
 void exec_fetch_note(struct exec *x, const uint64_t sizes[EXEC_STREAMS]);
 /* The guest reported the exit: keeps the report for exec_fetch_write_status. */
 void exec_fetch_keep_status(struct exec *x, const struct guest_exec_state *state);
-/* Writes the status file before the exit is reported, so that the exit survives bermd and the guest. */
+/* Writes the status file before the exit is reported, so that the exit survives bermd and the
+ * guest. */
 void exec_fetch_write_status(struct exec *x);
 /* A new link is up: continues the copy. */
 void exec_fetch_resume(struct exec *x);
@@ -142,8 +146,8 @@ void exec_remove_files(struct execs *set, const char *id);
 int64_t exec_cap(
     const struct exec *x); /* the smaller of its own cap and the sandbox's remaining bytes */
 void exec_count_output(struct exec *x);
-/* Drops the oldest part of copied output that exceeds the cap, if the output policy allows it. False: the guest sent
- * more than the policy allows. */
+/* Drops the oldest part of copied output that exceeds the cap, if the output policy allows it.
+ * False: the guest sent more than the policy allows. */
 MUST_USE bool exec_output_hold_cap(struct exec *x);
 
 /* exec_readers.c */

@@ -1,4 +1,5 @@
-/* exec_input — requests of callers to a running exec: input, end of input, signals, terminal size. */
+/* exec_input — requests of callers to a running exec: input, end of input, signals, terminal
+ * size. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -141,8 +142,8 @@ int exec_close_input(struct exec *x, uint64_t offset, struct exec_ask *a, struct
     return 0;
 }
 
-/* Writes the whole input before the intent, because the program must not run with a part of it. It is not synced:
- * a power loss ends the program too. */
+/* Writes the whole input before the intent, because the program must not run with a part of it. It
+ * is not synced: a power loss ends the program too. */
 int exec_keep_input(struct exec *x, struct str data, struct err *e) {
     char name[80];
     if (data.n == 0)
@@ -183,9 +184,9 @@ void exec_forget_input(struct exec *x) {
         unlinkat(x->set->box->dir_fd, name, 0);
 }
 
-/* Sends the input of the start request as the program accepts it, and then closes it. bermd keeps the input until the
- * guest has confirmed the close, so that no broken link or restart leaves the input open. True: bermd sends again,
- * now or on the next link. */
+/* Sends the input of the start request as the program accepts it, and then closes it. bermd keeps
+ * the input until the guest has confirmed the close, so that no broken link or restart leaves the
+ * input open. True: bermd sends again, now or on the next link. */
 static bool exec_input_retry(struct exec *x, const struct err *e) {
     if (e && e->code == ERR_LIMIT_REACHED) /* too many requests to the guest in this turn */
         exec_give_input(x);

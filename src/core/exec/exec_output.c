@@ -1,6 +1,7 @@
 /* exec_output — reads the output files of an exec by offset.
  *
- * Only the contents of the files count; the guest's `grew` is a hint that there may be more to read. */
+ * Only the contents of the files count; the guest's `grew` is a hint that there may be more to
+ * read. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* exec_output_cap — how much output all execs of a sandbox keep together (OUT-6).
  *
- * The guest applies the cap of each exec. bermd applies the sandbox's: the output policy of the exec that grows
- * beyond it decides what happens. */
+ * The guest applies the cap of each exec. bermd applies the sandbox's: the output policy of the
+ * exec that grows beyond it decides what happens. */
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -11,7 +11,8 @@
 
 #define BLOCK_BYTES UINT64_C(4096)
 #define LEAST_BYTES INT64_C(65536) /* the smallest cap of an exec */
-/* Above the cap: under BLOCK, acknowledged output counts until the filesystem has freed whole blocks. */
+/* Above the cap: under BLOCK, acknowledged output counts until the filesystem has freed whole
+ * blocks. */
 #define SURPLUS_BYTES (UINT64_C(8) << 20)
 
 static int64_t exec_output_limit(const struct execs *set) {

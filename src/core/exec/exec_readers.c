@@ -1,5 +1,5 @@
-/* exec_readers — the readers that the BLOCK policy waits for, what they have acknowledged, and what may be dropped
- * behind them. */
+/* exec_readers — the readers that the BLOCK policy waits for, what they have acknowledged, and what
+ * may be dropped behind them. */
 #include <fcntl.h>
 #include <stdio.h>
 
@@ -27,7 +27,8 @@ static void exec_reader_remove(struct exec *x, struct exec_reader *r) {
     *r = x->readers[--x->n_readers];
 }
 
-/* Drops the output that every reader has acknowledged, and allows the guest to write as many more bytes. */
+/* Drops the output that every reader has acknowledged, and allows the guest to write as many more
+ * bytes. */
 static void exec_readers_grant(struct exec *x) {
     uint64_t floor[EXEC_STREAMS] = {0}, total = 0;
     if (x->n_readers == 0 || x->phase == PHASE_OVER)

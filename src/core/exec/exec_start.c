@@ -35,8 +35,8 @@ static int exec_start_add_file(struct exec *x, struct files *f, int dir, enum ex
         return err_sys(e, exec_start_code(errno), errno, "make the output files");
     f->fds[f->n] = fd;
     f->roles[f->n++] = role;
-    /* Reserve space, so that the exit can be written even if the disk fills up. File systems that cannot
-     * reserve are accepted. */
+    /* Reserve space, so that the exit can be written even if the disk fills up. File systems that
+     * cannot reserve are accepted. */
     if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, STATUS_FILE_BYTES) < 0 &&
         exec_start_code(errno) == ERR_STORE_FULL)
         return err_sys(e, ERR_STORE_FULL, errno, "set room aside for the output files");

@@ -1,8 +1,9 @@
 /* execs — all execs of one sandbox that are in memory, and what they share.
  *
- * Owner:   the sandbox, which embeds the set and calls it when the guest answers, when the instance is gone, and
- *          when the files are removed.
- * Memory:  execs that run, that a caller watches, or whose end is not durable; the table finds them by id.
+ * Owner:   the sandbox, which embeds the set and calls it when the guest answers, when the instance
+ *          is gone, and when the files are removed.
+ * Memory:  execs that run, that a caller watches, or whose end is not durable; the table finds them
+ *          by id.
  * Bounds:  limits.execs running at once, limits.output_bytes of output together. */
 #pragma once
 
@@ -47,14 +48,16 @@ MUST_USE int exec_table_init(struct exec_table *t, uint64_t newest);
 void exec_table_done(struct exec_table *t);
 struct exec *exec_table_find(const struct exec_table *t, const char *id); /* NULL: not in memory */
 void exec_table_drop_idle(struct exec_table *t);
-/* Rebuilds an exec from its row. `set` NULL: its sandbox is gone. NULL on a damaged record or no memory. */
+/* Rebuilds an exec from its row. `set` NULL: its sandbox is gone. NULL on a damaged record or no
+ * memory. */
 struct exec *exec_restore(struct env *env, struct exec_table *t, struct execs *set,
                           const struct db_exec *row);
 
 void execs_init(struct execs *set, struct box *b, struct exec_table *t);
 /* Frees all execs of the set. */
 void execs_done(struct execs *set);
-/* NULL: this sandbox has no such exec. The id comes from the guest, so an exec of another sandbox is not found. */
+/* NULL: this sandbox has no such exec. The id comes from the guest, so an exec of another sandbox
+ *       is not found. */
 struct exec *execs_find(struct execs *set, struct str id);
 /* Reads the current count of OOM kills, so that later kills can be detected. */
 void execs_learn_kills(struct execs *set);
@@ -64,7 +67,8 @@ void execs_resume(struct execs *set);
 void execs_fetch(struct execs *set);
 /* Wakes the watchers of execs that have not started: the sandbox is no longer ready. */
 void execs_wake_starting(struct execs *set);
-/* The guest does not answer: takes exits from status files, which the last daemon may have reported. */
+/* The guest does not answer: takes exits from status files, which the last daemon may have
+ * reported. */
 void execs_take_reported(struct execs *set);
 /* The instance is gone: takes exits from status files, else the execs are lost. */
 void execs_gone(struct execs *set);

@@ -174,8 +174,9 @@ struct file_pipe *file_pipe_end(struct file_pipe *p) {
 
 /* --- both kinds --- */
 
-/* Pipes before Linux 6.4 and named FIFOs lack RWF_NOWAIT. O_NONBLOCK does not help, because the guest shares the
- * flags of the pipe. splice takes its own non-blocking flag, and needs a second pipe, which is the daemon's own. */
+/* Pipes before Linux 6.4 and named FIFOs lack RWF_NOWAIT. O_NONBLOCK does not help, because the
+ * guest shares the flags of the pipe. splice takes its own non-blocking flag, and needs a second
+ * pipe, which is the daemon's own. */
 static bool file_pipe_lacks_nowait(struct file_pipe *p, ssize_t r) {
     if (r >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL))
         return false;

@@ -20,11 +20,10 @@ struct file_reader {
     int fd;
     uint64_t at; /* the next byte to read */
     uint64_t end;
-    uint64_t near; /* the first byte that may be uncached */
-    uint64_t
-        until; /* `near` after the running prefetch; the thread owns this and `result` while is_waiting */
-    int result;
-    int failure; /* -errno */
+    uint64_t near;  /* the first byte that may be uncached */
+    uint64_t until; /* `near` after the running prefetch; while is_waiting, the thread's */
+    int result;     /* of the prefetch; while is_waiting, the thread's */
+    int failure;    /* -errno */
     bool is_waiting;
     bool is_awaited; /* on_ready must fire */
     bool is_closed;
@@ -64,8 +63,9 @@ void file_reader_close(struct file_reader *r) {
         reader_free(r);
 }
 
-/* Sending the pages to /dev/null loads them without a copy. Where sendfile fails (-EINVAL: this filesystem lacks it;
- * -EOVERFLOW: the offset is too large; no descriptor is free) the loop reads without prefetching. */
+/* Sending the pages to /dev/null loads them without a copy. Where sendfile fails (-EINVAL: this
+ * filesystem lacks it; -EOVERFLOW: the offset is too large; no descriptor is free) the loop reads
+ * without prefetching. */
 static int reader_prefetch(int fd, uint64_t from, uint64_t until) {
     AUTO_CLOSE int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     off_t at = (off_t)from;

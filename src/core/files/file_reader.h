@@ -1,10 +1,12 @@
 /* file_reader — reads a regular file on the loop, while a worker thread prefetches its pages.
  *
- * Uncached pages block, so a thread of libuv's pool prefetches them into the page cache. The thread copies nothing:
- * the loop reads the cached bytes straight into the buffer that sends them.
- * Owner:   whoever opened it.       End: file_reader_close, at any time, also inside on_ready. A prefetch that is
- *          running then finishes without a callback.
- * Bounds:  no buffer; the thread is at most two windows of 1 MiB ahead. Small files are read without it.
+ * Uncached pages block, so a thread of libuv's pool prefetches them into the page cache. The thread
+ * copies nothing: the loop reads the cached bytes straight into the buffer that sends them.
+ * Owner:   whoever opened it.
+ * End:     file_reader_close, at any time, also inside on_ready. A prefetch that is running then
+ *          finishes without a callback.
+ * Bounds:  no buffer; the thread is at most two windows of 1 MiB ahead. Small files are read
+ *          without it.
  * Errors:  every call after a failure of the thread returns that failure. */
 #pragma once
 
@@ -26,6 +28,6 @@ struct file_reader *file_reader_open(struct file_turns *turns, int fd_take, stru
                                      void (*on_ready)(void *user), void *user);
 /* NULL is allowed. */
 void file_reader_close(struct file_reader *r);
-/* The number of bytes read, at most n; 0: end of file; -EAGAIN: on_ready fires once, from the loop, when the caller
- * should try again; otherwise -errno. */
+/* The number of bytes read, at most n; 0: end of file; -EAGAIN: on_ready fires once, from the loop,
+ * when the caller should try again; otherwise -errno. */
 MUST_USE ssize_t file_reader_read(struct file_reader *r, uint8_t *into, size_t n);

@@ -1,8 +1,9 @@
 /* file_work — one step of a transfer that may block on the disk, on a thread of libuv's pool.
  *
  * Owner:   whoever embeds it.       End: on_done, or a cancel that returns true.
- * Bounds:  FILE_WORK_MOST run at a time; later ones wait in order. The pool has FILE_WORK_THREADS threads, so a disk
- *          that hangs leaves threads for other jobs, such as the removal of sandboxes.
+ * Bounds:  FILE_WORK_MOST run at a time; later ones wait in order. The pool has FILE_WORK_THREADS
+ *          threads, so a disk that hangs leaves threads for other jobs, such as the removal of
+ *          sandboxes.
  * Threads: only `run` is called on a worker thread. */
 #pragma once
 

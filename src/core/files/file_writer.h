@@ -1,10 +1,12 @@
 /* file_writer — writes a regular file on a worker thread.
  *
- * A slow or busy disk blocks its writers, so a thread of libuv's pool writes. The loop receives the next piece
- * meanwhile.
- * Owner:   whoever opened it.       End: file_writer_close, at any time, also inside on_ready. A piece that is being
- *          written then is finished without a callback.
- * Bounds:  two pieces of 512 KiB, one being written and one being filled. Small files are written directly.
+ * A slow or busy disk blocks its writers, so a thread of libuv's pool writes. The loop receives the
+ * next piece meanwhile.
+ * Owner:   whoever opened it.
+ * End:     file_writer_close, at any time, also inside on_ready. A piece that is being written then
+ *          is finished without a callback.
+ * Bounds:  two pieces of 512 KiB, one being written and one being filled. Small files are written
+ *          directly.
  * Errors:  every call after the first failure returns that failure. */
 #pragma once
 
@@ -22,8 +24,8 @@ struct file_writer *file_writer_open(struct file_turns *turns, int fd_take,
                                      void (*on_ready)(void *user), void *user);
 /* NULL is allowed. */
 void file_writer_close(struct file_writer *w);
-/* The number of bytes accepted; -EAGAIN: on_ready fires once, from the loop, when the caller should try again;
- * otherwise -errno. */
+/* The number of bytes accepted; -EAGAIN: on_ready fires once, from the loop, when the caller should
+ * try again; otherwise -errno. */
 MUST_USE ssize_t file_writer_write(struct file_writer *w, const uint8_t *bytes, size_t n);
 /* Whether it accepts another message of the usual size whole. If not, on_ready fires as above. */
 bool file_writer_is_writable(struct file_writer *w);

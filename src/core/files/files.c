@@ -51,7 +51,8 @@ void file_call_close(struct file_call *f) {
         file_call_free(f);
 }
 
-/* Callbacks may close any call and open new ones, so only the calls that are open now get on_gone. */
+/* Callbacks may close any call and open new ones, so only the calls that are open now get
+ * on_gone. */
 void files_gone(struct files *set, bool is_final) {
     struct list told;
     struct err e;
@@ -155,8 +156,8 @@ struct env *file_call_env(const struct file_call *f) {
 
 /* --- bytes --- */
 
-/* Filesystems on a local disk or in memory: I/O there waits neither for a program nor for a network and has no
- * side effects. */
+/* Filesystems on a local disk or in memory: I/O there waits neither for a program nor for a network
+ * and has no side effects. */
 static bool files_is_plain(const struct statfs *fs) {
     switch ((unsigned long)fs->f_type) {
     case OVERLAYFS_SUPER_MAGIC:

@@ -1,13 +1,14 @@
 /* files — file calls to the guest of a sandbox.
  *
- * Owner:   whoever opened it.       End: file_call_close, at any time, also inside a callback. The call then still
- *          waits for a pending answer, so that it can close the handle or watch that the answer brings.
+ * Owner:   whoever opened it.
+ * End:     file_call_close, at any time, also inside a callback. The call then still waits for a
+ *          pending answer, so that it can close the handle or watch that the answer brings.
  * States:  open → waiting for an answer → open → … → closed.
- * Gone:    on_gone reports a sandbox that leaves READY and a lost link, so that no call waits for a guest that is
- *          frozen or gone.
+ * Gone:    on_gone reports a sandbox that leaves READY and a lost link, so that no call waits for a
+ *          guest that is frozen or gone.
  * Bounds:  FILE_CALLS_MAX per sandbox, of which FILE_HANDLES_MAX may have a handle in the guest.
- * Bytes:   move through the descriptor that the guest passed if file_take accepts it, otherwise in chunks by
- *          READ_CHUNK and WRITE_CHUNK. No other message carries file contents.
+ * Bytes:   move through the descriptor that the guest passed if file_take accepts it, otherwise in
+ *          chunks by READ_CHUNK and WRITE_CHUNK. No other message carries file contents.
  * Errors:  those of box_check_ready, GUEST_LOST, LIMIT_REACHED, OUT_OF_MEMORY, STORE_FAILED.
  * Spec:    spec/behavior.md, FILE; spec/guest.md
  * Inside a callback you may call every function here. */
@@ -38,8 +39,8 @@ struct file_call;
 struct file_events {
     /* The guest answered the last request. a->file holds the answer if a->e is NULL. */
     void (*on_answer)(void *user, const struct guest_answer *a);
-    /* `is_final`: the last callback; close the call. Otherwise the sandbox is frozen, and the guest answers the
-     * pending request when it runs again, unless the call is closed by then. */
+    /* `is_final`: the last callback; close the call. Otherwise the sandbox is frozen, and the guest
+     * answers the pending request when it runs again, unless the call is closed by then. */
     void (*on_gone)(void *user, const struct err *e, bool is_final);
     /* CHANGED of its watch or TREE_DONE of its handle. Optional. */
     void (*on_notice)(void *user, const struct guest_notice *n);
@@ -57,13 +58,15 @@ bool file_call_is_waiting(const struct file_call *f);
 uint64_t file_call_handle(const struct file_call *f); /* 0 = none */
 struct env *file_call_env(const struct file_call *f);
 
-/* Takes the regular file out of an answer, to read it (O_RDONLY) or to write it at offsets (O_WRONLY). -1: the
- * guest passed none, or one where I/O could block for long or have side effects. The kernel also calls a file of a
- * cgroup regular, and a write to that would move the daemon into the cgroup. */
+/* Takes the regular file out of an answer, to read it (O_RDONLY) or to write it at offsets
+ * (O_WRONLY). -1: the guest passed none, or one where I/O could block for long or have side
+ * effects. The kernel also calls a file of a cgroup regular, and a write to that would move the
+ * daemon into the cgroup. */
 int file_take(const struct guest_answer *a, int access);
 
-/* Records that a request id is about to act, without an object. The record of the finished call with the same key
- * replaces it. `is_over`: the call did not act, and the request id is free again. */
+/* Records that a request id is about to act, without an object. The record of the finished call
+ * with the same key replaces it. `is_over`: the call did not act, and the request id is free
+ * again. */
 MUST_USE int file_call_intend(struct file_call *f, const struct request_key *key, bool is_over,
                               struct ledger_wait *w, struct err *e);
 

@@ -39,7 +39,8 @@ static int exec_read_input(const struct guest_wait *w, const struct json *result
     return 0;
 }
 
-/* The daemon only asks for offsets below the reported size, so an answer must contain bytes or skip dropped bytes. */
+/* The daemon only asks for offsets below the reported size, so an answer must contain bytes or skip
+ * dropped bytes. */
 static int exec_read_output(const struct guest_wait *w, const struct json *result, struct arena *a,
                             struct guest_answer *ret, struct err *e) {
     struct guest_output_answer *output = arena_alloc(a, sizeof *output);

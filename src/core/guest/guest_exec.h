@@ -1,12 +1,15 @@
 /* guest_exec — the exec methods of the guest protocol, as typed calls and typed answers.
  *
- * Calls:   arguments are borrowed for the call only and are written straight into the link's send buffer.
- * Answers: arrive at the waiter in guest_answer.exec or guest_answer.input, validated. Their pointers are
- *          borrowed until on_answer returns. Methods without either answer with success or an error alone.
- * Errors:  an answer that breaks the protocol reaches its waiter as GUEST_PROTOCOL, and then the link ends.
+ * Calls:   arguments are borrowed for the call only and are written straight into the link's send
+ *          buffer.
+ * Answers: arrive at the waiter in guest_answer.exec or guest_answer.input, validated. Their
+ *          pointers are borrowed until on_answer returns. Methods without either answer with
+ *          success or an error alone.
+ * Errors:  an answer that breaks the protocol reaches its waiter as GUEST_PROTOCOL, and then the
+ *          link ends.
  *
- * A state is read leniently: a number that cannot be valid counts as not sent, and an exit that cannot be valid
- * is GUEST_EXIT_UNKNOWN, so that the daemon still records the end of the exec.
+ * A state is read leniently: a number that cannot be valid counts as not sent, and an exit that
+ * cannot be valid is GUEST_EXIT_UNKNOWN, so that the daemon still records the end of the exec.
  * Spec: spec/guest.md, "Programs"; spec/guest.schema.json */
 #pragma once
 
@@ -49,8 +52,8 @@ struct guest_exec_state {
     uint64_t output_bytes[2]; /* sizes of stdout and stderr */
 };
 
-/* Output that the guest keeps. `offset` is that of the request, or greater if bytes were dropped. `data` is empty
- * only after dropped bytes. */
+/* Output that the guest keeps. `offset` is that of the request, or greater if bytes were dropped.
+ * `data` is empty only after dropped bytes. */
 struct guest_output_answer {
     uint64_t offset;
     struct str data;
@@ -83,8 +86,8 @@ void guest_exec_close_stdin(struct guest_link *l, const char *exec_id, uint64_t 
 /* The guest sends a signal of the same `number` once only. */
 void guest_exec_signal(struct guest_link *l, const char *exec_id, int signal, bool leader_only,
                        uint64_t number, struct guest_wait *w);
-/* Reads the log that a guest without descriptors keeps. The caller knows that there is more than `offset` bytes.
- * Answered with guest_answer.output. */
+/* Reads the log that a guest without descriptors keeps. The caller knows that there is more than
+ * `offset` bytes. Answered with guest_answer.output. */
 void guest_exec_read_output(struct guest_link *l, const char *exec_id, bool is_stderr,
                             uint64_t offset, struct guest_wait *w);
 void guest_exec_resize(struct guest_link *l, const char *exec_id, uint32_t cols, uint32_t rows,
@@ -96,6 +99,7 @@ void guest_exec_forget(struct guest_link *l, struct str exec_id);
 
 /* Appends the line of a status file, for an exit that the guest did not write itself. -errno */
 MUST_USE int guest_exec_status_write(const struct guest_exec_state *state, struct buf *to);
-/* Reads the status file that the guest writes when an exec ends. -EBADMSG: it holds no whole line or no
- * exec_state, which counts as an empty file. -ENOMEM. The state borrows from `text` and the arena. */
+/* Reads the status file that the guest writes when an exec ends. -EBADMSG: it holds no whole line
+ * or no exec_state, which counts as an empty file. -ENOMEM. The state borrows from `text` and the
+ * arena. */
 MUST_USE int guest_exec_status_read(struct str text, struct arena *a, struct guest_exec_state *ret);

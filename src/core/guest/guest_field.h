@@ -1,8 +1,10 @@
 /* guest_field — members of the guest's JSON objects, validated.
  *
- * The guest is hostile, so a member of the wrong type or out of range is GUEST_PROTOCOL. Where memory runs out
- * the error is GUEST_LOST, because the answer is lost with it. Results are written only on success.
- * Memory: texts are slices of the message; lists and decoded bytes are in the arena of the message. */
+ * The guest is hostile, so a member of the wrong type or out of range is GUEST_PROTOCOL. Where
+ * memory runs out the error is GUEST_LOST, because the answer is lost with it. Results are written
+ * only on success.
+ * Memory: texts are slices of the message; lists and decoded bytes are in the arena of the
+ *         message. */
 #pragma once
 
 #include "base/arena.h"

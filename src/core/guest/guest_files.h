@@ -1,10 +1,11 @@
 /* guest_files — the file methods of the guest protocol, as typed requests and typed answers.
  *
- * Requests: a caller fills a struct guest_file_request and calls guest_files_ask. The request is borrowed for
- *           that call only and is written straight into the link's send buffer.
- * Answers:  arrive in guest_answer.file. Every member has been validated; the guest is hostile. All pointers
- *           are borrowed until on_answer returns.
- * Errors:   an answer that breaks the protocol reaches its waiter as GUEST_PROTOCOL, and then the link ends.
+ * Requests: a caller fills a struct guest_file_request and calls guest_files_ask. The request is
+ *           borrowed for that call only and is written straight into the link's send buffer.
+ * Answers:  arrive in guest_answer.file. Every member has been validated; the guest is hostile. All
+ *           pointers are borrowed until on_answer returns.
+ * Errors:   an answer that breaks the protocol reaches its waiter as GUEST_PROTOCOL, and then the
+ *           link ends.
  * Spec:     spec/guest.md, "Files"; spec/guest.schema.json */
 #pragma once
 
@@ -177,7 +178,8 @@ struct guest_file_answer {
             bool is_end;     /* always true when data is empty */
         } read_chunk;
         struct {
-            /* Bytes that the guest took: at most those sent, and at least one unless none were sent. */
+            /* Bytes that the guest took: at most those sent, and at least one unless none were
+             * sent. */
             size_t n_taken;
         } write_chunk;
         struct {
@@ -210,7 +212,8 @@ struct guest_file_answer {
     };
 };
 
-/* The answer, or a failure, arrives at `w`. A pipe that comes with PACK or UNPACK has the right access mode. */
+/* The answer, or a failure, arrives at `w`. A pipe that comes with PACK or UNPACK has the right
+ * access mode. */
 void guest_files_ask(struct guest_link *l, const struct guest_file_request *r,
                      struct guest_wait *w);
 /* Both tell the guest to release what it holds; nobody waits for the answer. */

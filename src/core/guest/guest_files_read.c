@@ -60,7 +60,8 @@ static int files_read_chunk(const struct result *r, struct err *e) {
 
 static int files_read_write_chunk(const struct result *r, struct err *e) {
     uint64_t next = r->bound.offset + r->bound.max_bytes;
-    /* Without next_offset, the guest accepted everything. If that is wrong, it harms only the guest's own file. */
+    /* Without next_offset, the guest accepted everything. If that is wrong, it harms only the
+     * guest's own file. */
     if (json_get(r->object, "next_offset") &&
         guest_field_u64(r->object, "next_offset", &next, e) < 0)
         return -(int)e->code;

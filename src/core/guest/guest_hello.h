@@ -1,8 +1,9 @@
-/* guest_hello — the handshake of a link: protocol version, capabilities, the execs that the guest knows.
+/* guest_hello — the handshake of a link: protocol version, capabilities, execs of the guest.
  *
  * Sends `hello`, and then `status` for as long as the guest has more execs to list.
- * Owner:  its guest_link.           End: on_done, exactly once, from the loop, after on_exec for each exec.
- *         Neither fires after guest_hello_end.
+ * Owner:  its guest_link.
+ * End:    on_done, exactly once, from the loop, after on_exec for each exec. Neither fires after
+ *         guest_hello_end.
  * Bounds: PAGES_MAX pages and EXECS_MAX execs (guest_hello.c). The link sets the deadline.
  * Errors: GUEST_VERSION, GUEST_PROTOCOL or GUEST_LOST, through on_done. */
 #pragma once

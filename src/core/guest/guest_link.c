@@ -131,8 +131,8 @@ static enum err_code link_post(struct guest_link *l, const int *fds, size_t n_fd
     return ERR_NONE;
 }
 
-/* Nobody would notice the loss of a request without a waiter, so the link ends instead. Its owner connects again
- * and starts from the state that the guest reports. */
+/* Nobody would notice the loss of a request without a waiter, so the link ends instead. Its owner
+ * connects again and starts from the state that the guest reports. */
 static void link_refuse(struct guest_link *l, struct guest_wait *w, enum err_code code) {
     if (!w) {
         link_fail(l, 0, "a request without a waiter could not be sent");
@@ -390,7 +390,8 @@ static void link_explain(enum err_code code, struct err *e) {
         err_set(e, code, "%s", err_face(code)->meaning);
 }
 
-/* Requests refused by these callbacks wait for the next turn, so that a waiter cannot keep this loop running. */
+/* Requests refused by these callbacks wait for the next turn, so that a waiter cannot keep this
+ * loop running. */
 static void link_answer_refused(struct guest_link *l) {
     size_t n = 0;
     LIST_FOR_EACH(it, &l->refused)

@@ -1,18 +1,23 @@
-/* guest_link — the daemon's end of the connection to one guest, on a stream that the driver provides.
+/* guest_link — the daemon's end of the connection to one guest, on a stream that the driver
+ * provides.
  *
  * The typed calls are in guest_exec.h, guest_files.h and guest_sandbox.h.
- * Owner:   its sandbox, which also connects again after a loss.     End: on_lost, exactly once, as the last
- *          callback; or guest_link_close, after which no callback fires.
+ * Owner:   its sandbox, which also connects again after a loss.
+ * End:     on_lost, exactly once, as the last callback; or guest_link_close, after which no
+ *          callback fires.
  * States:  open → hello sent → on_exec for each exec that the guest knows → on_ready → on_lost.
- * Bounds:  GUEST_WAITING_MAX requests without an answer, including cancelled ones, and 4 MiB that the guest has
- *          not read. A request beyond them fails with LIMIT_REACHED and is not sent. If nobody waits for that
- *          request, the link ends instead, so that no request is lost silently. spec/guest.md bounds messages.
- *          A guest that breaks the protocol, or does not answer hello within 10 s, loses the link.
- * Errors:  the error that the guest answered. When the link ends, all waiters get GUEST_LOST, GUEST_PROTOCOL (the
- *          guest broke the protocol) or GUEST_VERSION. A request that was not sent fails with LIMIT_REACHED,
- *          MESSAGE_TOO_LARGE, INVALID_ARGUMENT (not UTF-8), UNSUPPORTED (the stream cannot pass descriptors) or
- *          GUEST_LOST.     Spec: spec/guest.md
- * Inside a callback you may call every function of this folder. No function calls back before it returns. */
+ * Bounds:  GUEST_WAITING_MAX requests without an answer, including cancelled ones, and 4 MiB that
+ *          the guest has not read. A request beyond them fails with LIMIT_REACHED and is not sent.
+ *          If nobody waits for that request, the link ends instead, so that no request is lost
+ *          silently. spec/guest.md bounds messages. A guest that breaks the protocol, or does not
+ *          answer hello within 10 s, loses the link.
+ * Errors:  the error that the guest answered. When the link ends, all waiters get GUEST_LOST,
+ *          GUEST_PROTOCOL (the guest broke the protocol) or GUEST_VERSION. A request that was not
+ *          sent fails with LIMIT_REACHED, MESSAGE_TOO_LARGE, INVALID_ARGUMENT (not UTF-8),
+ *          UNSUPPORTED (the stream cannot pass descriptors) or GUEST_LOST.
+ * Spec:    spec/guest.md
+ * Inside a callback you may call every function of this folder. No function calls back before it
+ * returns. */
 #pragma once
 
 #include <uv.h>
@@ -56,8 +61,9 @@ struct guest_link_spec {
     void *user;
 };
 
-/* How a request ended, borrowed for the callback. A waiter that keeps a descriptor sets it to -1 here. Each
- * descriptor is a regular file or a pipe, as fstat says; reading it may fail or block. */
+/* How a request ended, borrowed for the callback. A waiter that keeps a descriptor sets it to -1
+ * here. Each descriptor is a regular file or a pipe, as fstat says; reading it may fail or
+ * block. */
 struct guest_answer {
     const struct err *e;       /* NULL on success */
     int64_t next_offset;       /* sent with an error; -1 = none */
@@ -82,8 +88,8 @@ struct guest_wait {
     struct list in_link;
     int64_t id;
     void (*on_answer)(struct guest_wait *w, const struct guest_answer *a);
-    /* Set by the typed call: validates the result and stores it in `ret`, in memory of the arena. NULL: the
-     * result is empty. */
+    /* Set by the typed call: validates the result and stores it in `ret`, in memory of the arena.
+     * NULL: the result is empty. */
     int (*read)(const struct guest_wait *w, const struct json *result, struct arena *a,
                 struct guest_answer *ret, struct err *e);
     int method;

@@ -1,7 +1,7 @@
 /* guest_notice — notifications of the guest, validated into one typed struct.
  *
- * Pointers are borrowed until on_notice returns. A notification that breaks the protocol is never delivered:
- * it ends the link. The link ignores notifications that it does not know.
+ * Pointers are borrowed until on_notice returns. A notification that breaks the protocol is never
+ * delivered: it ends the link. The link ignores notifications that it does not know.
  * Spec: spec/guest.md, "Methods"; spec/guest.schema.json */
 #pragma once
 

@@ -1,9 +1,12 @@
-/* guest_stream — messages with descriptors on a non-blocking Unix socket. It does not interpret messages.
+/* guest_stream — messages with descriptors on a non-blocking Unix socket. It does not interpret
+ * messages.
  *
- * Owner:   its guest_link, which polls the socket: always for reading, and for writing while is_full.
- * Bounds:  GUEST_MESSAGE_MAX per message, GUEST_UNREAD_MAX unsent bytes, RPC_FDS_MAX pending descriptors.
- * Writing: the link appends a message to `tx` and posts it. The stream sends it at once if the socket accepts
- *          it. Descriptors travel with the first byte of their message. */
+ * Owner:   its guest_link, which polls the socket: always for reading, and for writing while
+ *          is_full.
+ * Bounds:  GUEST_MESSAGE_MAX per message, GUEST_UNREAD_MAX unsent bytes, RPC_FDS_MAX pending
+ *          descriptors.
+ * Writing: the link appends a message to `tx` and posts it. The stream sends it at once if the
+ *          socket accepts it. Descriptors travel with the first byte of their message. */
 #pragma once
 
 #include "base/list.h"
@@ -26,9 +29,9 @@ void guest_stream_done(struct guest_stream *s);
 /* Drops unsent bytes and shuts the socket down; the descriptor stays open until _done. */
 void guest_stream_end(struct guest_stream *s);
 
-/* Sends the message at the end of tx, from `from` on, with descriptors that stay the caller's. -ENOBUFS: it can
- * neither send nor keep the descriptors, has sent nothing of the message, and the caller truncates it. Another
- * -errno: the stream is broken. */
+/* Sends the message at the end of tx, from `from` on, with descriptors that stay the caller's.
+ * -ENOBUFS: it can neither send nor keep the descriptors, has sent nothing of the message, and the
+ * caller truncates it. Another -errno: the stream is broken. */
 MUST_USE int guest_stream_post(struct guest_stream *s, size_t from, const int *fds, size_t n_fds);
 MUST_USE int guest_stream_flush(struct guest_stream *s);
 /* Reads once into rx. 1, or 0 if nothing is available. -EPIPE: end of stream. -EMSGSIZE: too many

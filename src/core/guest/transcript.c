@@ -201,7 +201,8 @@ static struct str transcript_newest(const void *bytes, size_t n, size_t max) {
     return end ? (struct str){end + 1, (size_t)(p + n - end - 1)} : (struct str){p, 0};
 }
 
-/* Writes the kept part of the old file and the new lines to a new file, and renames it over the old one. */
+/* Writes the kept part of the old file and the new lines to a new file, and renames it over the old
+ * one. */
 static int transcript_rewrite(struct transcript *t, int old, size_t old_size) {
     size_t half = (size_t)t->max_bytes / 2, max = (size_t)t->max_bytes;
     size_t want = buf_len(&t->lines) < half ? MIN(old_size, half + 1) : 0;

@@ -160,7 +160,8 @@ static void copies_finish(struct copying *c) {
     all->on_done(all, NULL);
 }
 
-/* Continues with the next copy. Credentials files that do not exist are skipped, but each tool needs at least one. */
+/* Continues with the next copy. Credentials files that do not exist are skipped, but each tool
+ * needs at least one. */
 static void copies_next(struct copying *c, bool was_there) {
     size_t n = c->copies->box->record->spec->n_copies + c->n_secrets;
     struct err e;
@@ -186,7 +187,8 @@ static void copies_next(struct copying *c, bool was_there) {
         copies_finish(c);
 }
 
-/* A failure of one side looks like an early end of stream to the other, so this reports the side that has the cause. */
+/* A failure of one side looks like an early end of stream to the other, so this reports the side
+ * that has the cause. */
 static void copies_check_ends(struct copying *c) {
     enum err_code pack = c->pack_failure.code, unpack = c->unpack_failure.code;
     struct deadlines *deadlines = c->copies->box->env->deadlines;
@@ -277,7 +279,8 @@ static void on_source(struct open_ask *a, const struct open_result *result) {
         copies_fail(c, result->e);
         return;
     }
-    /* The archive of a file has one member, named like the target, so the guest unpacks into the parent directory. */
+    /* The archive of a file has one member, named like the target, so the guest unpacks into the
+     * parent directory. */
     if (result->is_file)
         n = MAX((size_t)(strrchr(target, '/') - target), (size_t)1);
     guest_wait_init(&c->wait, on_unpacking);

@@ -1,13 +1,14 @@
 /* copies — copies host files into a sandbox before it is READY for the first time.
  *
- * The copies run one after the other. berm-open checks the source, the guest starts to unpack and replies with a pipe,
- * and berm-open packs the source into that pipe with the owner's rights. A copy is done when both have reported.
- * The bytes do not pass through bermd. If the guest cannot pass a pipe, bermd creates one, and copy_feed sends the
- * bytes over the link in chunks.
- * Owner:   the sandbox, which embeds it.     End: on_done, once per copies_begin, or copies_drop at any time.
- * Restart: after a restart of bermd or a broken link, all copies start again; the guest replaces existing files. A
- *          marker file in the sandbox's directory records that all are done. A layer in memory gets the copies at
- *          every start.
+ * The copies run one after the other. berm-open checks the source, the guest starts to unpack and
+ * replies with a pipe, and berm-open packs the source into that pipe with the owner's rights. A
+ * copy is done when both have reported. The bytes do not pass through bermd. If the guest cannot
+ * pass a pipe, bermd creates one, and copy_feed sends the bytes over the link in chunks.
+ * Owner:   the sandbox, which embeds it.
+ * End:     on_done, once per copies_begin, or copies_drop at any time.
+ * Restart: after a restart of bermd or a broken link, all copies start again; the guest replaces
+ *          existing files. A marker file in the sandbox's directory records that all are done. A
+ *          layer in memory gets the copies at every start.
  * Errors:  those of berm-open and the guest, prefixed with the field of the spec. */
 #pragma once
 

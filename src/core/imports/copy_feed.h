@@ -1,8 +1,10 @@
-/* copy_feed — reads a pipe and sends its bytes to the guest in chunks, for guests that cannot receive a descriptor.
+/* copy_feed — reads a pipe and sends its bytes to the guest in chunks, for guests that cannot
+ * receive a descriptor.
  *
  * Owner:   its creator.             End: copy_feed_close, at any time.
  * Bounds:  one chunk and one pending request.
- * Errors:  if the guest refuses more bytes, it reports the reason in TREE_DONE, and the writer of the pipe gets EPIPE. */
+ * Errors:  if the guest refuses more bytes, it reports the reason in TREE_DONE, and the writer of
+ *          the pipe gets EPIPE. */
 #pragma once
 
 #include <uv.h>

@@ -21,7 +21,7 @@ int imports_uid(struct env *env, const char *owner, uint32_t *ret_uid, struct er
     else
         return err_set(
             e, ERR_HOST_PATH_REFUSED,
-            "callers with a token cannot import host paths, because the setting token_uid is empty");
+            "token callers cannot import host paths, because the setting token_uid is empty");
     return 0;
 }
 
@@ -42,7 +42,8 @@ static const struct tool *imports_missing_tool(const Berm__V1__Tool *t) {
     return tool && !tool_is_on_host(tool) ? tool : NULL;
 }
 
-/* Maps a directory below the caller's home to the same path below the home of the sandbox's user. */
+/* Maps a directory below the caller's home to the same path below the home of the sandbox's
+ * user. */
 static bool imports_add_cache(struct imports *in, const Berm__V1__SandboxSpec *spec,
                               const char *name, size_t tool) {
     char source[TOOL_PATH_MAX], target[TOOL_PATH_MAX];
@@ -164,8 +165,8 @@ static void imports_open_next(struct imports *in) {
         in->on_done(in, NULL);
 }
 
-/* A cache that does not exist starts empty in the sandbox. A cache that belongs to another user is refused, because the
- * sandbox's user would appear as its owner. */
+/* A cache that does not exist starts empty in the sandbox. A cache that belongs to another user is
+ * refused, because the sandbox's user would appear as its owner. */
 static int imports_check_opened(const struct imports *in, const struct open_result *result,
                                 struct err *e) {
     const struct import_item *item = &in->items[in->at];
@@ -218,8 +219,9 @@ static int imports_check_tools(struct env *env, const char *owner,
     return 0;
 }
 
-/* Fills in->tools. Returns 1 if a tool needs a search or a cache, otherwise 0. UNSUPPORTED: a tool needs a search, but has
- * no directory to search or the owner may not import host paths. HOST_PATH_REFUSED: the same for a cache. */
+/* Fills in->tools. Returns 1 if a tool needs a search or a cache, otherwise 0. UNSUPPORTED: a tool
+ * needs a search, but has no directory to search or the owner may not import host paths.
+ * HOST_PATH_REFUSED: the same for a cache. */
 static int imports_list_tools(struct imports *in, const Berm__V1__SandboxSpec *spec,
                               const char *owner, struct err *e) {
     struct err why;

@@ -160,8 +160,8 @@ static void opener_poll(struct opener *o) {
                       on_socket);
 }
 
-/* Queues a new message and returns its head. Returns NULL and refuses the request when memory is short or berm-open has
- * exited. */
+/* Queues a new message and returns its head. Returns NULL and refuses the request when memory is
+ * short or berm-open has exited. */
 static struct open_head *opener_queue(struct opener *o, struct open_ask *a, uint32_t kind,
                                       size_t size, uint32_t uid, const char *path) {
     struct open_head *head = o->lost ? NULL : calloc(1, size);

@@ -1,12 +1,14 @@
 /* opener — bermd's end of the socket to berm-open, which opens host paths with a caller's rights.
  *
- * Owner:   the daemon.              End: opener_close, then on_closed from the loop.
- * Requests: struct open_ask, embedded in the requesting object. on_done fires once, from the loop, unless
- *          open_ask_cancel is called before.
- * Bounds:  the opener keeps one message per unsent request. berm-open serves 64 requests at a time; later ones wait in
- *          order.
- * Errors:  those that berm-open reports (HOST_PATH_REFUSED, FILE_NOT_FOUND, NOT_A_DIRECTORY, SYMLINK_LOOP,
- *          TREE_INVALID, …); DRIVER_UNAVAILABLE when berm-open has exited, LIMIT_REACHED, OUT_OF_MEMORY.
+ * Owner:   the daemon.
+ * End:     opener_close, then on_closed from the loop.
+ * Request: struct open_ask, embedded in the requesting object. on_done fires once, from the loop,
+ *          unless open_ask_cancel is called before.
+ * Bounds:  the opener keeps one message per unsent request. berm-open serves 64 requests at a time;
+ *          later ones wait in order.
+ * Errors:  those that berm-open reports (HOST_PATH_REFUSED, FILE_NOT_FOUND, NOT_A_DIRECTORY,
+ *          SYMLINK_LOOP, TREE_INVALID, …); DRIVER_UNAVAILABLE when berm-open has exited,
+ *          LIMIT_REACHED, OUT_OF_MEMORY.
  * Inside on_done you may call every function here. */
 #pragma once
 
@@ -60,7 +62,7 @@ struct open_pack_spec {
     char *const *excludes;
     bool is_private; /* files get mode 0600 at most */
 };
-/* Writes a file or directory as an archive into the pipe, which the caller keeps. on_done fires when everything is in
- * the pipe. */
+/* Writes a file or directory as an archive into the pipe, which the caller keeps. on_done fires
+ * when everything is in the pipe. */
 void opener_pack(struct opener *o, struct open_ask *a, uint32_t uid,
                  const struct open_pack_spec *spec, int pipe_fd);

@@ -1,11 +1,14 @@
 /* tool_search — finds the directories of one tool for one caller, outside the host's /usr.
  *
- * tools.def lists homes for each tool: groups of directories (trees) that are mounted together. The search selects the
- * first home in which the caller may run the program and the program, without symlinks, is below one of the trees. A
- * symlink that leaves the trees would be broken inside the sandbox.
+ * tools.def lists homes for each tool: groups of directories (trees) that are mounted together. The
+ * search selects the first home in which the caller may run the program and the program, without
+ * symlinks, is below one of the trees. A symlink that leaves the trees would be broken inside the
+ * sandbox.
  * Owner:   the object that embeds it, which zeroes it first.
- * End:     on_done, once, unless tool_search_end is called before. tool_search_end is allowed at any time.
- * Errors:  UNSUPPORTED if no home has the tool; DRIVER_UNAVAILABLE, LIMIT_REACHED, OUT_OF_MEMORY. */
+ * End:     on_done, once, unless tool_search_end is called before. tool_search_end is allowed at
+ *          any time.
+ * Errors:  UNSUPPORTED if no home has the tool; DRIVER_UNAVAILABLE, LIMIT_REACHED,
+ *          OUT_OF_MEMORY. */
 #pragma once
 
 #include "core/imports/opener.h"
@@ -37,5 +40,6 @@ void tool_search_begin(struct tool_search *s, struct opener *o, uint32_t uid, co
                        void (*on_done)(struct tool_search *s, const struct err *e));
 /* Closes the trees that the owner has not taken. Idempotent; a zeroed struct is allowed. */
 void tool_search_end(struct tool_search *s);
-/* Sets the error UNSUPPORTED, which lists the directories of the tool. `why` is the reason, or NULL. */
+/* Sets the error UNSUPPORTED, which lists the directories of the tool. `why` is the reason, or
+ * NULL. */
 int tool_not_found(const struct tool *t, const char *why, struct err *e);

@@ -1,5 +1,6 @@
-/* tools — the table of tools that a sandbox can import by name, from tools.def. A row has the directories to search, the
- * required profile, and the credentials and caches below the caller's home. */
+/* tools — the table of tools that a sandbox can import by name, from tools.def. A row has the
+ * directories to search, the required profile, and the credentials and caches below the caller's
+ * home. */
 #pragma once
 
 #include <stdbool.h>

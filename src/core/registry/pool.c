@@ -58,7 +58,8 @@ static struct instance_limits pool_limits(const struct pool *p) {
     return l;
 }
 
-/* A claim can change a limit, but neither add nor remove one; the disk limit is part of the layer. */
+/* A claim can change a limit, but neither add nor remove one; the disk limit is part of the
+ * layer. */
 static bool pool_limits_fit(const struct pool *p, const Berm__V1__SandboxSpec *spec) {
     struct instance_limits own = pool_limits(p), l;
     sandbox_limits(spec, &l);
@@ -67,8 +68,8 @@ static bool pool_limits_fit(const struct pool *p, const Berm__V1__SandboxSpec *s
            l.disk_inodes == own.disk_inodes;
 }
 
-/* A claim can only add read-only mounts: a writable one needs a filter that is installed when the instance is
- * created, and a cache needs the layer. */
+/* A claim can only add read-only mounts: a writable one needs a filter that is installed when the
+ * instance is created, and a cache needs the layer. */
 static bool pool_mounts_fit(const Berm__V1__SandboxSpec *spec) {
     for (size_t i = 0; i < spec->n_mounts; i++)
         if (spec->mounts[i]->writable)
@@ -215,8 +216,8 @@ static void on_gone(struct instance *instance) {
 
 static const struct instance_events instance_events = {on_ready, on_failed, on_gone};
 
-/* The id ends with a hyphen, which no sandbox id does. The host name becomes the sandbox id unless the caller chooses
- * one. */
+/* The id ends with a hyphen, which no sandbox id does. The host name becomes the sandbox id unless
+ * the caller chooses one. */
 static bool pool_create(struct entrant *it, struct err *e) {
     struct env *env = it->env;
     struct instance_spec spec = {

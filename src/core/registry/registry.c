@@ -149,7 +149,8 @@ static void on_turn(uv_check_t *turn) {
     r->flushed = false; /* a flush does not trigger another flush */
 }
 
-/* Handles a few sandboxes per loop turn, because each needs a query. Returns true when others are left. */
+/* Handles a few sandboxes per loop turn, because each needs a query. Returns true when others are
+ * left. */
 static bool registry_prune_execs(struct registry *r, struct entry *t) {
     int n = 0;
     LIST_FOR_EACH(node, &r->all.list) {

@@ -1,11 +1,11 @@
 /* registry — all sandboxes and execs by id, and the environment they share.
  *
  * Owner:   the daemon.              Ends: registry_close, then on_closed from the loop.
- * Restart: registry_open reads the records; registry_recover adopts live instances, finishes or fails what
- *          was half done, sweeps what has no record, and reports through on_recovered; only then may
- *          the daemon listen.
- * Memory:  sandboxes that are not DELETED, and execs that run or that a caller watches; the rest is read from the
- *          store on request. */
+ * Restart: registry_open reads the records; registry_recover adopts live instances, finishes or
+ *          fails what was half done, sweeps what has no record, and reports through on_recovered;
+ *          only then may the daemon listen.
+ * Memory:  sandboxes that are not DELETED, and execs that run or that a caller watches; the rest is
+ *          read from the store on request. */
 #pragma once
 
 #include "base/arena.h"
@@ -30,28 +30,30 @@ struct env *registry_env(struct registry *r);
 struct ledger *registry_ledger(struct registry *r);
 struct deadlines *registry_deadlines(struct registry *r);
 const struct limits *registry_limits(const struct registry *r);
-/* Returns the driver of that name, or the default driver for an empty name. NULL: no such driver is loaded. */
+/* Returns the driver of that name, or the default driver for an empty name. NULL: no such driver is
+ * loaded. */
 struct driver *registry_driver(const struct registry *r, const char *name);
 /* Returns the i-th driver; the default driver is the first. NULL after the last. */
 struct driver *registry_driver_at(const struct registry *r, size_t i);
 const char *registry_no_driver(const struct registry *r);
 bool registry_has_opener(const struct registry *r);
 
-/* `spec` is checked and has every default filled in; it is copied. An empty id gets a generated one.
- * *ret_sb may be reverted and freed when c->wait gets an error. */
+/* `spec` is checked and has every default filled in; it is copied. An empty id gets a generated
+ * one. *ret_sb may be reverted and freed when c->wait gets an error. */
 MUST_USE int registry_create_sandbox(struct registry *r, const char *id,
                                      const Berm__V1__SandboxSpec *spec, const struct change *c,
                                      struct sandbox **ret_sb, struct err *e);
 
-/* SANDBOX_NOT_FOUND, also for a sandbox of another owner. For DELETED ones see registry_find_deleted. */
+/* SANDBOX_NOT_FOUND, also for a sandbox of another owner. For DELETED ones see
+ * registry_find_deleted. */
 MUST_USE int registry_find_sandbox(struct registry *r, const struct caller *who, const char *id,
                                    struct sandbox **ret_sb, struct err *e);
 /* The last record of a deleted sandbox whose history is kept, to be freed by the caller
  * (berm__v1__sandbox__free_unpacked). SANDBOX_NOT_FOUND. */
 MUST_USE int registry_find_deleted(struct registry *r, const struct caller *who, const char *id,
                                    Berm__V1__Sandbox **ret_record, struct err *e);
-/* Reads an exec that has ended from the store. EXEC_NOT_FOUND. The exec stays in memory until the next turn of the
- * loop, longer while it runs or is watched. */
+/* Reads an exec that has ended from the store. EXEC_NOT_FOUND. The exec stays in memory until the
+ * next turn of the loop, longer while it runs or is watched. */
 MUST_USE int registry_find_exec(struct registry *r, const struct caller *who, const char *id,
                                 struct exec **ret_x, struct err *e);
 /* Calls `on` for each sandbox in memory, newest first, until `on` returns false. */
@@ -66,8 +68,8 @@ struct registry_row {
     struct str record; /* berm.v1.Sandbox or berm.v1.Exec; empty: no longer kept */
 };
 typedef bool registry_on_row(void *user, const struct registry_row *row); /* false stops */
-/* Newest first, numbered below `before` (0 = from the newest). An empty owner means everyone's, an empty
- * sandbox_id all sandboxes. STORE_FAILED, STORE_CORRUPT. */
+/* Newest first, numbered below `before` (0 = from the newest). An empty owner means everyone's, an
+ * empty sandbox_id all sandboxes. STORE_FAILED, STORE_CORRUPT. */
 MUST_USE int registry_list_sandboxes(struct registry *r, struct str owner, uint64_t before,
                                      registry_on_row *on, void *user, struct err *e);
 MUST_USE int registry_list_execs(struct registry *r, struct str owner, struct str sandbox_id,
@@ -82,8 +84,8 @@ struct accepted_request {
     struct str answer;
     bool is_same; /* false: the id was used for another method or content */
 };
-/* 1: the request id was accepted before. 0: it is new, or it has expired. OUT_OF_MEMORY, STORE_FAILED,
- * STORE_CORRUPT. */
+/* 1: the request id was accepted before. 0: it is new, or it has expired. OUT_OF_MEMORY,
+ * STORE_FAILED, STORE_CORRUPT. */
 MUST_USE int registry_find_request(struct registry *r, const struct request_key *key,
                                    struct arena *arena, struct accepted_request *ret,
                                    struct err *e);

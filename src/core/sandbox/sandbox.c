@@ -76,7 +76,8 @@ int sandbox_check_change(const struct sandbox *sb, uint64_t incarnation, struct 
 
 /* --- events and states --- */
 
-/* Sets a string of the record to a copy. When memory is short, sets the empty string; the entry then fails too. */
+/* Sets a string of the record to a copy. When memory is short, sets the empty string; the entry
+ * then fails too. */
 static void sandbox_set_text(char **field, const char *text) {
     if (*field != protobuf_c_empty_string)
         free(*field);
@@ -157,7 +158,8 @@ static void on_durable(struct recorded *r) {
     sandbox_converge(sb);
 }
 
-/* The commit failed. Reverts the record; sandbox_converge then records outcomes that already happened again. */
+/* The commit failed. Reverts the record; sandbox_converge then records outcomes that already
+ * happened again. */
 static void on_reverted(struct recorded *r) {
     struct sandbox *sb = container_of(r, struct sandbox, recorded);
     if (!r->durable) {
@@ -303,8 +305,8 @@ void sandbox_free(struct sandbox *sb) {
 
 /* --- changes --- */
 
-/* Stores the reason of the pause with the intent, so that a daemon that restarts before the outcome still has it. A
- * pause by a caller replaces a pause by the reserve. */
+/* Stores the reason of the pause with the intent, so that a daemon that restarts before the outcome
+ * still has it. A pause by a caller replaces a pause by the reserve. */
 static void sandbox_put_intent(struct sandbox *sb, struct entry *t, const struct change *c) {
     if (c->e || sandbox_is_held(sb))
         sandbox_set_reason(sb->box.record,

@@ -1,10 +1,10 @@
 /* sandbox — one sandbox from its acceptance to its removal.
  * Owner:   the registry (core/sandbox/sandboxes.h).
- * States:  SandboxState in the record, as clients see it; SBX-1 lists the changes. Besides it a goal, an
- *          instance state and a link state: see core/box/box_state.h. Every event (an intent is durable, an
- *          instance is ready, the guest answers or is gone, the retry after a store failure is due) ends
- *          in one function, sandbox_converge, which takes the next step towards the goal. A restart does
- *          the same: it reads the record, adopts the instance and calls sandbox_converge.
+ * States:  SandboxState in the record, as clients see it; SBX-1 lists the changes. A sandbox also
+ *          has a goal, an instance state and a link state: see core/box/box_state.h.
+ * Events:  every event (an intent is durable, an instance is ready, the guest answers or is gone, a
+ *          retry is due) calls sandbox_converge, which takes the next step towards the goal.
+ * Restart: a new daemon reads the record, adopts the instance and calls sandbox_converge.
  * Bounds:  limits.execs running execs.
  * Errors:  SANDBOX_EXISTS, SANDBOX_STALE, SANDBOX_PAUSED, SANDBOX_STOPPED, SANDBOX_NOT_READY,
  *          SANDBOX_FAILED, SANDBOX_DELETED, STORE_FULL.          Spec: spec/behavior.md, SBX
@@ -31,14 +31,14 @@ MUST_USE int sandbox_resume(struct sandbox *sb, uint64_t incarnation, const stru
                             struct err *e);
 MUST_USE int sandbox_delete(struct sandbox *sb, uint64_t incarnation, const struct change *c,
                             struct err *e);
-/* `spec` is the whole new spec, checked; `parts` names what the caller gave ("labels", …), for the event. The
- * driver applies new limits first; if it refuses, the update fails. */
+/* `spec` is the whole new spec, checked; `parts` names what the caller gave ("labels", …), for the
+ * event. The driver applies new limits first; if it refuses, the update fails. */
 MUST_USE int sandbox_update(struct sandbox *sb, uint64_t incarnation,
                             const Berm__V1__SandboxSpec *spec, const char *const *parts,
                             size_t n_parts, const struct change *c, struct err *e);
 
-/* Borrowed until the next turn of the loop. Report it only when ledger_wait(sandbox_recorded) has nothing to wait
- * for. */
+/* Borrowed until the next turn of the loop. Report it only when ledger_wait(sandbox_recorded) has
+ * nothing to wait for. */
 const Berm__V1__Sandbox *sandbox_record(const struct sandbox *sb);
 /* Sets the fields that are not stored, in a record that was read from the store. */
 void sandbox_put_live(const struct sandbox *sb, Berm__V1__Sandbox *copy);
@@ -52,7 +52,8 @@ struct files *sandbox_files(struct sandbox *sb);
 /* Returns 0 when bermd may send an exec or file call to the guest now, else the error of SBX-8. */
 MUST_USE int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct err *e);
 
-/* Waits until the sandbox has reached its goal and its record is durable. Zero it before the first use. */
+/* Waits until the sandbox has reached its goal and its record is durable. Zero it before the first
+ * use. */
 struct sandbox_wait {
     struct waiter waiter;
     struct deadline deadline;
@@ -60,13 +61,14 @@ struct sandbox_wait {
     struct sandbox *sandbox;
     bool until_deleted; /* false: wait until the state is final for its goal */
 };
-/* Wakes `w` once, from the loop: when the wait has ended, when the sandbox is freed, or after wait_ms. */
+/* Wakes `w` once, from the loop: when the wait has ended, when the sandbox is freed, or after
+ * wait_ms. */
 void sandbox_wait(struct sandbox *sb, struct sandbox_wait *w, int64_t wait_ms,
                   void (*on_done)(struct waiter *w));
 void sandbox_wait_cancel(struct sandbox_wait *w);
 
-/* Asks the driver for the usage of the sandbox and wakes `w` once: from the loop, unless the driver is lost. Fails with
- * SANDBOX_STOPPED or a similar error when the sandbox does not run. */
+/* Asks the driver for the usage of the sandbox and wakes `w` once: from the loop, unless the driver
+ * is lost. Fails with SANDBOX_STOPPED or a similar error when the sandbox does not run. */
 MUST_USE int sandbox_measure(struct sandbox *sb, struct waiter *w, struct err *e);
 /* Returns the last measurement. NULL: the driver failed, or the sandbox does not run. */
 const struct instance_usage *sandbox_usage(const struct sandbox *sb);

@@ -1,9 +1,10 @@
 /* sandbox_converge — takes a sandbox one step towards its goal.
  *
- * Called after every event. It acts only on durable records: while an entry is pending it returns, and the
- * entry's completion calls it again. Each step either sends a request and waits for the reply, or
- * records an outcome; so a daemon that was killed anywhere continues from its records alone.
- * The step depends on the goal, the instance state and the link state: see core/box/box_state.h. */
+ * Called after every event. It acts only on durable records: while an entry is pending it returns,
+ * and the entry's completion calls it again. Each step either sends a request and waits for the
+ * reply, or records an outcome; so a daemon that was killed anywhere continues from its records
+ * alone. The step depends on the goal, the instance state and the link state: see
+ * core/box/box_state.h. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -13,14 +14,16 @@
 #include "core/sandbox/sandbox_impl.h"
 
 #define STOP_GRACE_MS 5000
-/* Longer than a busy host stalls, because a kill loses exits that the guest has not written to status files. */
+/* Longer than a busy host stalls, because a kill loses exits that the guest has not written to
+ * status files. */
 #define STOP_MARGIN_MS 5000
 
 #define CAUSE(name) BERM__V1__STATE_CAUSE__STATE_CAUSE_##name
 
 /* --- freeze and thaw --- */
 
-/* When the driver refuses a pause or resume, the instance keeps its state, and the goal changes back to that state. */
+/* When the driver refuses a pause or resume, the instance keeps its state, and the goal changes
+ * back to that state. */
 static void on_freeze_failed(struct sandbox *sb, const struct err *e) {
     bool was_frozen = sb->box.instance_state == INST_THAWING;
     log_text(LOG_WARN, "freeze", "%s: %s", sb->box.record->sandbox_id, e->text);
@@ -71,8 +74,8 @@ static void sandbox_converge_kill(struct sandbox *sb) {
     instance_stop(sb->box.instance);
 }
 
-/* Asks the guest to end its execs: SIGTERM and the grace time, or SIGKILL when that is 0. guest_deadline
- * kills a guest that does not end. */
+/* Asks the guest to end its execs: SIGTERM and the grace time, or SIGKILL when that is 0.
+ * guest_deadline kills a guest that does not end. */
 static void sandbox_converge_shutdown(struct sandbox *sb) {
     int64_t grace_ms = sb->request.grace_ms == 0 ? STOP_GRACE_MS : MAX(sb->request.grace_ms, 0);
     if (sb->box.goal == GOAL_DELETE)
@@ -185,7 +188,8 @@ static void sandbox_converge_remove(struct sandbox *sb) {
 
 /* --- the steps --- */
 
-/* The instance ended without a request. The files stay, and a caller can start the sandbox again. */
+/* The instance ended without a request. The files stay, and a caller can start the sandbox
+ * again. */
 static void sandbox_converge_lost(struct sandbox *sb) {
     bool by_reboot = sb->box.env->host_was_rebooted && !sb->box.env->is_recovered;
     struct err e = sb->failure;
@@ -198,8 +202,8 @@ static void sandbox_converge_lost(struct sandbox *sb) {
                               .by_sandbox = true});
 }
 
-/* A sandbox that was never READY has no files to keep. Otherwise the files stay, and a caller can start the sandbox
- * again. */
+/* A sandbox that was never READY has no files to keep. Otherwise the files stay, and a caller can
+ * start the sandbox again. */
 static void sandbox_converge_failed(struct sandbox *sb) {
     struct sandbox_why why = {.cause = CAUSE(ERROR), .e = &sb->failure};
     if (sb->box.record->incarnation == 1)
@@ -377,7 +381,8 @@ static void sandbox_converge_run(struct sandbox *sb) {
     }
 }
 
-/* Returns whether recovery must still wait for the sandbox. The daemon listens when this is false for all. */
+/* Returns whether recovery must still wait for the sandbox. The daemon listens when this is false
+ * for all. */
 static bool sandbox_converge_holds_recovery(const struct sandbox *sb) {
     if (sb->recorded.n_pending > 0 || sb->box.instance_state == INST_CLEARING)
         return true;

@@ -59,8 +59,8 @@ int sandbox_check_create(struct sandboxes *all, const char *id, const Berm__V1__
     return sandbox_check_new(all->env, spec, e);
 }
 
-/* If the caller chose no id, the sandbox gets the host name of the parked instance or a new id; both are random enough to
- * be unique. NULL: no free slot, or out of memory. */
+/* If the caller chose no id, the sandbox gets the host name of the parked instance or a new id;
+ * both are random enough to be unique. NULL: no free slot, or out of memory. */
 static struct sandbox *sandbox_create_object(struct sandboxes *all, const char *id,
                                              const Berm__V1__SandboxSpec *spec, struct parked *p,
                                              const struct change *c) {

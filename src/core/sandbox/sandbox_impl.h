@@ -6,8 +6,9 @@
 #include "core/imports/imports.h"
 #include "core/sandbox/sandboxes.h"
 
-/* The current operation, for failpoints. base/failpoints.def lists six steps per operation, in this order. A claim is a
- * create that found a parked instance; its last step, the reply, counts as that of a create. */
+/* The current operation, for failpoints. base/failpoints.def lists six steps per operation, in this
+ * order. A claim is a create that found a parked instance; its last step, the reply, counts as that
+ * of a create. */
 enum sandbox_op {
     OP_NONE,
     OP_CREATE,
@@ -96,12 +97,12 @@ static inline bool sandbox_is_dormant(const struct sandbox *sb) {
 
 void sandbox_failpoint(const struct sandbox *sb, enum sandbox_step step);
 
-/* sandbox.c: takes the record and adds the sandbox to `all`. An empty `instance` means that the id is the
- * sandbox's. NULL: no memory. */
+/* sandbox.c: takes the record and adds the sandbox to `all`. An empty `instance` means that the id
+ * is the sandbox's. NULL: no memory. */
 struct sandbox *sandbox_new(struct sandboxes *all, struct driver *driver, Berm__V1__Sandbox *record,
                             uint64_t number, uint64_t slot, struct str instance);
-/* sandbox_create.c: returns 0 when a sandbox with this spec can start now. DRIVER_UNAVAILABLE, LIMIT_REACHED,
- * STORE_FULL */
+/* sandbox_create.c: returns 0 when a sandbox with this spec can start now. DRIVER_UNAVAILABLE,
+ * LIMIT_REACHED, STORE_FULL */
 MUST_USE int sandbox_check_new(const struct env *env, const Berm__V1__SandboxSpec *spec,
                                struct err *e);
 /* The reason of a state change. */
@@ -116,7 +117,8 @@ struct sandbox_why {
 void sandbox_put(struct sandbox *sb, struct entry *t);
 /* Puts the change of state and its event into the entry. */
 void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct sandbox_why *why);
-/* Commits an outcome: sandbox_enter in an entry of its own; converge retries when the store fails. */
+/* Commits an outcome: sandbox_enter in an entry of its own; converge retries when the store
+ * fails. */
 void sandbox_outcome(struct sandbox *sb, int state, enum sandbox_goal goal,
                      const struct sandbox_why *why);
 /* Returns whether the state is durable and final for the goal. */
@@ -149,14 +151,16 @@ void sandbox_converge(struct sandbox *sb);
 void sandbox_claim(struct sandbox *sb, struct parked *p);
 /* Opens the imports, then creates the instance or claims the parked instance. */
 void sandbox_make_instance(struct sandbox *sb);
-/* A claim failed, or a restart interrupted it: removes the instance with its files, and creates another one. */
+/* A claim failed, or a restart interrupted it: removes the instance with its files, and creates
+ * another one. */
 void sandbox_unclaim(struct sandbox *sb);
 /* At a restart: finds the instance that its record names. */
 void sandbox_adopt(struct sandbox *sb);
 
 /* sandbox.c: returns 0 when the spec may change now */
 MUST_USE int sandbox_check_change(const struct sandbox *sb, uint64_t incarnation, struct err *e);
-/* sandbox_update.c: handles the end of the instance or sandbox while an update waits for the driver */
+/* sandbox_update.c: handles the end of the instance or sandbox while an update waits for the
+ * driver */
 void sandbox_update_without_instance(struct sandbox *sb);
 void sandbox_update_drop(struct sandbox *sb);
 
@@ -173,5 +177,6 @@ void sandbox_configure(struct sandbox *sb);
 void sandbox_disconnect(struct sandbox *sb);
 /* The guest is gone or about to end: resets the state of the link for the next guest. */
 void sandbox_forget_guest(struct sandbox *sb);
-/* The link broke, or the guest broke the protocol: disconnects, and connects again unless that happens too often. */
+/* The link broke, or the guest broke the protocol: disconnects, and connects again unless that
+ * happens too often. */
 void sandbox_lose_link(struct box *b, const struct err *e);

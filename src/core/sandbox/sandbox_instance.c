@@ -118,8 +118,8 @@ static bool sandbox_claim_is_bare(const struct instance_spec *spec) {
            spec->n_mounts == 0;
 }
 
-/* Configure the guest first so that it overlaps with the claim, unless the guest would create a workspace where a
- * mount goes: only the default workspace exists in every root. */
+/* Configure the guest first so that it overlaps with the claim, unless the guest would create a
+ * workspace where a mount goes: only the default workspace exists in every root. */
 static void sandbox_instance_claim(struct sandbox *sb, struct instance_spec *spec) {
     const char *workspace = sb->box.record->spec->workspace;
     spec->hostname = sb->claim.has_name ? NULL : spec->hostname;
@@ -234,7 +234,8 @@ void sandbox_adopt(struct sandbox *sb) {
         sandbox_unclaim(sb);
         return;
     }
-    /* The last daemon found the tools, but the guest does not have their PATH yet, so create the instance again. */
+    /* The last daemon found the tools, but the guest does not have their PATH yet, so create the
+     * instance again. */
     bool lacks_path = box_is(&sb->box, SB_PENDING) && sb->box.record->spec->n_tools > 0;
     if (!lacks_path)
         sb->box.instance =

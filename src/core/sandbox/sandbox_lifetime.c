@@ -8,8 +8,8 @@
 
 #define ACTION(name) BERM__V1__LIFETIME_ACTION__LIFETIME_ACTION_##name
 
-/* A sandbox is idle while it is READY, no exec runs and no file is open; a watch of files does not count. 0 = it is
- * not idle, or has no idle TTL. */
+/* A sandbox is idle while it is READY, no exec runs and no file is open; a watch of files does not
+ * count. 0 = it is not idle, or has no idle TTL. */
 static int64_t sandbox_lifetime_idle_due(const struct sandbox *sb) {
     const Berm__V1__Lifetime *l = sb->box.record->spec->lifetime;
     if (!l || l->idle_ttl_ms <= 0 || sb->execs.n_running > 0 || sb->files.n_handles > 0 ||

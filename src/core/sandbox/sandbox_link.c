@@ -1,4 +1,5 @@
-/* sandbox_link — the link to the guest: connecting, reconnecting, configuring, and what the guest reports. */
+/* sandbox_link — the link to the guest: connecting, reconnecting, configuring, and what the guest
+ * reports. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -35,8 +36,8 @@ static void sandbox_link_configured(struct sandbox *sb) {
     sandbox_converge(sb);
 }
 
-/* When a restart came before the reply, the guest has its settings already and refuses a second configure without
- * naming a field. A setting that it refuses has a field. */
+/* When a restart came before the reply, the guest has its settings already and refuses a second
+ * configure without naming a field. A setting that it refuses has a field. */
 static bool sandbox_link_has_settings(const struct err *e) {
     return !e || (e->code == ERR_INVALID_ARGUMENT && !e->field[0]);
 }

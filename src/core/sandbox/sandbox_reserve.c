@@ -1,5 +1,5 @@
-/* sandbox_reserve — what the disk reserve (*disk.reserve*) means for one sandbox: whether it may start or
- * continue, and whether the reserve holds it. core/registry/reserve.c watches the disk. */
+/* sandbox_reserve — what the disk reserve (*disk.reserve*) means for one sandbox: whether it may
+ * start or continue, and whether the reserve holds it. core/registry/reserve.c watches the disk. */
 #include "base/disk_space.h"
 #include "core/sandbox/sandbox_impl.h"
 

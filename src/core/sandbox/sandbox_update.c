@@ -1,5 +1,5 @@
-/* sandbox_update — replaces the spec. The driver applies new limits before the commit, so that an update which was
- * reported is in force. */
+/* sandbox_update — replaces the spec. The driver applies new limits before the commit, so that an
+ * update which was reported is in force. */
 #include <stdio.h>
 
 #include "base/failpoint.h"

@@ -1,4 +1,5 @@
-/* sandbox_usage — measures what a sandbox uses: one request to the driver at a time for all waiters. */
+/* sandbox_usage — measures what a sandbox uses: one request to the driver at a time for all
+ * waiters. */
 #include "core/sandbox/sandbox_impl.h"
 
 static void on_measured(struct instance *p, const struct instance_answer *a, void *user) {

@@ -44,7 +44,8 @@ struct parked {
 #define PARKED_WORKSPACE "/workspace" /* a directory that exists in every root */
 
 #define SANDBOX_ID_PREFIX "sb-"
-/* Descriptors that are free when a sandbox starts: its own, those of its creation, and some for callers. */
+/* A sandbox starts only if this many descriptors are free: for itself, for its creation, and
+ * some for calls. */
 #define SANDBOX_FDS 16
 
 /* -errno */
@@ -56,12 +57,13 @@ struct sandbox *sandbox_at(struct list *node);                               /* 
 /* Greets the guest of the first dormant sandbox. False: none is dormant. */
 bool sandboxes_wake_next(struct sandboxes *all);
 
-/* 0 when the id is free and the resources for this sandbox suffice. SANDBOX_EXISTS, LIMIT_REACHED, STORE_FULL,
- * DRIVER_UNAVAILABLE */
+/* 0 when the id is free and the resources for this sandbox suffice. SANDBOX_EXISTS, LIMIT_REACHED,
+ * STORE_FULL, DRIVER_UNAVAILABLE */
 MUST_USE int sandbox_check_create(struct sandboxes *all, const char *id,
                                   const Berm__V1__SandboxSpec *spec, struct err *e);
-/* After sandbox_check_create. `spec` has every default filled in; it is copied. An empty id gets a generated one.
- * `p` NULL: create the instance. Sets p->instance to NULL when the sandbox has taken it. */
+/* After sandbox_check_create. `spec` has every default filled in; it is copied. An empty id gets a
+ * generated one. `p` NULL: create the instance. Sets p->instance to NULL when the sandbox has taken
+ * it. */
 MUST_USE int sandbox_create(struct sandboxes *all, const char *id,
                             const Berm__V1__SandboxSpec *spec, struct parked *p,
                             const struct change *c, struct sandbox **ret_sb, struct err *e);
@@ -84,9 +86,11 @@ bool sandbox_is_down(const struct sandbox *sb);
 /* Returns the limits of an instance for this spec. */
 void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct instance_limits *ret_limits);
 
-/* sandbox_reserve.c: returns whether the sandbox runs and has no limit that keeps it from filling the disk */
+/* sandbox_reserve.c: returns whether the sandbox runs and has no limit that keeps it from filling
+ * the disk */
 bool sandbox_may_fill_disk(const struct sandbox *sb);
-/* Returns whether the reserve pauses the sandbox, or is about to, until there is disk space again. */
+/* Returns whether the reserve pauses the sandbox, or is about to, until there is disk space
+ * again. */
 bool sandbox_is_held(const struct sandbox *sb);
 /* Free disk space and the reserve; a disk that cannot be read counts as having space. */
 void sandbox_reserve_read(const struct env *env, struct disk_space *ret_space);

@@ -17,8 +17,9 @@
 
 #define ANSWER_BYTES 32768
 
-/* The snapshot identifies a socket by its inode, because any process can bind the same name. The kernel keeps the inode
- * while the socket lives, so no other socket has the number. unix_diag reports the low 32 bits. */
+/* The snapshot identifies a socket by its inode, because any process can bind the same name. The
+ * kernel keeps the inode while the socket lives, so no other socket has the number. unix_diag
+ * reports the low 32 bits. */
 struct listeners {
     dev_t device;
     size_t n, capacity;

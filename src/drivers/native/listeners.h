@@ -1,8 +1,10 @@
-/* listeners — a snapshot of all listening Unix sockets on one filesystem, read with one netlink dump (unix_diag).
+/* listeners — a snapshot of all listening Unix sockets on one filesystem, read with one netlink
+ * dump (unix_diag).
  *
  * Owner:   the caller of listeners_read.     End: listeners_free.
- * Limits:  a process in the snapshot may have exited since. A missing socket may still have a listener: the kernel lists
- *          only our own network namespace, and on btrfs and some overlays it reports another device number than stat.
+ * Limits:  a process in the snapshot may have exited since. A missing socket may still have a
+ *          listener: the kernel lists only our own network namespace, and on btrfs and some
+ *          overlays it reports another device number than stat.
  * Bounds:  four bytes per socket on that filesystem. */
 #pragma once
 
@@ -10,8 +12,10 @@
 
 struct listeners;
 
-/* Lists the sockets on the filesystem of that directory. NULL: the kernel has no unix_diag, or out of memory. */
+/* Lists the sockets on the filesystem of that directory. NULL: the kernel has no unix_diag, or out
+ * of memory. */
 struct listeners *listeners_read(int dir_fd);
-/* Returns whether the socket that has this name in the directory now is in the snapshot. False if `l` is NULL. */
+/* Returns whether the socket that has this name in the directory now is in the snapshot. False if
+ * `l` is NULL. */
 bool listeners_has(const struct listeners *l, int dir_fd, const char *name);
 void listeners_free(struct listeners *l);

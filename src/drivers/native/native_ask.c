@@ -37,7 +37,8 @@ static struct spawn_ask *native_ask_new(struct native_instance *p, uint32_t kind
     return a;
 }
 
-/* Sends the request. Calls `done` with an error at once if `a` is NULL (out of memory) or berm-spawn has exited. */
+/* Sends the request. Calls `done` with an error at once if `a` is NULL (out of memory) or
+ * berm-spawn has exited. */
 static void native_ask_send(struct native_instance *p, struct spawn_ask *a, instance_done *done,
                             void *user) {
     struct err e;

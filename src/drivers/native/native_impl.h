@@ -1,5 +1,5 @@
-/* The native driver's internals. native.c is the driver, native_instance.c has the life of an instance, native_ask.c the
- * requests to a running instance, native_slots.c the ranges of uids. */
+/* The native driver's internals. native.c is the driver, native_instance.c has the life of an
+ * instance, native_ask.c the requests to a running instance, native_slots.c the ranges of uids. */
 #pragma once
 
 #include "drivers/native/listeners.h"
@@ -11,7 +11,7 @@ struct native {
     struct spawn_link link;
     int run_dir_fd;
     struct list instances;
-    int ends_fd; /* an epoll of all guests' pidfds; a uv_poll_t per guest would cost four system calls */
+    int ends_fd; /* an epoll of all guests' pidfds; a uv_poll_t for each needs four system calls */
     uv_poll_t ends;
     struct listeners *listeners; /* used to adopt guests, until the sweep; or NULL */
     bool has_listed; /* read once, because a kernel without unix_diag tries to load a module */
@@ -41,7 +41,8 @@ static inline struct native_instance *native_instance_of(struct instance *p) {
 
 /* Converts a failed reply, or the loss of berm-spawn, into an error. */
 void native_explain(const struct native *n, struct err *e, const struct spawn_reply *reply);
-/* Sends a DESTROY. NULL: berm-spawn has exited or memory is short; the sweep at the next start removes the instance. */
+/* Sends a DESTROY. NULL: berm-spawn has exited or memory is short; the sweep at the next start
+ * removes the instance. */
 struct spawn_ask *native_destroy(struct native *n, const char *id, uint32_t flags,
                                  spawn_on_reply *on_reply, void *subject);
 

@@ -1,4 +1,5 @@
-/* native_instance — creates or adopts an instance, watches the guest's pidfd, and removes the instance after its end. */
+/* native_instance — creates or adopts an instance, watches the guest's pidfd, and removes the
+ * instance after its end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -73,7 +74,8 @@ static void native_instance_clear(struct native_instance *p) {
         p->clearing = native_destroy(p->native, p->instance.id, 0, on_cleared, p) != NULL;
 }
 
-/* The pidfd reports that the guest has exited. berm-spawn then reports that nothing is left of the instance. */
+/* The pidfd reports that the guest has exited. berm-spawn then reports that nothing is left of the
+ * instance. */
 static void native_instance_on_exit(struct native_instance *p) {
     native_instance_unwatch(p);
     p->ended = true;
@@ -146,8 +148,8 @@ static struct native_instance *native_instance_new(struct native *n, const char 
     return NULL;
 }
 
-/* The address names the directory by its descriptor, so that its length does not depend on the path of the run
- * directory. */
+/* The address names the directory by its descriptor, so that its length does not depend on the path
+ * of the run directory. */
 static void native_control_address(const struct native *n, const char *id,
                                    struct sockaddr_un *ret_addr) {
     *ret_addr = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -155,7 +157,8 @@ static void native_control_address(const struct native *n, const char *id,
              id);
 }
 
-/* bermd binds the socket and the guest calls listen, so that the peer's pidfd is that of the guest. */
+/* bermd binds the socket and the guest calls listen, so that the peer's pidfd is that of the
+ * guest. */
 static int native_control_socket(const struct native *n, const char *id, struct err *e) {
     struct sockaddr_un addr;
     AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -252,7 +255,8 @@ static int native_instance_connect(const struct native_instance *p, struct err *
     return TAKE_FD(fd);
 }
 
-/* Connects to the guest and watches its pidfd. The first instance_connect returns this connection. */
+/* Connects to the guest and watches its pidfd. The first instance_connect returns this
+ * connection. */
 static int native_instance_find(struct native_instance *p, struct err *e) {
     AUTO_CLOSE int link = native_instance_connect(p, e);
     if (link < 0)
@@ -273,8 +277,8 @@ static bool native_means_exit(const struct err *e) {
     return e->sys == ECONNREFUSED || e->sys == ENOENT || e->sys == ESRCH;
 }
 
-/* Connects to a dormant guest. If the guest has exited, a readable eventfd replaces its pidfd, so that the loop reports
- * the exit like any other. */
+/* Connects to a dormant guest. If the guest has exited, a readable eventfd replaces its pidfd, so
+ * that the loop reports the exit like any other. */
 static int native_instance_wake(struct native_instance *p, struct err *e) {
     int r = p->is_dormant ? native_instance_find(p, e) : 0;
     if (r == 0)
@@ -320,7 +324,8 @@ struct instance *native_adopt(struct driver *d, const char *id,
 
 /* --- stop and close --- */
 
-/* Without berm-spawn, bermd kills the guest through its pidfd; a later sweep removes the cgroups. */
+/* Without berm-spawn, bermd kills the guest through its pidfd; a later sweep removes the
+ * cgroups. */
 void native_stop(struct instance *instance) {
     struct native_instance *p = native_instance_of(instance);
     if (p->closing)

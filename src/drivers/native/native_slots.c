@@ -1,4 +1,5 @@
-/* native_slots — ranges of uids. Each sandbox has its own range, which stays the same at each start. */
+/* native_slots — ranges of uids. Each sandbox has its own range, which stays the same at each
+ * start. */
 #include <errno.h>
 #include <sys/random.h>
 
@@ -20,9 +21,9 @@ int native_slots_init(struct native *n) {
     return n->slots ? 0 : -ENOMEM;
 }
 
-/* Takes slots in a circle, so that a freed range is not reused soon and the next sandbox does not own leftovers of the last
- * one. A new daemon starts at a random slot for the same reason: berm-spawn may still sweep the instances that the last
- * daemon had parked. */
+/* Takes slots in a circle, so that a freed range is not reused soon and the next sandbox does not
+ * own leftovers of the last one. A new daemon starts at a random slot for the same reason:
+ * berm-spawn may still sweep the instances that the last daemon had parked. */
 static int64_t native_slot_take(struct driver *d) {
     struct native *n = native_of(d);
     for (unsigned i = 0; i < SLOTS; i++) {

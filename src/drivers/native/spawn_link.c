@@ -73,7 +73,8 @@ static int spawn_link_send_waiting(struct spawn_link *l) {
     return 0;
 }
 
-/* Fails the first waiting request. ETOOMANYREFS is temporary: too many sent descriptors are still unread by guests. */
+/* Fails the first waiting request. ETOOMANYREFS is temporary: too many sent descriptors are still
+ * unread by guests. */
 static void spawn_link_refuse_first(struct spawn_link *l) {
     static const struct spawn_reply full = {.error = ETOOMANYREFS, .step = STEP_FDS};
     spawn_link_answer(container_of(l->unsent.next, struct spawn_ask, in_link), &full, NULL, 0);
@@ -132,7 +133,8 @@ static void spawn_link_poll(struct spawn_link *l) {
 void spawn_link_send(struct spawn_link *l, struct spawn_ask *a) {
     a->message->head.seq = ++l->seq;
     list_push_back(&l->unsent, &a->in_link);
-    /* Try to send now. On failure, the loop sends the request later or reports that berm-spawn has exited. */
+    /* Try to send now. On failure, the loop sends the request later or reports that berm-spawn has
+     * exited. */
     if (!l->lost && !l->closing && spawn_link_send_waiting(l) < 0)
         spawn_link_poll(l);
 }

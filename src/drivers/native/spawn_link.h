@@ -1,9 +1,11 @@
 /* spawn_link — bermd's end of the socket to berm-spawn. Replies arrive in any order.
  *
  * Owner:   the native driver.          End: spawn_link_close, then on_closed from the loop.
- * Replies: on_reply fires once per request, from the loop, with berm-spawn's reply. When berm-spawn has exited, `lost` is
- *          set and on_reply gets an error. After spawn_link_close, on_reply does not fire.
- * Bounds:  one message per pending request. Requests that the socket does not accept yet wait in order.
+ * Replies: on_reply fires once per request, from the loop, with berm-spawn's reply. When berm-spawn
+ *          has exited, `lost` is set and on_reply gets an error. After spawn_link_close, on_reply
+ *          does not fire.
+ * Bounds:  one message per pending request. Requests that the socket does not accept yet wait in
+ *          order.
  * Inside a callback you may call every function here. */
 #pragma once
 
@@ -27,7 +29,8 @@ struct spawn_link {
     void (*on_closed)(struct spawn_link *l);
 };
 
-/* The link closes the descriptors of a reply, except those that on_reply sets to -1 to keep them. */
+/* The link closes the descriptors of a reply, except those that on_reply sets to -1 to keep
+ * them. */
 typedef void spawn_on_reply(struct spawn_ask *a, const struct spawn_reply *reply, int *fds,
                             size_t n_fds);
 

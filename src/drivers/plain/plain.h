@@ -1,10 +1,12 @@
-/* plain — the driver without isolation: it runs the real guest as an ordinary process. Only tests link it, not bermd.
+/* plain — the driver without isolation: it runs the real guest as an ordinary process. Only tests
+ * link it, not bermd.
  *
  * Owner:   the daemon.                End: driver_close, then on_closed from the loop.
  * Needs:   no root, no namespaces, no cgroups. The driver has none of the capability tables.
- * Files:   DIR/ID is the working directory of the guest and of its programs; DIR/ID.sock is the control socket,
- *          through which a new daemon adopts the guest.
- * Differs: a program may outlive its guest if something else kills the guest. stop and discard kill the whole tree.
+ * Files:   DIR/ID is the working directory of the guest and of its programs; DIR/ID.sock is the
+ *          control socket, through which a new daemon adopts the guest.
+ * Differs: a program may outlive its guest if something else kills the guest. stop and discard kill
+ *          the whole tree.
  * Bounds:  discard blocks the loop for at most a second, until the guest has exited. */
 #pragma once
 

@@ -1,4 +1,5 @@
-/* The plain driver's internals. plain.c is the driver, plain_process.c handles one guest process. */
+/* The plain driver's internals. plain.c is the driver, plain_process.c handles one guest
+ * process. */
 #pragma once
 
 #include <sys/types.h>

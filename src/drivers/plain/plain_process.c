@@ -40,7 +40,8 @@ static int plain_bind(const struct plain *p, const char *id) {
     return TAKE_FD(fd);
 }
 
-/* Starts the guest in its own session, so that a Ctrl-C in the daemon's terminal does not reach it. */
+/* Starts the guest in its own session, so that a Ctrl-C in the daemon's terminal does not reach
+ * it. */
 static int plain_spawn(const struct plain *p, const char *id, int sock, int dir, pid_t *ret_pid) {
     char name[INSTANCE_ID_MAX + 16]; /* shows the id in process lists */
     char *const argv[] = {name, "--fd", "3", NULL};
@@ -127,7 +128,8 @@ static unsigned plain_kill_below(pid_t pid, unsigned depth) {
     return n;
 }
 
-/* Stops the guest first, so that it starts no new program and remains the parent of orphans until all are killed. */
+/* Stops the guest first, so that it starts no new program and remains the parent of orphans until
+ * all are killed. */
 void plain_process_kill(int pid_fd) {
     pid_t pid = plain_pid_of(pid_fd);
     pidfd_send_signal(pid_fd, SIGSTOP, NULL, 0);
