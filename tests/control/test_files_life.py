@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import os
 import pathlib
+import signal
 import tempfile
 import threading
 import time
@@ -230,6 +231,23 @@ def is_full(client, box):
 
 
 # ---- repeats
+
+def test_a_call_cancelled_before_the_guest_was_asked_leaves_its_request_id_free(daemon, client, box):
+    """The daemon finds the call and its cancellation at once; the guest is never asked, so a repeat acts."""
+    write(client, box, "f", b"one")
+    request = pb.EditFileRequest(sandbox_id=box, path="f", request_id="edit",
+                                 edits=[pb.TextEdit(old_text="one", new_text="two")])
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        under_way = client.method("EditFile").future(request, timeout=PATIENCE)
+        time.sleep(.2)      # until it is sent
+        under_way.cancel()
+        time.sleep(.2)
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+    assert client.ask("EditFile", sandbox_id=box, path="f", request_id="edit", edits=request.edits).replacements == 1
+    assert read(client, box, "f") == b"two"
+
 
 def test_repeats_are_answered_as_the_first(client, box):
     """covers: IDEMP-1, IDEMP-3, IDEMP-6"""

@@ -42,6 +42,7 @@ static void file_op_on_intent(struct ledger_wait *w, const struct err *e) {
     } else if (op->mu.call) {
         file_op_work(op);
     } else {
+        op->is_intended = true; /* so the intent is withdrawn */
         err_set(&cancelled, ERR_CANCELLED, "the call was cancelled");
         file_op_refuse(op, &cancelled);
     }
