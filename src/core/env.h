@@ -25,7 +25,7 @@ struct env {
     struct file_turns *file_turns; /* outlives the registry: a thread may still wait for a disk */
     const struct limits *limits;
     int state_dir_fd; /* borrowed */
-    int sandboxes_fd; /* STATE/sandboxes, borrowed: a directory per sandbox, for output and guest.log */
+    int sandboxes_fd; /* STATE/sandboxes, borrowed: per sandbox a directory with output and logs */
     const char *run_id;
     const char *version;
     bool host_was_rebooted;

@@ -34,7 +34,8 @@ MUST_USE int check_learn(struct open_rules *r);
 
 /* `dir` is the object, or the parent directory of a file. Fails with HOST_PATH_REFUSED. */
 MUST_USE int check_target(const struct open_rules *r, int dir, bool is_file, struct err *e);
-/* Inside, the sandbox user gets the rights of the directory's owner, unless the mount shows it as
- * everybody's. So the directory must belong to the caller (0), or be shown as everybody's (1). A
- * writable one must belong to the caller and not to root. Fails with HOST_PATH_REFUSED. */
+/* In a mount, the sandbox user has the rights of the directory's owner, so the directory must
+ * belong to the caller: returns 0. Returns 1 for a directory of another owner, which must be
+ * mounted as PUBLIC. A writable directory must belong to the caller, and not to root. Fails with
+ * HOST_PATH_REFUSED. */
 MUST_USE int check_owner(int dir, bool writable, struct err *e);

@@ -1,5 +1,4 @@
-/* exec_attach — a reader of an exec's output: what the log holds, then what is added, then the
- * exit.
+/* exec_attach — a reader of an exec's output: stored output, then new output, then the exit.
  *
  * Owner:   the call's state that embeds it (AttachExec, Interact).
  * Ends:    by itself with the call, after on_end; or by attachment_close when the call is

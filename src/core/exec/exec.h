@@ -5,8 +5,8 @@
  * States:  ExecState in the record: STARTING → RUNNING → EXITED, or → LOST when the guest ended and
  *          left no status. exec_state.h has the phase and the state of its cgroup.
  * Restart: restored from its record. bermd adopts an exec that the guest's hello lists, and starts
- *          once an exec that the hello does not list. Without a guest, the status file has the exit;
- *          without a status file, the exec is LOST.
+ *          once an exec that the hello does not list. Without a guest, the status file has the
+ *          exit; without a status file, the exec is LOST.
  * Output:  the guest appends to files that bermd created; readers hold an offset and read the
  *          files. A size that the guest reports is only a hint to read.
  * Bounds:  output_limit_bytes kept; EXEC_READERS_MAX named readers.

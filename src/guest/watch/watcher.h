@@ -83,7 +83,8 @@ struct watcher_dirs {
 struct watcher_dir *watcher_dirs_find(struct watcher_dirs *t, int wd);
 MUST_USE int watcher_dirs_add(struct watcher_dirs *t, int wd, const char *path);
 void watcher_dirs_drop_wd(struct watcher_dirs *t, int wd);
-/* Forgets a directory and all below it, which left the tree, or with `to` changes their paths. */
+/* Forgets a directory that left the tree, and everything below it. With `to`, changes their
+ * paths instead. */
 void watcher_dirs_move(struct watcher_dirs *t, const char *from, const char *to);
 /* Removes all watches. */
 void watcher_dirs_clear(struct watcher_dirs *t);
