@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from control import (DELETED, DELETING, PENDING, READY, STOPPED, Refused, at_once, eventually, parent_of, pb,
+from control import (DELETED, DELETING, PATIENCE, PENDING, READY, STOPPED, Refused, at_once, eventually, parent_of, pb,
                      pids_in_cgroup, program_of, refused)
 
 SIZE = 2
@@ -214,9 +214,16 @@ def test_a_guest_that_does_not_answer_is_not_waited_for(pool):
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
     client = pool.client()
-    box = client.create().sandbox_id
+    box = client.create(wait_ms=0).sandbox_id
+    with pool.driver_held():        # it does not answer for the instance that is given up
+        request = pb.UpdateSandboxRequest(sandbox_id=box, limits=pb.Limits(pids=48))
+        update = client.method("UpdateSandbox").future(request, timeout=PATIENCE)
+        pool.wait_for_log("msg=unclaim")
+    assert update.result().sandbox.spec.limits.pids == 48
+    assert client.wait_state(box, READY)
     assert is_claimed(pool, box) and not set(stopped) & pool.pids(box)      # made anew, under the name of the instance
     assert client.output_of(box, "hostname") == f"{box}\n"
+    assert limit(pool, box, "pids.max") == {"48"}
 
 
 def test_a_guest_that_ends_while_it_is_claimed(pool):

@@ -218,7 +218,9 @@ void sandbox_unclaim(struct sandbox *sb) {
     imports_end(&sb->imports);
     copies_forget(&sb->copies);
     if (sb->box.instance)
-        instance_close(TAKE(sb->box.instance));
+        instance_close(TAKE(sb->box.instance)); /* the driver answers no request for it any more */
+    sandbox_update_without_instance(sb);
+    sandbox_measures_end(sb);
     sandbox_instance_clear(sb, true);
 }
 
