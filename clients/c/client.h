@@ -43,7 +43,7 @@ struct stream {
     /* Called with a message before it is unpacked. Returns true if it handled the message;
      * *ret_next is then the result of on_message. May be NULL. */
     bool (*on_packed)(struct stream *s, const uint8_t *bytes, size_t n, enum stream_next *ret_next);
-    /* An attempt starts, so earlier progress of sending is void. May be NULL. */
+    /* Called when an attempt starts: what earlier attempts sent no longer counts. May be NULL. */
     void (*on_begin)(struct stream *s);
     /* Provides the next request, borrowed until the next call. NULL: there is only the first. */
     enum send_next (*on_send)(struct stream *s, const ProtobufCMessage **ret_message);

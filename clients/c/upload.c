@@ -38,7 +38,8 @@ static void close_pipe(struct upload *u) {
             close(TAKE_FD(u->pipe[i]));
 }
 
-/* Only for large regular files. Without a pipe, bytes are read as from any source. */
+/* Opens the pipe if the source is a large regular file. Otherwise, or if that fails, the bytes are
+ * read into memory. */
 static void open_pipe(struct upload *u) {
     struct stat st;
     if (u->source == berm_fd_source && fstat(((struct berm_fd *)u->user)->fd, &st) == 0 &&

@@ -207,7 +207,7 @@ static void job_child_main(struct request *r, work_fn *work, const struct user *
                      .workspace = g->settings.workspace ? g->settings.workspace : "/"};
     int e = user_become(u, &g->privileges);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-    /* After user_become, because a change of user clears it. */
+    /* After user_become, because a change of user clears the parent-death signal. */
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     umask(0); /* the request gives exact modes */
     if (e < 0)

@@ -189,7 +189,9 @@ void methods_serve_waiting(struct guest *g) {
         struct str text = {w->text, w->n};
         arena_reset(&g->arena);
         if (rpc_parse(&g->arena, text, &m) < 0)
-            continue; /* out of memory, as it was parsed before; the daemon repeats the request */
+            /* The text was valid when it arrived, so only memory is missing. The daemon repeats the
+             * request. */
+            continue;
         struct request r = {.guest = g,
                             .id = m.id,
                             .generation = w->generation,

@@ -57,7 +57,7 @@ struct stream {
     uv_write_t write;
     const struct stream_events *events;
     struct stream_pool *pool;
-    uint8_t *block; /* owned while it is lent or being written */
+    uint8_t *block; /* from stream_block until its bytes are written; else NULL */
     bool writing;
     bool closing;
 };

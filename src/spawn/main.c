@@ -167,8 +167,9 @@ static int spawn_loop(struct serve *v, int sock, int signals) {
     }
 }
 
-/* Ensures one berm-spawn per state directory, so that requests of a killed client have ended when
- * the next one starts. Uses a record lock, because a fork does not inherit it. */
+/* Ensures one berm-spawn per state directory: a new berm-spawn starts only after the previous one,
+ * whose client may have been killed, has ended its requests and itself. Uses a record lock, because
+ * a fork does not inherit it. */
 static int main_hold_state(int state_fd) {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int fd = openat(state_fd, "spawn.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

@@ -33,7 +33,7 @@ struct h2_stream {
     size_t header_bytes;
     size_t unconsumed_bytes; /* of the request body, still counted against the peer's window */
     size_t promised_bytes;   /* of the response, in a frame that waits for space in the block */
-    size_t lent_bytes;       /* of the response: pulled, and must not move before h2_sent */
+    size_t lent_bytes;       /* of the response, used by the sender until h2_sent; must not move */
     struct h2_stream *next_lender;
     const struct h2_header *trailers;
     size_t n_trailers;

@@ -12,7 +12,7 @@ from berm._gen.berm.v1 import berm_pb2 as pb
 
 
 class Failure(Exception):
-    """An answer that is an error of the contract."""
+    """An error answer in the form that the contract defines."""
 
     def __init__(self, reason, retry, code=grpc.StatusCode.UNAVAILABLE, message="because", fields=(), **metadata):
         self.code, self.message = code, message

@@ -12,7 +12,7 @@
 #define ENTRIES_MAX 10000
 #define CHECK_BYTES 8
 
-/* A page token of ours: the check, then the token of the guest. */
+/* The bytes of a page token of ListFiles: the check, followed by the guest's own token. */
 struct list_cursor {
     uint8_t check[CHECK_BYTES];
     uint8_t path[GUEST_TOKEN_BYTES];

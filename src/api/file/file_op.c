@@ -42,7 +42,7 @@ static void file_op_on_intent(struct ledger_wait *w, const struct err *e) {
     } else if (op->mu.call) {
         file_op_work(op);
     } else {
-        op->is_intended = true; /* so the intent is withdrawn */
+        op->is_intended = true; /* so that file_op_refuse withdraws it */
         err_set(&cancelled, ERR_CANCELLED, "the call was cancelled");
         file_op_refuse(op, &cancelled);
     }

@@ -35,7 +35,7 @@ static Berm__V1__LimitInfo **system_limit_messages(struct call *c, const struct 
     return list;
 }
 
-/* Names of features for specs; 0: every driver has the feature. */
+/* The capabilities that GetInfo lists for a driver that has `feature`. 0: every driver has it. */
 static const struct feature {
     unsigned feature;
     const char *name;

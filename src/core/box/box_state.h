@@ -44,7 +44,7 @@ enum sandbox_link_state {
     LINK_GREETED,      /* hello was answered */
     LINK_CONFIGURING,  /* configure was sent */
     LINK_CONFIGURED,   /* the guest has its settings: execs may start */
-    LINK_LOST,         /* no connection; the guest has its settings */
+    LINK_LOST,         /* no connection; the guest got its settings earlier */
     LINK_RECONNECTING, /* hello was sent; the guest has its settings */
 };
 

@@ -19,7 +19,7 @@ struct file_call {
     uint64_t watch_id;
     bool with_handle;
     bool is_closed; /* by its owner; it waits for a pending answer */
-    bool is_gone;   /* the guest closes its side itself */
+    bool is_gone;   /* the guest or its link ends, which closes handle and watch */
 };
 
 void files_init(struct files *set, struct box *b) {
@@ -82,7 +82,7 @@ void files_gone(struct files *set, bool is_final) {
 static void on_answer(struct guest_wait *w, const struct guest_answer *a) {
     struct file_call *f = container_of(w, struct file_call, wait);
     if (!a->e && a->file->method == GUEST_COMMIT)
-        f->handle = 0; /* the guest closes what it put in place */
+        f->handle = 0; /* the guest closes the handle of a committed file */
     if (!a->e && a->file->handle > 0)
         f->handle = a->file->handle;
     if (!a->e && a->file->watch_id > 0)

@@ -9,7 +9,9 @@
 
 #define READS_PER_TURN \
     8 /* of GUEST_SCRATCH bytes, so that one busy program does not starve others */
-#define READS_PER_DRAIN 32 /* twice what a pipe can hold, because a writer may still be alive */
+/* Bounds the drain, because a live writer could refill the pipe forever. Twice what a pipe can
+ * hold. */
+#define READS_PER_DRAIN 32
 #define CHUNK_MAX 49152
 #define RETRY_MS 200 /* between attempts to write to a full disk */
 
