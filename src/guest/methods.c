@@ -189,8 +189,8 @@ void methods_serve_waiting(struct guest *g) {
         struct str text = {w->text, w->n};
         arena_reset(&g->arena);
         if (rpc_parse(&g->arena, text, &m) < 0)
-            /* The text was valid when it arrived, so only memory is missing. The daemon repeats the
-             * request. */
+            /* The text was valid when it arrived, so only memory is missing. This request gets no
+             * reply. */
             continue;
         struct request r = {.guest = g,
                             .id = m.id,
