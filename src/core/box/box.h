@@ -21,8 +21,6 @@ struct box_ops {
     /* An exec or a file call started or ended: wakes a dormant sandbox and restarts its idle
      * time. */
     void (*touch)(struct box *b);
-    /* The guest broke the protocol: closes the link, and connects again. */
-    void (*lose_link)(struct box *b, const struct err *e);
 };
 
 struct box {

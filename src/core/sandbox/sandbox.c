@@ -183,7 +183,7 @@ static const struct recorded_ops recorded_ops = {on_durable, on_reverted};
 
 /* --- life of the object --- */
 
-static const struct box_ops box_ops = {sandbox_wake, sandbox_touch, sandbox_lose_link};
+static const struct box_ops box_ops = {sandbox_wake, sandbox_touch};
 
 static void on_copied(struct copies *copies, const struct err *e) {
     struct sandbox *sb = container_of(copies, struct sandbox, copies);

@@ -177,6 +177,3 @@ void sandbox_configure(struct sandbox *sb);
 void sandbox_disconnect(struct sandbox *sb);
 /* The guest is gone or about to end: resets the state of the link for the next guest. */
 void sandbox_forget_guest(struct sandbox *sb);
-/* The link broke, or the guest broke the protocol: disconnects, and connects again unless that
- * happens too often. */
-void sandbox_lose_link(struct box *b, const struct err *e);

@@ -134,9 +134,10 @@ static bool sandbox_link_is_shortage(const struct err *e) {
     return e->sys == EMFILE || e->sys == ENFILE;
 }
 
-/* After too many losses in a short time the guest counts as lost. */
-void sandbox_lose_link(struct box *b, const struct err *e) {
-    struct sandbox *sb = sandbox_of(b);
+/* The link broke, or the guest broke the protocol. After too many losses in a short time the guest
+ * counts as lost. */
+static void on_lost(struct guest_link *l, const struct err *e) {
+    struct sandbox *sb = sandbox_of_link(l);
     uint64_t now = clock_us();
     sandbox_disconnect(sb);
     if (now - sb->relink.first_lost_us > RELINKS_WITHIN_US) {
@@ -151,10 +152,6 @@ void sandbox_lose_link(struct box *b, const struct err *e) {
         return;
     }
     deadline_set(sb->box.env->deadlines, &sb->again, now + RELINK_PAUSE_US);
-}
-
-static void on_lost(struct guest_link *l, const struct err *e) {
-    sandbox_lose_link(&sandbox_of_link(l)->box, e);
 }
 
 static const struct guest_events guest_events = {on_exec, on_link_ready, on_notice, on_lost};
