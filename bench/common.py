@@ -53,18 +53,18 @@ def busy_cpus(seconds=0.2):
 class Quiet:
     """Waits for a quiet machine, up to a limit, and records the load."""
 
-    def __init__(self, patience):
-        self.patience = patience
+    def __init__(self, quiet_wait):
+        self.wait_left = quiet_wait
         self.seen = []
 
     def wait(self):
         while True:
             start = time.monotonic()
             cpus = busy_cpus()
-            if cpus <= QUIET_CPUS or self.patience <= 0:
+            if cpus <= QUIET_CPUS or self.wait_left <= 0:
                 self.seen.append(cpus)
                 return
-            self.patience -= time.monotonic() - start
+            self.wait_left -= time.monotonic() - start
 
 
 def private_bytes(pid):

@@ -118,8 +118,8 @@ static int connect_now(struct berm_client *c, uint64_t deadline_us, struct berm_
     drop_conn(c);
     if (c->target.problem[0] != '\0')
         return error_set(e, BERM_INVALID_ARGUMENT, "%s", c->target.problem);
-    int64_t patience_ms = c->was_connected ? c->reconnect_ms : c->connect_ms;
-    uint64_t until_us = clock_us() + (uint64_t)MAX(patience_ms, (int64_t)0) * 1000;
+    int64_t timeout_ms = c->was_connected ? c->reconnect_ms : c->connect_ms;
+    uint64_t until_us = clock_us() + (uint64_t)MAX(timeout_ms, (int64_t)0) * 1000;
     if (deadline_us != 0)
         until_us = MIN(until_us, deadline_us);
     /* a call made by the waker may have connected */

@@ -123,7 +123,7 @@ def test_standard_input_and_output(berm, sandbox):
     assert berm("cat", f"{sandbox}:empty", f"{sandbox}:piped").stdout == b"through a pipe"
 
 
-def test_what_cannot_be_copied_is_told(berm, sandbox, tmp_path):
+def test_what_cannot_be_copied_is_reported(berm, sandbox, tmp_path):
     (tmp_path / "tree").mkdir()
     os.mkfifo(tmp_path / "tree/fifo")
     (tmp_path / "tree/out").symlink_to("/etc/passwd")

@@ -104,7 +104,7 @@ def test_never_is_never(fake):
     assert len(fake.asked) == 1
 
 
-def test_a_reason_of_a_newer_daemon_is_told(fake):
+def test_a_reason_of_a_newer_daemon_is_reported(fake):
     fake.fail_next = [(NOT_FOUND, "MOON_NOT_FOUND", "never")]
     with Client(fake.path) as client, pytest.raises(BermError) as caught:
         client.call("Ping", pb.PingRequest())

@@ -138,7 +138,7 @@ def test_exit_statuses(berm, sandbox, arguments, status, said):
     assert said in berm("exec", sandbox, *arguments, status=status).stderr
 
 
-def test_out_of_memory_is_told(berm, sandbox):
+def test_out_of_memory_is_reported(berm, sandbox):
     berm("update", sandbox, "--memory", "48M")
     done = berm("exec", sandbox, "--", "python3", "-c", "x = bytearray(400 << 20)", status=137)
     assert b"memory limit" in done.stderr and b"--memory" in done.stderr

@@ -65,7 +65,7 @@ def test_a_method_that_is_not_built(curl):
     assert "SnapshotSandbox" in done.stderr
 
 
-def test_a_stranger_is_told_nothing(curl):
+def test_a_stranger_is_reported_nothing(curl):
     done = curl("/berm.v1.SystemService/Ping", "-d", "{}", token=False)
     if curl.kind == "unix":
         assert answer(done) == {}

@@ -27,8 +27,8 @@ from berm._gen.berm.v1 import berm_pb2 as pb, berm_pb2_grpc
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BERMD = ROOT / os.environ.get("BERMD", "build/bin/bermd")
-PATIENCE = int(os.environ.get("BERM_TEST_PATIENCE", "60"))  # before a test says that something never came
-SLOW = max(1, PATIENCE // 60)   # times that end something, so that it has begun before
+TIMEOUT_S = int(os.environ.get("BERM_TEST_TIMEOUT", "60"))  # before a test says that something never came
+SLOW = max(1, TIMEOUT_S // 60)   # times that end something, so that it has begun before
 WAIT_MS = 60000   # the largest wait_ms: only ever waited for in a failure
 OTHER_UIDS = (61234, 61235)
 MARK = "BERM_TEST_DAEMON"   # in the environment of a daemon: whose it is
@@ -166,7 +166,7 @@ class Calls:
     def sh(self, sandbox_id, script, **fields):
         return self.exec(sandbox_id, "sh", "-c", script, **fields)
 
-    def run(self, sandbox_id, *argv, exec_id="", request_id="", stdin=b"", most=0, timeout=PATIENCE, env=None,
+    def run(self, sandbox_id, *argv, exec_id="", request_id="", stdin=b"", most=0, timeout=TIMEOUT_S, env=None,
             **spec):
         """Runs a program to its end."""
         spec = pb.ExecSpec(argv=argv, env=pairs(env or {}), **spec)
@@ -202,14 +202,14 @@ class Client(Calls):
     def method(self, name):
         return next(getattr(stub, name) for stub in self.stubs if hasattr(stub, name))
 
-    def ask(self, method, timeout=PATIENCE, wait_for_ready=None, **fields):
+    def ask(self, method, timeout=TIMEOUT_S, wait_for_ready=None, **fields):
         try:
             request = getattr(pb, f"{method}Request")(**fields)
             return self.method(method)(request, timeout=timeout, wait_for_ready=wait_for_ready)
         except grpc.RpcError as error:
             raise translate(error) from None
 
-    def stream(self, method, timeout=PATIENCE, **fields):
+    def stream(self, method, timeout=TIMEOUT_S, **fields):
         """Messages of a server stream, heartbeats left out. Closing the generator cancels the call."""
         call = self.method(method)(getattr(pb, f"{method}Request")(**fields), timeout=timeout)
         return self.messages(call)
@@ -230,7 +230,7 @@ class Client(Calls):
         header = pb.WriteFileHeader(sandbox_id=sandbox_id, path=path, **header)
         parts = [pb.WriteFileRequest(header=header), pb.WriteFileRequest(data=data)]
         try:
-            return self.method("WriteFile")(iter(parts), timeout=PATIENCE)
+            return self.method("WriteFile")(iter(parts), timeout=TIMEOUT_S)
         except grpc.RpcError as error:
             raise translate(error) from None
 
@@ -330,7 +330,7 @@ class OtherUser(Calls):
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         env={"PYTHONPATH": str(ROOT / "clients/python")})
 
-    def ask(self, method, timeout=PATIENCE, **fields):
+    def ask(self, method, timeout=TIMEOUT_S, **fields):
         request = getattr(pb, f"{method}Request")(**fields)
         print(json.dumps({"method": method, "request": json_format.MessageToDict(request), "timeout": timeout}),
               file=self.process.stdin, flush=True)
@@ -344,7 +344,7 @@ class OtherUser(Calls):
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT_S)
         self.process.stdout.close()
 
 
@@ -424,12 +424,12 @@ class Daemon:
         self.wait_for_log("msg=listening")
         return self
 
-    def wait_for_log(self, pattern, patience=PATIENCE):
+    def wait_for_log(self, pattern, timeout_s=TIMEOUT_S):
         def found():
             assert self.process.poll() is None, (
                 f"bermd ended with {self.process.returncode}: {self.text()}\nstill there: {self.describe_processes()}")
             return re.search(pattern, self.text())
-        return eventually(found, f"{pattern!r} in the log", patience)
+        return eventually(found, f"{pattern!r} in the log", timeout_s)
 
     def client(self, *options):
         self.clients.append(Client(self.target, *options))
@@ -442,7 +442,7 @@ class Daemon:
     def kill(self):
         """As a crash would."""
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT_S)
 
     def stop(self, *, status=0):
         """Asks it to end; it must do so cleanly."""
@@ -451,7 +451,7 @@ class Daemon:
 
     def ended(self, status=0):
         try:
-            assert self.process.wait(PATIENCE) == status, self.text()
+            assert self.process.wait(TIMEOUT_S) == status, self.text()
         finally:
             if self.process.poll() is None:
                 self.process.kill()
@@ -641,9 +641,9 @@ class Daemon:
                     path.rmdir()
 
 
-def eventually(condition, what, patience=PATIENCE):
+def eventually(condition, what, timeout_s=TIMEOUT_S):
     """Its first true answer. For what the host shows and nobody tells."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout_s
     while not (value := condition()):
         assert time.monotonic() < end, f"never came: {what() if callable(what) else what}"
         time.sleep(0.02)

@@ -6,7 +6,7 @@ import tarfile
 
 import grpc
 
-from control import PATIENCE, pb, translate
+from control import TIMEOUT_S, pb, translate
 
 CHUNK = 256 << 10
 REGULAR, DIRECTORY, SYMLINK, FIFO, SOCKET, DEVICE = range(1, 7)
@@ -69,7 +69,7 @@ def write_header(box, path, mode=None, size=None, **fields):
     return pb.WriteFileRequest(header=pb.WriteFileHeader(sandbox_id=box, **named(path), **fields))
 
 
-def send(client, method, messages, timeout=PATIENCE):
+def send(client, method, messages, timeout=TIMEOUT_S):
     try:
         return client.method(method)(iter(messages), timeout=timeout)
     except grpc.RpcError as error:

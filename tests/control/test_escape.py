@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from control import PATIENCE, READY, ROOT, RUNNING, Daemon, pb
+from control import TIMEOUT_S, READY, ROOT, RUNNING, Daemon, pb
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for berm-spawn")
 
@@ -86,7 +86,7 @@ def test_probes_among_programs_of_the_guest(daemon, escape, stage, make_box, var
     if group == "cross":
         hold(*make_box(profile))
     guest = daemon.guest_pid(box)
-    done = client.run(box, PLACE, "run", group, timeout=5 * PATIENCE)
+    done = client.run(box, PLACE, "run", group, timeout=5 * TIMEOUT_S)
     assert done.exec.exit.WhichOneof("how") == "code" and done.exec.exit.code == 0, done
     got = escape.outcomes(done.stdout_data.decode())
     wrong = {name: (got.get(name, "no answer"), want) for name, want in wanted.items()

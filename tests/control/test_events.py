@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from berm._gen.berm.v1 import berm_pb2_grpc
-from control import (CHANNEL, DELETED, OTHER_UIDS, PATIENCE, PENDING, READY, STOPPED, STOPPING, Refused, pairs, pb,
+from control import (CHANNEL, DELETED, OTHER_UIDS, TIMEOUT_S, PENDING, READY, STOPPED, STOPPING, Refused, pairs, pb,
                      refused)
 from model import replay
 
@@ -204,7 +204,7 @@ def test_labels_are_those_of_the_moment(client):
 
 def test_a_quiet_filter_still_moves_its_cursor(client, box):
     """covers: EVT-13, BEAT-1"""
-    call = client.method("WatchEvents")(pb.WatchEventsRequest(sandbox_ids=["nobody"]), timeout=PATIENCE)
+    call = client.method("WatchEvents")(pb.WatchEventsRequest(sandbox_ids=["nobody"]), timeout=TIMEOUT_S)
     first = next(iter(call))
     assert is_caught_up(first)
     client.run(box, "true")
@@ -223,7 +223,7 @@ def test_a_thousand_watchers_see_the_same(daemon, client):
     head = client.info().head_sequence
 
     async def one(stub, after):
-        got, call = [], stub.WatchEvents(pb.WatchEventsRequest(after_sequence=after), timeout=PATIENCE * 3)
+        got, call = [], stub.WatchEvents(pb.WatchEventsRequest(after_sequence=after), timeout=TIMEOUT_S * 3)
         async for message in call:
             if message.HasField("event"):
                 got.append(message.event.SerializeToString(deterministic=True))
@@ -236,7 +236,7 @@ def test_a_thousand_watchers_see_the_same(daemon, client):
                     everyone.set()
 
     async def drive():
-        await asyncio.wait_for(everyone.wait(), PATIENCE * 3)
+        await asyncio.wait_for(everyone.wait(), TIMEOUT_S * 3)
         loop = asyncio.get_running_loop()
         for _ in range(5):
             await loop.run_in_executor(None, lambda: client.run(box, "true"))
@@ -260,7 +260,7 @@ def test_a_thousand_watchers_see_the_same(daemon, client):
 def test_a_watch_that_does_not_read_slows_nobody(daemon, client):
     """covers: EVT-9, RPC-16"""
     box = client.create().sandbox_id
-    lazy = client.method("WatchEvents")(pb.WatchEventsRequest(after_sequence=0), timeout=PATIENCE * 5)
+    lazy = client.method("WatchEvents")(pb.WatchEventsRequest(after_sequence=0), timeout=TIMEOUT_S * 5)
     next(iter(lazy))
     busy = daemon.client()
     watch = busy.watch()
@@ -339,11 +339,11 @@ def test_a_watch_that_stays_behind_is_ended_with_its_cursor(make):
     client = daemon.client()
     box = client.create().sandbox_id
     narrow = daemon.client(("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65536))
-    messages = iter(narrow.method("WatchEvents")(pb.WatchEventsRequest(after_sequence=0), timeout=PATIENCE * 5))
+    messages = iter(narrow.method("WatchEvents")(pb.WatchEventsRequest(after_sequence=0), timeout=TIMEOUT_S * 5))
     next(messages)
     for number in range(1500):      # more than the window, what may stay unread, and 100
         client.update(box, labels=pb.LabelsUpdate(set=pairs({"n": str(number), "fill": "x" * 1000})))
-    daemon.wait_for_log("WatchEvents.*code=OK", patience=120)        # 60 s later
+    daemon.wait_for_log("WatchEvents.*code=OK", timeout_s=120)        # 60 s later
     seen = [m for m in messages]
     assert seen[-1].end.reason == pb.STREAM_END_REASON_SLOW_READER
     rest = client.events(after=seen[-1].sequence)

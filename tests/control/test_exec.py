@@ -7,7 +7,7 @@ import threading
 import grpc
 import pytest
 
-from control import EXITED, PATIENCE, RUNNING, SLOW, Lost, Refused, eventually, fresh, pairs, pb, refused
+from control import EXITED, TIMEOUT_S, RUNNING, SLOW, Lost, Refused, eventually, fresh, pairs, pb, refused
 
 PIPE = pb.STDIN_MODE_PIPE
 UNTIL_GO = "until [ -e go ]; do sleep 0.02; done"
@@ -200,13 +200,13 @@ def test_a_caller_that_goes_away_ends_nothing(daemon, client, box):
     """covers: EXEC-10, RPC-9"""
     brief, mine, head = daemon.client(), fresh("mine"), client.info().head_sequence
     call = brief.method("RunExec").future(pb.RunExecRequest(
-        sandbox_id=box, exec_id=mine, spec=pb.ExecSpec(argv=["sh", "-c", f"echo up; {UNTIL_GO}; echo on"])), timeout=PATIENCE)
+        sandbox_id=box, exec_id=mine, spec=pb.ExecSpec(argv=["sh", "-c", f"echo up; {UNTIL_GO}; echo on"])), timeout=TIMEOUT_S)
     started = next(m for m in client.watch(after_sequence=head) if m.event.HasField("exec_start"))
     assert started.event.exec_start.exec_id == mine
     call.cancel()
     brief.close()
     up(client, mine)
-    late = next(filter(None, (outrun(client, client.create().sandbox_id, seconds) for seconds in (0.5, 5, PATIENCE))))
+    late = next(filter(None, (outrun(client, client.create().sandbox_id, seconds) for seconds in (0.5, 5, TIMEOUT_S))))
     for sandbox_id in (box, client.get_exec(late).sandbox_id):
         client.write(sandbox_id, "go", b"")
     got = client.read(mine)
@@ -328,7 +328,7 @@ class Interactive:
 
     def __init__(self, client, *first):
         self.parts, self.more, self.over = list(first), threading.Condition(), False
-        self.call = client.method("Interact")(self.requests(), timeout=PATIENCE)
+        self.call = client.method("Interact")(self.requests(), timeout=TIMEOUT_S)
         self.messages = client.messages(self.call)
 
     def requests(self):

@@ -4,14 +4,14 @@ import subprocess
 
 import pytest
 
-from control import (BERMD, DELETED, DELETING, EXITED, PATIENCE, PAUSED, PENDING, READY, STOPPED, STOPPING, WAIT_MS, Lost,
+from control import (BERMD, DELETED, DELETING, EXITED, TIMEOUT_S, PAUSED, PENDING, READY, STOPPED, STOPPING, WAIT_MS, Lost,
                      eventually, fresh, pairs, pb)
 from model import audit, replay
 from test_exec import PIPE, up
 from test_exec_cgroups import exec_cgroups
 
 NAMES = subprocess.run([BERMD, "--list-failpoints"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                       timeout=PATIENCE).stdout.split()
+                       timeout=TIMEOUT_S).stdout.split()
 RAN = "echo ran >>/workspace/ran; echo out; exit 3"
 RAN_WITH_INPUT = "echo ran >>/workspace/ran; cat; exit 3"
 INPUT = b"input\n" * 20000
@@ -190,7 +190,7 @@ def test_the_daemon_lists_its_failpoints():
 
 def test_an_unknown_failpoint_stops_the_start(make):
     daemon = make().launch(BERM_FAILPOINT="no.such")
-    assert daemon.process.wait(PATIENCE) not in (0, -9)
+    assert daemon.process.wait(TIMEOUT_S) not in (0, -9)
     daemon.process = None
 
 
@@ -221,7 +221,7 @@ def test_an_operation_that_was_cut_off(make, name, operation):
         assert name == "exit.commit" or name.startswith("cgroup."), "it was answered"
     except Lost:
         pass
-    assert daemon.process.wait(PATIENCE) == -9, daemon.text()
+    assert daemon.process.wait(TIMEOUT_S) == -9, daemon.text()
     daemon.start()
     answer = operation.act(client, "the-one")
     assert client.events()[:len(told)] == told, "what was told has changed"

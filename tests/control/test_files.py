@@ -6,7 +6,7 @@ import random
 import grpc
 import pytest
 
-from control import PATIENCE, fresh, pb, refused
+from control import TIMEOUT_S, fresh, pb, refused
 from files import (CHUNK, DIRECTORY, EDIT, FIFO, GREP, MAKE_DIR, READ, REGULAR, REMOVE, RENAME, SYMLINK, WRITE, Read,
                    download, file_events, listed, name_of, named, pieces, read, read_all, stat, write)
 
@@ -48,7 +48,7 @@ def test_bytes_come_back_in_compressed_messages(client, box, place, size):
     """covers: FILE-1"""
     data = (random.Random(size).randbytes(100) + bytes(100)) * (size // 200 + 1)
     write(client, box, f"{place}/data", data)
-    call = client.method("ReadFile")(pb.ReadFileRequest(sandbox_id=box, path=f"{place}/data"), timeout=PATIENCE,
+    call = client.method("ReadFile")(pb.ReadFileRequest(sandbox_id=box, path=f"{place}/data"), timeout=TIMEOUT_S,
                                      compression=grpc.Compression.Gzip)
     assert Read(client.messages(call)).data == data
 

@@ -12,7 +12,7 @@ import time
 import grpc
 import pytest
 
-from control import DELETED, PATIENCE, SLOW, Lost, Refused, at_once, eventually, fresh, pb, refused
+from control import DELETED, TIMEOUT_S, SLOW, Lost, Refused, at_once, eventually, fresh, pb, refused
 from files import (CHUNK, READ, REMOVE, RENAME, WRITE, Read, Watch, download, file_events, listed, named, read,
                    read_all, send, stat, tar, upload, write, write_header)
 
@@ -39,7 +39,7 @@ class Upload:
     def __init__(self, client, header, method="WriteFile"):
         self.items, self.more, self.is_over, self.is_asked = [header], threading.Condition(), False, False
         self.type = type(header)
-        self.call = client.method(method).future(self.messages(), timeout=PATIENCE)
+        self.call = client.method(method).future(self.messages(), timeout=TIMEOUT_S)
 
     def messages(self):
         while True:
@@ -164,7 +164,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(daemon, client, box, how):
             def slowly():
                 yield write_header(box, "f")
                 yield pb.WriteFileRequest(data=b"new")
-                is_over.wait(PATIENCE)
+                is_over.wait(TIMEOUT_S)
             with pytest.raises((Lost, Refused)):
                 send(client, "WriteFile", slowly(), timeout=0.2)
             is_over.set()
@@ -239,7 +239,7 @@ def test_a_call_cancelled_before_the_guest_was_asked_leaves_its_request_id_free(
                                  edits=[pb.TextEdit(old_text="one", new_text="two")])
     daemon.process.send_signal(signal.SIGSTOP)
     try:
-        under_way = client.method("EditFile").future(request, timeout=PATIENCE)
+        under_way = client.method("EditFile").future(request, timeout=TIMEOUT_S)
         time.sleep(.2)      # until it is sent
         under_way.cancel()
         time.sleep(.2)
@@ -523,7 +523,7 @@ def test_writers_and_readers_at_once(client, box):
     seen = set()
 
     def is_on():       # a while, and until there was something to see
-        return time.monotonic() < begin + (3 if len(seen) > 1 else PATIENCE)
+        return time.monotonic() < begin + (3 if len(seen) > 1 else TIMEOUT_S)
 
     def writer(body):
         while is_on():
@@ -608,7 +608,7 @@ def test_a_disk_that_is_waited_for_holds_up_nobody(slow):
             for _ in range(3):
                 expect_all_else_goes_on(client, box, other)
             assert [m.WhichOneof("part") for m in parts] == ["info"] and not writing.done()
-        assert reading.result(PATIENCE).data == data and writing.result(PATIENCE).info.size_bytes == len(data)
+        assert reading.result(TIMEOUT_S).data == data and writing.result(TIMEOUT_S).info.size_bytes == len(data)
     assert read(client, other, "large") == data
 
 
@@ -619,7 +619,7 @@ def test_many_who_wait_for_a_disk(slow):
     client.output_of(box, "truncate -s 1G large; : >empty; echo hello >small")
     with waiting(slow):
         def begin():
-            call = client.method("ReadFile")(pb.ReadFileRequest(sandbox_id=box, path="large"), timeout=PATIENCE)
+            call = client.method("ReadFile")(pb.ReadFileRequest(sandbox_id=box, path="large"), timeout=TIMEOUT_S)
             assert next(call).HasField("info")
             return call
         held = [begin() for _ in range(8)]
@@ -640,13 +640,13 @@ def test_a_daemon_that_ends_while_a_disk_is_waited_for(slow):
     box = client.create().sandbox_id
     client.output_of(box, "truncate -s 1G large")
     with waiting(slow):
-        calls = [client.method("ReadFile")(pb.ReadFileRequest(sandbox_id=box, path="large"), timeout=PATIENCE)
+        calls = [client.method("ReadFile")(pb.ReadFileRequest(sandbox_id=box, path="large"), timeout=TIMEOUT_S)
                  for _ in range(14)]                    # two of them wait for their turn
         assert all(next(call).HasField("info") for call in calls)
         slow.process.terminate()
         for call in calls:
             assert call.code() != grpc.StatusCode.OK
-    assert slow.process.wait(PATIENCE) == 0, slow.text()
+    assert slow.process.wait(TIMEOUT_S) == 0, slow.text()
     slow.start()
     assert slow.client().run(box, "true").exec.exit.code == 0
 
@@ -660,7 +660,7 @@ def test_readers_that_go_while_the_disk_is_waited_for(slow, how, code):
     client.output_of(box, "truncate -s 1G large")
     with waiting(slow):
         call = reader.method("ReadFile")(pb.ReadFileRequest(sandbox_id=box, path="large"),
-                                         timeout=4 * SLOW if how == "deadline" else PATIENCE)
+                                         timeout=4 * SLOW if how == "deadline" else TIMEOUT_S)
         assert next(call).HasField("info") and our_files(slow)
         if how == "cancel":
             call.cancel()

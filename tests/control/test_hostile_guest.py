@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from control import BERMD, PATIENCE, PAUSED, READY, STARTING, eventually, pb, refused
+from control import BERMD, TIMEOUT_S, PAUSED, READY, STARTING, eventually, pb, refused
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_output_that_the_guest_sends_beyond_its_cap_is_not_kept(daemon, client, 
 def test_start_that_the_guest_never_answers_returns_when_the_sandbox_pauses(daemon, client, box):
     """The guest of a paused sandbox cannot answer, so the call reports the exec as STARTING."""
     request = pb.StartExecRequest(sandbox_id=box, spec=pb.ExecSpec(argv=["/hostile/silent"]))
-    under_way = client.method("StartExec").future(request, timeout=PATIENCE)
+    under_way = client.method("StartExec").future(request, timeout=TIMEOUT_S)
     eventually(lambda: client.ask("ListExecs", sandbox_id=box).execs, "the exec is accepted")
     assert client.pause(box).state == PAUSED
     assert under_way.result().exec.state == STARTING

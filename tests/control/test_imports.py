@@ -472,7 +472,7 @@ def test_a_delete_while_it_copies_leaves_nothing(host, daemon, one):
     assert daemon.cgroups() == {} and (source / "huge").stat().st_size == 64 << 20
 
 
-def test_what_can_go_in_is_told(daemon, client):
+def test_what_can_go_in_is_reported(daemon, client):
     assert {"mounts", "copies"} <= set(client.info().drivers[0].capabilities)
 
 

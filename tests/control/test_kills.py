@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 
-from control import (DELETED, EXITED, LOST, PATIENCE, READY, Client, Lost, Reader, Refused, fresh)
+from control import (DELETED, EXITED, LOST, TIMEOUT_S, READY, Client, Lost, Reader, Refused, fresh)
 from model import replay
 
 ROUNDS = int(os.environ.get("BERM_KILL_ROUNDS", "40"))
@@ -161,10 +161,10 @@ def test_random_kills_under_load(daemon):
         if not daemon.is_alive():
             daemon.start()
         for thread in workers:
-            thread.join(PATIENCE * 4)
+            thread.join(TIMEOUT_S * 4)
         client = daemon.client()
         client.create("wakes-the-watcher", wait_ms=0)
-        watcher.join(PATIENCE)
+        watcher.join(TIMEOUT_S)
     for thread in [watcher, *workers]:
         assert not thread.is_alive() and thread.error is None, f"seed {SEED}: {thread.error!r}"
     finish(daemon, client, workers, watcher)

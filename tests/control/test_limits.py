@@ -22,7 +22,7 @@ def daemon(shared):
     shared.empty()
 
 
-def test_out_of_memory_is_told_and_the_guest_lives(client):
+def test_out_of_memory_is_reported_and_the_guest_lives(client):
     """covers: EXEC-11, SBX-12"""
     box = client.create(limits=pb.Limits(memory_bytes=64 * MIB)).sandbox_id
     bystander = client.sh(box, "read line; echo $line", stdin_mode=pb.STDIN_MODE_PIPE)

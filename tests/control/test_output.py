@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from control import EXITED, PATIENCE, RUNNING, STDERR, STDOUT, Reader, at_once, eventually, pb, refused
+from control import EXITED, TIMEOUT_S, RUNNING, STDERR, STDOUT, Reader, at_once, eventually, pb, refused
 from test_exec import PIPE, up
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -111,14 +111,14 @@ def test_many_readers_see_the_same(daemon, client, box):
         def read():
             watch, got = clients[number % 8].attach(held), Reader()
             got.take(next(watch))
-            gate.wait(PATIENCE)
+            gate.wait(TIMEOUT_S)
             for message in watch:
                 got.take(message)
             return hashlib.sha256(got.stdout).hexdigest(), got.ended.exit.code
         return read
 
     def go():
-        gate.wait(PATIENCE)
+        gate.wait(TIMEOUT_S)
         client.ask("WriteStdin", exec_id=held, data=b"\n")
 
     results = at_once([go, *map(reader, range(64))])[1:]
@@ -130,7 +130,7 @@ def test_a_reader_that_does_not_read_slows_nobody(daemon, client, box):
     lazy = daemon.client()
     held = client.sh(box, "read go; " + print_numbers(2_000_000)[0] + " '" + print_numbers(2_000_000)[1] + "'",
                      stdin_mode=PIPE).exec_id
-    call = lazy.method("AttachExec")(pb.AttachExecRequest(exec_id=held), timeout=PATIENCE * 3)
+    call = lazy.method("AttachExec")(pb.AttachExecRequest(exec_id=held), timeout=TIMEOUT_S * 3)
     assert next(iter(call)).HasField("attached")
     client.ask("WriteStdin", exec_id=held, data=b"\n")
     ended = client.wait(held)
@@ -258,7 +258,7 @@ def test_output_outlives_every_kill(daemon, client, box):
     assert client.read(done).stdout == numbers(50000)
 
 
-def test_a_log_that_shrank_is_told(daemon, client, box):
+def test_a_log_that_shrank_is_reported(daemon, client, box):
     """covers: OUT-11"""
     data = b"x" * 100_000
     done = client.run(box, "sh", "-c", "head -c 100000 /dev/zero | tr '\\0' x").exec.exec_id

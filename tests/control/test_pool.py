@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from control import (DELETED, DELETING, PATIENCE, PENDING, READY, STOPPED, Refused, at_once, eventually, parent_of, pb,
+from control import (DELETED, DELETING, TIMEOUT_S, PENDING, READY, STOPPED, Refused, at_once, eventually, parent_of, pb,
                      pids_in_cgroup, program_of, refused)
 
 SIZE = 2
@@ -218,7 +218,7 @@ def test_a_guest_that_does_not_answer_is_not_waited_for(pool):
     box = client.create(wait_ms=0).sandbox_id
     with pool.driver_held():        # it does not answer for the instance that is given up
         request = pb.UpdateSandboxRequest(sandbox_id=box, limits=pb.Limits(pids=48))
-        update = client.method("UpdateSandbox").future(request, timeout=PATIENCE)
+        update = client.method("UpdateSandbox").future(request, timeout=TIMEOUT_S)
         pool.wait_for_log("msg=unclaim")
     assert update.result().sandbox.spec.limits.pids == 48
     assert client.wait_state(box, READY)

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from control import (DELETED, EXITED, FAILED, LOST, PATIENCE, PAUSED, READY, RUNNING, STOPPED, Lost, Reader, eventually,
+from control import (DELETED, EXITED, FAILED, LOST, TIMEOUT_S, PAUSED, READY, RUNNING, STOPPED, Lost, Reader, eventually,
                      pairs, pb, refused)
 from files import read
 from test_exec import PIPE, up
@@ -318,7 +318,7 @@ def test_berm_spawn_goes_and_the_sandboxes_live_on(daemon, client, box):
     for pid in daemon.processes() - {daemon.process.pid}:
         with contextlib.suppress(ProcessLookupError):       # a child of berm-spawn may go with it
             os.kill(pid, signal.SIGKILL)
-    assert daemon.process.wait(PATIENCE) == 1 and "berm-spawn" in daemon.text()    # it cannot do its work
+    assert daemon.process.wait(TIMEOUT_S) == 1 and "berm-spawn" in daemon.text()    # it cannot do its work
     assert daemon.pids(box)
     daemon.start()
     got = client.read(held)

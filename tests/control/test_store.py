@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from control import (BERMD, DELETED, PATIENCE, PAUSED, READY, RUNNING, STDOUT, Refused, eventually, fresh, pairs, pb,
+from control import (BERMD, DELETED, TIMEOUT_S, PAUSED, READY, RUNNING, STDOUT, Refused, eventually, fresh, pairs, pb,
                      refused)
 
 CLONE_NEWNS = 0x20000
@@ -94,7 +94,7 @@ def fill(daemon):
     return path
 
 
-def test_a_full_disk_is_told_and_clears(small):
+def test_a_full_disk_is_reported_and_clears(small):
     """covers: STORE-6, ERR-5"""
     client = small.start().client()
     box = client.create("kept").sandbox_id
@@ -123,7 +123,7 @@ def test_a_full_disk_is_told_and_clears(small):
     assert client.stop(box).state == 5
 
 
-def test_an_end_is_told_on_a_full_disk(small):
+def test_an_end_is_reported_on_a_full_disk(small):
     """covers: STORE-6, OUT-12"""
     client = small.start().client()
     box = client.create("kept").sandbox_id
@@ -222,7 +222,7 @@ def test_the_reserve_is_kept_by_the_next_daemon(reserving, name):
     if name.startswith("resume"):
         client.wait_state(box, PAUSED)
         taken.unlink()
-    assert reserving.process.wait(PATIENCE) == -9, reserving.text()
+    assert reserving.process.wait(TIMEOUT_S) == -9, reserving.text()
     reserving.start()
     if taken.exists():
         assert client.wait_state(box, PAUSED).reason.code == "STORE_FULL"
@@ -276,7 +276,7 @@ def test_a_state_that_cannot_be_written_stops_the_start(small):
     read_only = ["mount", "-o", "remount,ro", small.state]     # busy as long as what was killed has files open
     eventually(lambda: subprocess.run(read_only, capture_output=True).returncode == 0, "nobody who writes")
     small.launch()
-    assert small.process.wait(PATIENCE) not in (0, -6, -11), small.text()
+    assert small.process.wait(TIMEOUT_S) not in (0, -6, -11), small.text()
     assert "STORE_FAILED" in small.text() or "Read-only" in small.text(), small.text()
     subprocess.run(["mount", "-o", "remount,rw", small.state], check=True)
     assert small.start().client().get("kept").state == 5       # its guest was ended meanwhile
@@ -319,7 +319,7 @@ def test_a_damaged_database_stops_the_start_and_is_left_alone(make, damage):
     damage(database(daemon))
     before = contents(daemon)
     daemon.launch()
-    assert daemon.process.wait(PATIENCE) not in (0, -6, -11), daemon.text()
+    assert daemon.process.wait(TIMEOUT_S) not in (0, -6, -11), daemon.text()
     assert "STORE_CORRUPT" in daemon.text(), daemon.text()
     assert contents(daemon) == before
     database(daemon).write_bytes(whole)      # a backup brings it back
@@ -339,7 +339,7 @@ def test_a_record_that_is_none_stops_the_start_and_nothing_is_swept(make, change
     with contextlib.closing(sqlite3.connect(database(daemon))) as db, db:
         db.execute(f"UPDATE sandboxes SET {change}")
     daemon.launch()
-    assert daemon.process.wait(PATIENCE) not in (0, -6, -11), daemon.text()
+    assert daemon.process.wait(TIMEOUT_S) not in (0, -6, -11), daemon.text()
     assert "STORE_CORRUPT" in daemon.text(), daemon.text()
     for name in ("berm.db-wal", "berm.db-shm"):
         (daemon.state / name).unlink(missing_ok=True)
@@ -376,7 +376,7 @@ def test_a_state_of_a_newer_version_stops_the_start(make):
     db.close()
     before = database(daemon).read_bytes()
     daemon.launch()
-    assert daemon.process.wait(PATIENCE) not in (0, -6, -11), daemon.text()
+    assert daemon.process.wait(TIMEOUT_S) not in (0, -6, -11), daemon.text()
     assert "version" in daemon.text(), daemon.text()
     assert database(daemon).read_bytes() == before
     with sqlite3.connect(database(daemon)) as db:
@@ -389,7 +389,7 @@ def test_a_state_of_a_newer_version_stops_the_start(make):
 def test_a_second_daemon_is_refused_while_sandboxes_live(daemon, client, box):
     """covers: STORE-5"""
     done = subprocess.run([BERMD, "--state", daemon.state, "--socket", f"{daemon.socket}2"], capture_output=True,
-                          text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+                          text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
     assert done.returncode != 0 and str(daemon.process.pid) in done.stderr + done.stdout
     assert client.run(box, "echo", "on").stdout_data == b"on\n"
 

@@ -16,7 +16,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUEST = ROOT / os.environ.get("BERM_GUEST", "build/bin/berm-guest")
 SCHEMA = json.loads((ROOT / "spec/guest.schema.json").read_text())
-PATIENCE = int(os.environ.get("BERM_TEST_PATIENCE", "30"))   # seconds until a wait fails
+TIMEOUT_S = int(os.environ.get("BERM_TEST_TIMEOUT", "30"))   # seconds until a wait fails
 
 DROP = {"policy": "drop_oldest", "limit_bytes": 1 << 26}
 
@@ -102,7 +102,7 @@ class Link:
         assert len(text) <= 1 << 20
         return json.loads(text)
 
-    def receive(self, timeout=PATIENCE):
+    def receive(self, timeout=TIMEOUT_S):
         """Return the next message, validated, or None after the timeout."""
         end = time.monotonic() + timeout
         while (message := self.take_message()) is None:
@@ -123,7 +123,7 @@ class Link:
             RESULT[self.methods[message["id"]]].validate(message["result"])
         return message
 
-    def pump(self, timeout=PATIENCE):
+    def pump(self, timeout=TIMEOUT_S):
         message = self.receive(timeout)
         if message is None:
             return False
@@ -226,7 +226,7 @@ class Guest:
         self.links = []
 
     def connect(self, framing="lines", hello=True, **params):
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT_S
         while True:
             sock = socket.socket(socket.AF_UNIX)
             try:
@@ -248,7 +248,7 @@ class Guest:
         return self.process.pid
 
     def wait(self):
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT_S)
 
     def stop(self):
         for link in self.links:
@@ -256,7 +256,7 @@ class Guest:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(PATIENCE)
+                self.process.wait(TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -340,7 +340,7 @@ def freeze(pid):
 
 
 def until(condition, what):
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT_S
     while not (value := condition()):
         assert time.monotonic() < end, what
         time.sleep(0.01)

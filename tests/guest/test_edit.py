@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import PATIENCE, GuestError, b64
+from conftest import TIMEOUT_S, GuestError, b64
 from test_files import nobody, path_in, path_of, refused, tree  # noqa: F401 (fixtures)
 
 
@@ -209,7 +209,7 @@ def test_edit_never_overwrites_a_concurrent_change(link, tree):
     thread.start()
     codes = set()
     try:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT_S
         i = 0
         while i < 100 or "FILE_CHANGED" not in codes and time.monotonic() < end:
             i += 1

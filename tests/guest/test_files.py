@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from conftest import PATIENCE, GuestError, b64, until
+from conftest import TIMEOUT_S, GuestError, b64, until
 
 from test_link import Stdio
 
@@ -95,7 +95,7 @@ def test_files_travel_in_chunks_without_descriptors(tree):
         got, end = got + base64.b64decode(chunk["data_b64"]), chunk["end"]
     assert got == data
     link.close()
-    assert link.process.wait(PATIENCE) == 0
+    assert link.process.wait(TIMEOUT_S) == 0
 
 
 def test_write_appears_whole_or_not_at_all(link, tree):

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import GUEST, PATIENCE, Exec, Gone, GuestError, Link, b64, descendants, until
+from conftest import GUEST, TIMEOUT_S, Exec, Gone, GuestError, Link, b64, descendants, until
 
 
 def error_of(link):
@@ -163,7 +163,7 @@ def test_invalid_stream_is_reported_and_closed(guest, data, code):
     link.raw(data)
     assert error_of(link) == (None, code)
     with pytest.raises((Gone, ConnectionResetError)):
-        while link.receive(PATIENCE) is not None:
+        while link.receive(TIMEOUT_S) is not None:
             pass
     assert guest.connect().call("ping")
 
@@ -239,7 +239,7 @@ def test_too_many_descriptors_close_the_connection(guest):
         except OSError:
             break
     with pytest.raises((Gone, ConnectionResetError)):
-        while link.receive(PATIENCE) is not None:
+        while link.receive(TIMEOUT_S) is not None:
             pass
     link = guest.connect()
     link.call("ping")
@@ -385,7 +385,7 @@ def test_guest_serves_on_stdin_and_stdout(framing):
     assert link.read_all("a") == b"0\n1\n2\n\0binary\xff"
     assert link.read_all("a", "stderr") == b"e\n"
     link.close()
-    assert link.process.wait(PATIENCE) == 0
+    assert link.process.wait(TIMEOUT_S) == 0
 
 
 def test_guest_on_stdin_recovers_at_the_next_line():
@@ -399,7 +399,7 @@ def test_guest_on_stdin_recovers_at_the_next_line():
     link.hello()
     link.call("ping")
     link.close()
-    assert link.process.wait(PATIENCE) == 0
+    assert link.process.wait(TIMEOUT_S) == 0
 
 
 def test_end_of_stdin_ends_programs_and_guest():
@@ -409,7 +409,7 @@ def test_end_of_stdin_ends_programs_and_guest():
               output={"policy": "kill", "limit_bytes": 65536})
     children = until(lambda: len(found := descendants(link.process.pid)) >= 4 and found, "the programs did not start")
     link.close()
-    assert link.process.wait(PATIENCE) == 0
+    assert link.process.wait(TIMEOUT_S) == 0
     until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in children), "programs outlived their guest")
 
 
@@ -425,7 +425,7 @@ def test_read_output_reports_the_offset_of_dropped_output():
         link.call("read_output", exec_id="a", stream="stdout", offset=300005, max_bytes=10)
     assert error.value.code == "OFFSET_BEYOND_END"
     link.close()
-    assert link.process.wait(PATIENCE) == 0
+    assert link.process.wait(TIMEOUT_S) == 0
 
 
 # Endurance.

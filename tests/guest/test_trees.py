@@ -14,7 +14,7 @@ import threading
 
 import pytest
 
-from conftest import PATIENCE, b64, descendants, freeze, until
+from conftest import TIMEOUT_S, b64, descendants, freeze, until
 from test_files import nobody, path_of, refused, tree  # noqa: F401 (fixtures)
 from test_link import Stdio
 
@@ -536,7 +536,7 @@ def test_trees_travel_in_chunks_without_descriptors(tree):
     assert look(tree / "in") == look(tree / "out")
     link.call("close", handle=begun["handle"])
     link.close()
-    assert link.process.wait(PATIENCE) == 0
+    assert link.process.wait(TIMEOUT_S) == 0
 
 
 def test_chunk_requests_wait_for_the_child(tree):
@@ -576,4 +576,4 @@ def test_chunk_requests_wait_for_the_child(tree):
     os.kill(child, signal.SIGKILL)
     assert link.notice("tree_done")["error"]["data"]["code"] == "INTERNAL"
     link.close()
-    assert link.process.wait(PATIENCE) == 0
+    assert link.process.wait(TIMEOUT_S) == 0

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import PATIENCE, descendants, freeze, until
+from conftest import TIMEOUT_S, descendants, freeze, until
 from test_files import nobody, path_in, path_of, refused, tree  # noqa: F401 (fixtures)
 from test_link import Stdio
 
@@ -25,7 +25,7 @@ class Watch:
                         if k.startswith("old_") == (key == "old_path")})
         return path[len(self.root):].lstrip(b"/").decode("latin-1")
 
-    def pump(self, timeout=PATIENCE):
+    def pump(self, timeout=TIMEOUT_S):
         """Receive one message and add its events as tuples."""
         def mine(message):
             return message["method"] == "changed" and message["params"]["watch_id"] == self.id
@@ -346,4 +346,4 @@ def test_watch_works_without_descriptors(tree):
     (tree / "a").write_text("")
     w.wait(("created", "a"))
     link.close()
-    assert link.process.wait(PATIENCE) == 0
+    assert link.process.wait(TIMEOUT_S) == 0

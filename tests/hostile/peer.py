@@ -12,7 +12,7 @@ import urllib.parse
 import hpack
 from google.rpc import error_details_pb2, status_pb2
 
-SECONDS = int(os.environ.get("BERM_TEST_PATIENCE", "60"))  # for an answer to come; only ever waited for in a failure
+SECONDS = int(os.environ.get("BERM_TEST_TIMEOUT", "60"))  # for an answer to come; only ever waited for in a failure
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RST, SETTINGS, PUSH, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)

@@ -6,7 +6,7 @@ import { after, before, test } from "node:test";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { compressionGzip, createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { ExecService, SandboxService, SystemService } from "../../clients/typescript/dist/gen/berm/v1/berm_pb.js";
-import { patience, startDaemon } from "./daemon.mjs";
+import { timeoutMs, startDaemon } from "./daemon.mjs";
 
 let daemon;
 before(async () => (daemon = await startDaemon()));
@@ -23,7 +23,7 @@ function onBoth(name, run) {
         return next(request);
       };
       const transport = (options) =>
-        createGrpcTransport({ baseUrl, httpVersion: "2", sessionManager, interceptors: [bearer], defaultTimeoutMs: patience, ...options });
+        createGrpcTransport({ baseUrl, httpVersion: "2", sessionManager, interceptors: [bearer], defaultTimeoutMs: timeoutMs, ...options });
       try {
         await run(transport);
       } finally {
@@ -78,6 +78,6 @@ onBoth("an abort leaves the connection usable", async (transport) => {
 });
 
 test("a stranger on TCP", async () => {
-  const transport = createGrpcTransport({ baseUrl: `http://${daemon.tcp}`, httpVersion: "2", defaultTimeoutMs: patience });
+  const transport = createGrpcTransport({ baseUrl: `http://${daemon.tcp}`, httpVersion: "2", defaultTimeoutMs: timeoutMs });
   await assert.rejects(createClient(SystemService, transport).ping({}), refusedWith(Code.Unauthenticated));
 });

@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 
 export const root = resolve(fileURLToPath(import.meta.url), "../../..");
 /** Milliseconds for whatever must come; only ever waited for in a failure. */
-export const patience = 1000 * Number(process.env.BERM_TEST_PATIENCE ?? 60);
+export const timeoutMs = 1000 * Number(process.env.BERM_TEST_TIMEOUT ?? 60);
 
 export async function startDaemon() {
   const dir = mkdtempSync(join(tmpdir(), "berm-"));
@@ -23,7 +23,7 @@ export async function startDaemon() {
   const ended = new Promise((done, failed) => child.on("exit", done).on("error", failed));
   ended.catch(() => {});
   const text = () => readFileSync(join(dir, "log"), "utf8");
-  for (const end = Date.now() + patience; Date.now() < end; ) {
+  for (const end = Date.now() + timeoutMs; Date.now() < end; ) {
     const tcp = text().match(/msg=listening addr=(127\.0\.0\.1:\d+)/)?.[1];
     if (tcp && text().includes("addr=unix:")) {
       const token = readFileSync(join(dir, "state/token"), "utf8").trim();

@@ -6,7 +6,7 @@ import { after, before, test } from "node:test";
 import { promisify } from "node:util";
 import grpc from "@grpc/grpc-js";
 import protoLoader from "@grpc/proto-loader";
-import { patience, root, startDaemon } from "./daemon.mjs";
+import { timeoutMs, root, startDaemon } from "./daemon.mjs";
 
 const load = (file) =>
   grpc.loadPackageDefinition(
@@ -15,7 +15,7 @@ const load = (file) =>
 const { SystemService, SandboxService } = load("berm/v1/berm.proto").berm.v1;
 const { Health } = load("grpc/health/v1/health.proto").grpc.health.v1;
 const insecure = grpc.credentials.createInsecure();
-const deadline = () => ({ deadline: Date.now() + patience });
+const deadline = () => ({ deadline: Date.now() + timeoutMs });
 
 let daemon;
 before(async () => (daemon = await startDaemon()));

@@ -12,7 +12,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BERMD = ROOT / os.environ.get("BERMD", "build/bin/bermd")
-SECONDS = int(os.environ.get("BERM_TEST_PATIENCE", "60"))  # for whatever must come; only ever waited for in a failure
+SECONDS = int(os.environ.get("BERM_TEST_TIMEOUT", "60"))  # for whatever must come; only ever waited for in a failure
 
 
 class Daemon:

@@ -43,7 +43,7 @@ async def test_from_an_open_file(box, tmp_path):
     assert await box.files.read("copy") == EVERY
 
 
-async def test_what_is_wrong_is_told(box):
+async def test_what_is_wrong_is_reported(box):
     with pytest.raises(berm.FileNotFoundError):
         await box.files.read("nonesuch")
     with pytest.raises(berm.IsADirectoryError):

@@ -104,7 +104,7 @@ async def _expect_end(talk):
         await talk.write(bytes(1_000_000))
 
 
-async def test_who_reads_while_it_is_left_and_afterwards_is_told_the_end(box):
+async def test_who_reads_while_it_is_left_and_afterwards_is_reported_the_end(box):
     job = await box.exec("echo up; sleep 1000", stdin=True)
     async with job.interact() as talk:
         assert await screen(talk, b"up\n") == b"up\n"

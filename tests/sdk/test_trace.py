@@ -53,7 +53,7 @@ async def test_calls_are_children_of_the_callers_span(both, spans):
         assert metadata["traceparent"].startswith(f"00-{context.trace_id:032x}-{context.span_id:016x}-")
 
 
-async def test_no_secret_is_told(both, client, spans):
+async def test_no_secret_is_reported(both, client, spans):
     # covers: TEL-3
     spans.clear()
     async with both.Sandbox.create(client=client, env={"KEY": "hush-env"}) as sb:

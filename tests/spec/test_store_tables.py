@@ -37,7 +37,7 @@ def test_tables_are_as_told():
     assert told() == made()
 
 
-def test_newest_version_is_told():
+def test_newest_version_is_reported():
     newest = str(len(steps()))
     assert re.search(r"^Version (\d+)\.", SPEC, re.M)[1] == newest
     assert re.findall(r"^\| (\d+) \|", SPEC, re.M)[-1] == newest

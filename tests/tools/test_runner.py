@@ -48,7 +48,7 @@ def run_all(runner, monkeypatch, capsys, *suites):
     """The exit status and the lines of a run of these suites."""
     monkeypatch.setattr(runner, "SUITES", suites)
     monkeypatch.setattr("sys.argv", ["test"])
-    for name in ("BERM_TEST_PATIENCE", "HOME", "TMPDIR"):
+    for name in ("BERM_TEST_TIMEOUT", "HOME", "TMPDIR"):
         monkeypatch.setenv(name, os.environ.get(name, "1"))    # main sets them
     return runner.main(), capsys.readouterr().out.splitlines()
 

@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "core/guest/guest_notice.h"
 
-#define PATIENCE_US 20000000
+#define TIMEOUT_US 20000000
 
 static void tell(struct peer *p, const char *what, struct str about) {
     char word[96];
@@ -172,7 +172,7 @@ void peer_says(struct peer *p, const char *text) {
 
 size_t peer_hears(struct peer *p, char *line, size_t cap, int *fds, size_t *n_fds) {
     size_t n = 0;
-    uint64_t end = clock_us() + PATIENCE_US;
+    uint64_t end = clock_us() + TIMEOUT_US;
     *n_fds = 0;
     while (n + 1 < cap && clock_us() < end) {
         int got[GUEST_FDS_MAX];
@@ -197,7 +197,7 @@ size_t peer_hears(struct peer *p, char *line, size_t cap, int *fds, size_t *n_fd
 }
 
 bool peer_until(struct peer *p, const char *word) {
-    uint64_t end = clock_us() + PATIENCE_US;
+    uint64_t end = clock_us() + TIMEOUT_US;
     for (int turn = 0; word ? clock_us() < end : turn < 4; turn++) {
         uv_run(&p->loop, UV_RUN_NOWAIT);
         if (word && strstr(p->log, word))

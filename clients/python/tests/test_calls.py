@@ -133,7 +133,7 @@ async def test_output_goes_on_where_it_broke(both, peer):
     assert [r.stdout_offset for r in server.named("AttachExec")] == [0, 3, 6, 6]
 
 
-async def test_a_gap_is_told(both, peer):
+async def test_a_gap_is_reported(both, peer):
     gap = pb.AttachExecResponse(gap=pb.OutputGap(stream=1, offset=0, next_offset=10))
     server = peer(GetSandbox=[GOT], GetExec=[pb.GetExecResponse(exec=RUNNING)],
                   AttachExec=[[gap, chunk(10, b"x"), pb.AttachExecResponse(exited=EXITED)]])

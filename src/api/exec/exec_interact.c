@@ -21,12 +21,12 @@ struct interact {
     size_t n_input;
     size_t at_input;       /* bytes of `input` that were accepted */
     uint64_t input_offset; /* offset of the first byte in `input` */
-    uint64_t told_next;
-    uint64_t told_window;
+    uint64_t reported_next;
+    uint64_t reported_window;
     bool has_first; /* start or attach was received */
     bool is_asking;
     bool is_probe;     /* that request only checks whether the input accepts bytes again */
-    bool is_told;      /* a window was reported to the client */
+    bool is_reported;  /* a window was reported to the client */
     bool is_input_off; /* the exec reads no more input */
     bool is_writable;  /* the client has read the last report */
 };
@@ -62,11 +62,11 @@ static void interact_drop_input(struct interact *it) {
 
 /* False: the call is over. */
 static bool interact_tell(struct interact *it, uint64_t next_offset, uint64_t window_bytes) {
-    if (it->is_told && it->told_next == next_offset && it->told_window == window_bytes)
+    if (it->is_reported && it->reported_next == next_offset && it->reported_window == window_bytes)
         return true;
-    it->is_told = true;
-    it->told_next = next_offset;
-    it->told_window = window_bytes;
+    it->is_reported = true;
+    it->reported_next = next_offset;
+    it->reported_window = window_bytes;
     if (!attachment_accepted(&it->attachment, next_offset, window_bytes))
         return false;
     it->is_writable = !it->attachment.is_full;
@@ -133,8 +133,8 @@ static void interact_give(struct interact *it) {
 static void interact_probe(struct interact *it) {
     struct err e;
     it->is_probe = true;
-    interact_asked(it, exec_write(it->attachment.watch.exec, it->told_next, STR(""), &it->ask, &e),
-                   &e);
+    interact_asked(
+        it, exec_write(it->attachment.watch.exec, it->reported_next, STR(""), &it->ask, &e), &e);
 }
 
 /* Call it last: it may deliver the next message, which may end the call. */
@@ -144,7 +144,7 @@ static void interact_go_on(struct interact *it, bool is_woken) {
     if (it->n_input > 0) {
         if (is_woken)
             interact_give(it);
-    } else if (is_woken && it->is_told && it->told_window == 0 && !it->is_input_off) {
+    } else if (is_woken && it->is_reported && it->reported_window == 0 && !it->is_input_off) {
         interact_probe(it);
     } else if (it->is_writable) {
         call_release(it->call);

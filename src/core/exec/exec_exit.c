@@ -183,7 +183,7 @@ void exec_record_exit(struct exec *x) {
 }
 
 /* Attributes all OOM kills counted so far to execs that have ended. */
-static void on_leaf_killed(struct instance *p, const struct instance_answer *a, void *user) {
+static void on_exec_cgroup_killed(struct instance *p, const struct instance_answer *a, void *user) {
     (void)user;
     struct execs *set = execs_of(p);
     if (!a->e)
@@ -202,7 +202,7 @@ static void exec_exit_finish(struct exec *x) {
     if (record->usage->memory_peak_bytes == 0) /* no cgroup measured it */
         record->usage->memory_peak_bytes = x->max_rss_bytes;
     if (x->cgroup && set->box->instance && !record->spec->keep_descendants)
-        instance_kill_exec_cgroup(set->box->instance, x->cgroup, on_leaf_killed, NULL);
+        instance_kill_exec_cgroup(set->box->instance, x->cgroup, on_exec_cgroup_killed, NULL);
     record->state = is_lost ? EXEC_LOST : EXEC_EXITED;
     if (record->exited_unix_ms == 0)
         record->exited_unix_ms = clock_unix_ms();

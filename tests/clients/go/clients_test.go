@@ -36,9 +36,9 @@ import (
 
 const root = "../../.."
 
-// patience is for whatever must come; it is only ever waited for in a failure.
-var patience = func() time.Duration {
-	if seconds, err := strconv.Atoi(os.Getenv("BERM_TEST_PATIENCE")); err == nil {
+// testTimeout bounds every wait; only a failing test waits that long.
+var testTimeout = func() time.Duration {
+	if seconds, err := strconv.Atoi(os.Getenv("BERM_TEST_TIMEOUT")); err == nil {
 		return time.Duration(seconds) * time.Second
 	}
 	return time.Minute
@@ -72,7 +72,7 @@ func start(dir string) (*daemon, error) {
 		return nil, err
 	}
 	tcp := regexp.MustCompile(`msg=listening addr=(127\.0\.0\.1:\d+)`)
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(testTimeout); time.Now().Before(end); {
 		text, _ := os.ReadFile(log.Name())
 		if m := tcp.FindSubmatch(text); m != nil && bytes.Contains(text, []byte("addr=unix:")) {
 			d.tcp = string(m[1])
@@ -138,7 +138,7 @@ func dial(t *testing.T, target string, options ...grpc.DialOption) *grpc.ClientC
 
 // onBoth runs a test over the Unix socket and over TCP.
 func onBoth(t *testing.T, test func(t *testing.T, ctx context.Context, conn *grpc.ClientConn)) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	t.Run("unix", func(t *testing.T) { test(t, ctx, dial(t, "unix:"+filepath.Join(shared.dir, "sock"))) })
 	t.Run("tcp", func(t *testing.T) {
@@ -336,7 +336,7 @@ func TestTooLarge(t *testing.T) {
 
 func TestStrangers(t *testing.T) {
 	// covers: AUTH-4, AUTH-7
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	call := func(options ...grpc.DialOption) error {
 		_, err := bermv1.NewSystemServiceClient(dial(t, shared.tcp, options...)).Ping(ctx, &bermv1.PingRequest{})
@@ -363,7 +363,7 @@ func TestDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	conn := dial(t, "unix:"+filepath.Join(own.dir, "sock"))
 	watch, err := grpc_health_v1.NewHealthClient(conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
