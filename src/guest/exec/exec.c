@@ -102,7 +102,7 @@ int exec_method_done(struct request *r, struct err *e) {
     struct execs *all = r->guest->execs;
     struct exec *x = execs_find(all, id);
     if (!x)
-        return 0; /* done before */
+        return 0; /* a repeated `done`: the exec is already gone */
     if (x->life != EXEC_EXITED)
         return err_field(e, "exec_id", "must name an exec that has exited, got %s", x->id);
     all->count--;

@@ -34,7 +34,7 @@ struct guest;
 struct request;
 
 struct exec {
-    struct list node; /* execs.all by age, or execs.lingering */
+    struct list node; /* in execs.all, oldest first, or in execs.lingering */
     struct later grave;
     struct guest *guest;
     char id[EXEC_ID_MAX + 1];
@@ -43,19 +43,19 @@ struct exec {
     enum exec_processes processes;
     enum exec_cause cause;
     enum exec_kill kill;
-    unsigned notices; /* a bit for each pending enum exec_notice */
+    unsigned notices; /* one bit for each pending notification (enum exec_notice) */
 
     struct tree tree;
-    pid_t session; /* the leader's; descendants share it unless they start a session of their own */
+    pid_t session; /* session id of the leader; descendants share it unless they call setsid */
     bool keep_descendants;
-    int terminal; /* the master side; -1: none */
+    int terminal; /* master side of the terminal; -1: no terminal */
     struct exec_input input;
     struct exec_output output;
     struct exec_signals signals;
     struct exec_end end;
 
     uint64_t started_unix_ms;
-    uint64_t max_rss_bytes; /* of the largest process that was reaped */
+    uint64_t max_rss_bytes; /* peak memory of the largest reaped process */
     struct exec_exit exit;
 };
 
@@ -63,28 +63,28 @@ struct execs {
     struct guest *guest;
     struct list all;
     struct list lingering;
-    size_t count; /* in `all` */
+    size_t count; /* number of execs in `all` */
     size_t running;
-    struct exec *spare; /* memory of the last exec freed, because a new block costs page faults */
+    struct exec *spare; /* the last freed exec, reused because new memory costs page faults */
     uint64_t ignored;   /* signals that the guest ignores, as in struct launch; 0: not read yet */
 };
 
 void execs_init(struct execs *all, struct guest *g);
 void execs_done(struct execs *all);
 struct exec *execs_find(struct execs *all, struct str id);
-/* The guest keeps output that the daemon has not released with `done`. */
+/* Returns whether the guest keeps output that the daemon has not released with `done`. */
 bool execs_hold_output(const struct execs *all);
 
-/* Returns NULL without memory. `id` is valid. */
+/* Returns NULL when out of memory. The caller has checked `id`. */
 struct exec *exec_new(struct guest *g, struct str id);
 void exec_free(struct exec *x);
-/* Frees at the end of the turn. */
+/* Frees the exec at the end of the loop turn. */
 void exec_free_later(struct exec *x);
 /* Adds a new exec to the list. */
 void exec_register(struct exec *x);
-/* Finds the exec that `exec_id` names. EXEC_NOT_FOUND. */
+/* Finds the exec that the member `exec_id` names. Fails with EXEC_NOT_FOUND. */
 MUST_USE int exec_of_request(struct request *r, struct exec **ret, struct err *e);
-/* EXEC_ENDED unless the leader is running. */
+/* Fails with EXEC_ENDED unless the leader is running. */
 MUST_USE int exec_check_running(const struct exec *x, struct err *e);
 
 int exec_method_done(struct request *r, struct err *e);

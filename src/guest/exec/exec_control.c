@@ -7,7 +7,8 @@
 #include "guest/guest.h"
 #include "guest/params.h"
 
-/* Returns whether the number is new. Number 0 stands for a request without a number. */
+/* Remembers the number of a signal request and returns whether the number is new. 0 stands for a
+ * request without a number and always counts as new. */
 static bool exec_control_remember(struct exec_signals *s, int64_t number) {
     if (number == 0)
         return true;

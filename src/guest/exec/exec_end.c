@@ -9,9 +9,9 @@
 #include "guest/exec/launch.h"
 #include "guest/guest.h"
 
-#define DRAIN_MS 500     /* for pipes that outlive the leader */
-#define DRAIN_ROUNDS 3   /* killed processes take longer than DRAIN_MS to exit on a busy machine */
-#define KILL_AGAIN_MS 20 /* the first delay; each further one doubles */
+#define DRAIN_MS 500   /* how long to wait for pipes that stay open after the leader's exit */
+#define DRAIN_ROUNDS 3 /* killed processes exit slowly on a busy machine, so wait DRAIN_MS again */
+#define KILL_AGAIN_MS 20 /* delay before SIGKILL is repeated; doubles each time */
 #define KILL_AGAIN_MAX_MS 1000
 #define STATUS_RETRY_MS 200
 #define STATUS_MAX 4096
@@ -50,7 +50,7 @@ void exec_end_done(struct exec *x) {
 
 void exec_end_watch_report(struct exec *x, int fd) {
     if (loop_add(&x->guest->loop, &x->end.report, fd, EPOLLIN) < 0)
-        abort(); /* fails only without memory for one epoll entry, after larger allocations succeeded */
+        abort(); /* the kernel lacks memory for an epoll entry, after larger allocations worked */
 }
 
 void exec_end_start_timeout(struct exec *x, int64_t timeout_ms) {
@@ -189,7 +189,7 @@ static bool exec_end_has_exiting(const struct exec *x) {
            waitid(P_PGID, (id_t)x->session, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* Returns whether no process is left that the exit has to wait for. */
+/* Returns true when the exit no longer has to wait for a process. */
 static bool exec_end_check_tree(struct exec *x) {
     return x->keep_descendants || x->processes == PROCESSES_NONE ||
            (tree_check_empty(&x->tree) && !exec_end_has_exiting(x));
@@ -239,7 +239,7 @@ static void exec_end_on_leader(struct exec *x, int wait_status, bool is_alone) {
     timer_stop(&x->end.timeout);
     timer_stop(&x->end.kill);
     exec_output_close_write_ends(x);
-    exec_output_drain(x); /* may reach the output limit, which decides the exit */
+    exec_output_drain(x); /* may reach the output limit, which becomes the cause of the exit */
     exec_end_decide_exit(x);
     if (!x->keep_descendants && !is_alone)
         exec_end_kill(x);
@@ -264,7 +264,7 @@ static void exec_end_take_report(struct exec *x) {
         exec_end_on_leader(x, end.wait_status, end.is_alone);
     } else if (x->processes == PROCESSES_REPORTED) { /* the shepherd died after its first report */
         exec_end_on_leader(x, x->end.wait_status, false);
-    } else if (x->processes == PROCESSES_LEADER) { /* it died before: the guest reaps the leader */
+    } else if (x->processes == PROCESSES_LEADER) { /* the shepherd died before any report */
         tree_signal(&x->tree, SIGKILL);
     }
 }
@@ -276,8 +276,8 @@ static void exec_end_on_report(struct source *s, uint32_t events) {
     exec_end_check(x);
 }
 
-/* The exec that a child belonged to. A process that a leader left behind is known by its session, until the
- * exec has exited. */
+/* Returns the exec that a reaped child belonged to. The session identifies a process that a leader
+ * left behind, until the exec has exited. */
 static struct exec *exec_end_find_owner(struct execs *all, const struct exec_child *child) {
     struct exec *by_session = NULL;
     LIST_FOR_EACH(it, &all->all) {
@@ -318,7 +318,7 @@ void exec_end_unstarted(struct exec *x, const struct err *why) {
     exec_state_set_life(&x->life, EXEC_RECORDING);
     x->exit.kind = EXIT_NOT_STARTED;
     x->exit.not_started = *why;
-    x->keep_descendants = false; /* there are none */
+    x->keep_descendants = false; /* a program that did not start has no descendants */
     exec_input_close(x);
     exec_end_record(x);
     if (x->life == EXEC_EXITED)

@@ -29,22 +29,22 @@ enum exec_exit_kind {
 
 struct exec_exit {
     enum exec_exit_kind kind;
-    int value;              /* the code or the signal */
-    struct err not_started; /* why, for EXIT_NOT_STARTED */
-    uint64_t unix_ms;       /* 0: not decided yet */
+    int value;              /* exit code or signal number */
+    struct err not_started; /* the reason for EXIT_NOT_STARTED */
+    uint64_t unix_ms;       /* time of the exit; 0: not decided yet */
 };
 
 /* Used by exec_end.c only, except grace_ms and status_fd, which exec_start.c sets. */
 struct exec_end {
     struct timer timeout;
     uint64_t grace_ms;
-    struct timer kill; /* the end of the grace period; after that, repeated kills */
+    struct timer kill; /* expires at the end of the grace period, then for each repeated SIGKILL */
     uint64_t kill_delay_ms;
     struct source report; /* the shepherd's pipe */
     int wait_status;
     struct timer drain;
     unsigned drain_rounds; /* how often `drain` expired */
-    unsigned full_rounds;  /* how often the disk was full then */
+    unsigned full_rounds;  /* how often the disk was full when `drain` expired */
     int status_fd;         /* -1: none */
 };
 
@@ -53,20 +53,20 @@ struct exec_child {
     pid_t pid;
     pid_t session;
     int wait_status;
-    uint64_t max_rss_bytes; /* of the largest process among the child and all it waited for */
-    bool is_last;           /* the guest has no child left, so no process is below it */
+    uint64_t max_rss_bytes; /* peak memory of the largest process: the child or one it reaped */
+    bool is_last;           /* the guest has no other child, so no process is left below it */
 };
 
 void exec_end_init(struct exec_end *end);
 void exec_end_done(struct exec *x);
-/* Takes the pipe of the shepherd. */
+/* Reads the shepherd's reports from the pipe `fd` and takes ownership of fd. */
 void exec_end_watch_report(struct exec *x, int fd);
-/* timeout_ms below 1: none. */
+/* Starts the timeout of the exec. A timeout_ms below 1 means no timeout. */
 void exec_end_start_timeout(struct exec *x, int64_t timeout_ms);
 
 /* Records that the guest sent SIGKILL, so that the exit does not count as an out-of-memory kill. */
 void exec_end_mark_killed(struct exec *x);
-/* Sends SIGKILL to every process, again and again until all are gone. */
+/* Sends SIGKILL to every process of the exec, and repeats it until no process is left. */
 void exec_end_kill(struct exec *x);
 /* Advances an exec whose leader has exited as far as pipes, processes and disk allow. */
 void exec_end_check(struct exec *x);

@@ -13,7 +13,7 @@ static void exec_input_on_ready(struct source *s, uint32_t events);
 
 void exec_input_init(struct exec_input *in) {
     in->pipe = (struct source){.fd = -1, .on_ready = exec_input_on_ready};
-    buf_init(&in->bytes, EXEC_INPUT_WINDOW + 2); /* 2: the end-of-file characters of a terminal */
+    buf_init(&in->bytes, EXEC_INPUT_WINDOW + 2); /* + 2 for a terminal's end-of-file characters */
 }
 
 int exec_input_open(struct exec *x, int fd) {
@@ -107,7 +107,7 @@ static int exec_input_check_open(const struct exec *x, struct err *e) {
     return 0;
 }
 
-/* The daemon repeats bytes after a broken connection; those below next_offset are skipped. */
+/* After a broken connection the daemon repeats bytes. The guest skips those below next_offset. */
 int exec_input_method_stdin(struct request *r, struct err *e) {
     struct exec *x;
     int64_t offset;

@@ -21,16 +21,17 @@ struct request;
 
 struct exec_input {
     enum exec_stdin state;
-    struct source pipe; /* the write end; an exec with a terminal uses exec.terminal instead */
+    struct source pipe; /* write end of the stdin pipe; unused when the exec has a terminal */
     struct buf bytes;
-    uint64_t next_offset; /* one past the last byte accepted */
-    char last;            /* the last byte accepted */
+    uint64_t next_offset; /* offset after the last accepted byte */
+    char last;            /* the last accepted byte */
 };
 
 void exec_input_init(struct exec_input *in);
 /* Closes the pipe and drops buffered bytes. Idempotent. */
 void exec_input_close(struct exec *x);
-/* Adds the write end of the pipe to the loop and takes it. On failure (-errno) the caller keeps it. */
+/* Adds the write end of the stdin pipe to the loop and takes ownership of it. On failure (-errno)
+ * the caller still owns it. */
 MUST_USE int exec_input_open(struct exec *x, int fd);
 /* Writes buffered bytes to the program. `notify`: report the free window to the daemon. */
 void exec_input_push(struct exec *x, bool notify);

@@ -9,11 +9,11 @@
 
 #define READS_PER_TURN \
     8 /* of GUEST_SCRATCH bytes, so that one busy program does not starve others */
-/* Bounds the drain, because a live writer could refill the pipe forever. Twice what a pipe can
- * hold. */
+/* Bounds a drain to twice what a pipe can hold, because a live writer could refill the pipe
+ * forever. */
 #define READS_PER_DRAIN 32
 #define CHUNK_MAX 49152
-#define RETRY_MS 200 /* between attempts to write to a full disk */
+#define RETRY_MS 200 /* delay between attempts to write to a full disk */
 
 static void exec_output_on_ready(struct source *s, uint32_t events);
 static void exec_output_on_retry(struct timer *t);
@@ -83,12 +83,13 @@ static uint64_t exec_output_written(const struct exec_output *out) {
     return sum;
 }
 
-/* After the exit, and above the cap, output is read and discarded: pipes must not fill up. */
+/* The guest reads and discards output after the exit and above the cap, so that pipes do not fill
+ * up. */
 static bool exec_output_is_discarded(const struct exec *x) {
     return x->life >= EXEC_EXITED || x->cause == CAUSE_OUTPUT_LIMIT;
 }
 
-/* How many bytes may be read now. */
+/* Returns how many bytes may be read now. */
 static size_t exec_output_allowance(const struct exec *x) {
     const struct exec_output *out = &x->output;
     if (exec_output_is_discarded(x))
@@ -96,7 +97,7 @@ static size_t exec_output_allowance(const struct exec *x) {
     if (exec_output_is_held(x))
         return 0;
     if (out->policy != POLICY_BLOCK)
-        return GUEST_SCRATCH; /* no cap is smaller */
+        return GUEST_SCRATCH; /* every output cap is at least this large */
     uint64_t most = out->granted_bytes - MIN(exec_output_written(out), out->granted_bytes);
     return (size_t)MIN(most, (uint64_t)GUEST_SCRATCH);
 }
@@ -112,8 +113,9 @@ static void exec_output_reach_limit(struct exec *x) {
     exec_end_kill(x);
 }
 
-/* Holds the bytes that the log does not take now; the program blocks on its pipe meanwhile. A file at its
- * maximum size (EFBIG) never takes more, so that counts as reaching the cap. */
+/* Appends bytes to the log. Holds the bytes that the log cannot take now, while the program blocks
+ * on its pipe. A log file at its maximum size (EFBIG) counts as reaching the cap, because it never
+ * takes more bytes. */
 static void exec_output_append(struct exec *x, enum exec_output_id id, const uint8_t *bytes,
                                size_t n) {
     struct exec_output *out = &x->output;
@@ -148,7 +150,7 @@ static void exec_output_resume(struct exec *x) {
     }
 }
 
-/* Writes held bytes. Once all are written, reading goes on. */
+/* Writes the held bytes to the log. Resumes reading once all of them are written. */
 static void exec_output_flush(struct exec *x) {
     struct exec_output *out = &x->output;
     struct outlog *log = &out->logs[out->held_for];
@@ -179,7 +181,7 @@ void exec_output_skip(struct exec *x) {
     exec_output_flush(x);
 }
 
-/* Applies the policy to bytes that were read. */
+/* Applies the output policy of the exec to bytes that were read. */
 static void exec_output_keep(struct exec *x, enum exec_output_id id, const uint8_t *bytes,
                              size_t n) {
     struct exec_output *out = &x->output;
@@ -198,7 +200,7 @@ static void exec_output_keep(struct exec *x, enum exec_output_id id, const uint8
         exec_output_reach_limit(x);
 }
 
-/* Reads once. Returns false when the stream has nothing to read now. */
+/* Reads the stream once. Returns false when the stream has nothing to read now. */
 static bool exec_output_pump(struct exec *x, enum exec_output_id id) {
     struct exec_output_stream *s = &x->output.streams[id];
     size_t max = exec_output_allowance(x);
@@ -219,8 +221,9 @@ static bool exec_output_pump(struct exec *x, enum exec_output_id id) {
     return true;
 }
 
-/* All writers closed the stream while reading is blocked. epoll would report that hangup on every turn, so
- * a stream with bytes left leaves the loop; an empty one is at its end. */
+/* Handles a hangup (all writers closed the stream) while reading is blocked. An empty stream is at
+ * its end. A stream with bytes left leaves the loop, because epoll would report the hangup on every
+ * turn. */
 static void exec_output_park(struct exec_output_stream *s) {
     int n = 0;
     if (ioctl(s->source.fd, FIONREAD, &n) == 0 && n == 0) {

@@ -37,7 +37,7 @@ struct exec_output {
     struct exec_output_stream streams[EXEC_OUTPUTS];
     struct outlog logs[EXEC_OUTPUTS];
     size_t n_logs;
-    bool owns_logs; /* the request passed no descriptors: `read_output` reads the logs */
+    bool owns_logs; /* the request passed no log files, so `read_output` reads the guest's own */
     enum exec_policy policy;
     uint64_t limit_bytes;
     uint64_t granted_bytes;
@@ -50,21 +50,23 @@ struct exec_output {
 void exec_output_init(struct exec_output *out);
 /* Closes streams and logs. */
 void exec_output_done(struct exec *x);
-/* Adds the read end of a pipe, or the terminal, to the loop. Takes a pipe; the terminal stays
- * exec.terminal. On failure (-errno) the caller keeps it. */
+/* Adds the read end of a pipe, or the terminal, to the loop. Takes ownership of a pipe, but not of
+ * the terminal, which exec.terminal owns. On failure (-errno) the caller still owns the pipe. */
 MUST_USE int exec_output_open(struct exec *x, enum exec_output_id id, int fd);
 void exec_output_close(struct exec_output_stream *s);
 /* Closes the guest's copies of the write ends. */
 void exec_output_close_write_ends(struct exec *x);
-/* Both streams are at their end. */
+/* Returns whether both streams are at their end. */
 bool exec_output_is_closed(const struct exec *x);
-/* Bytes wait for the disk. */
+/* Returns whether bytes wait for disk space. */
 bool exec_output_is_held(const struct exec *x);
-/* Nothing may be read now: the disk is full, or the block policy grants no more. */
+/* Returns whether no output may be read now: the disk is full, or the block policy grants no
+ * more. */
 bool exec_output_is_blocked(const struct exec *x);
 /* Reads what is in the pipes now, without waiting. */
 void exec_output_drain(struct exec *x);
-/* From now on, bytes that the disk does not take become a gap. Call while bytes are held. */
+/* From now on, bytes that do not fit on the disk become a gap in the log. Call while bytes are
+ * held. */
 void exec_output_skip(struct exec *x);
 
 int exec_output_method_grant(struct request *r, struct err *e);

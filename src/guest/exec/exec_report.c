@@ -150,7 +150,7 @@ static bool exec_report_send(const struct exec *x, enum exec_notice notice) {
     return rpc_close(&o) == 0 && link_send_buf(&g->link, &g->text) == 0;
 }
 
-/* `exited` is the last notification of an exec and includes what the others say. */
+/* `exited` is the last notification of an exec and includes the contents of the others. */
 static bool exec_report_send_pending(struct exec *x) {
     for (unsigned i = 0; i < NOTICE_COUNT && x->notices != 0; i++) {
         unsigned bit = 1u << i;

@@ -13,17 +13,17 @@ struct request;
 
 enum exec_notice { NOTICE_EXITED, NOTICE_GREW, NOTICE_STDIN_ROOM, NOTICE_COUNT };
 
-/* Sends the notification at the end of the turn. */
+/* Marks the notification as pending, to be sent at the end of the loop turn. */
 void exec_report_set(struct exec *x, enum exec_notice notice);
 /* Sends pending notifications, as many as the link takes. */
 void exec_report_send_all(struct execs *all);
 
-/* Writes the members of the exec_state object into an object that is open. */
+/* Writes the members of the exec_state object. The caller has opened the JSON object. */
 void exec_report_write(const struct exec *x, struct json_out *o);
 /* Writes the whole exec_state object as it is once the exec has exited. */
 void exec_report_write_exited(const struct exec *x, struct json_out *o);
-/* Writes the member `execs`: all that follow `after` (NULL: from the first), or `only` one. Writes `more`
- * when they do not fit into one message. */
+/* Writes the member `execs`: the execs after `after` (NULL: from the first), or just `only` if it is
+ * not NULL. Writes `more` when the execs do not fit into one message. */
 void exec_report_write_list(struct execs *all, struct json_out *o, struct exec *only,
                             struct exec *after);
 

@@ -150,10 +150,10 @@ struct exec_spec_env {
     struct arena *arena;
     char **vars;
     size_t n;
-    bool is_short; /* out of memory */
+    bool is_short; /* memory ran out */
 };
 
-/* Sets a variable, in the place of an earlier one with the same key. */
+/* Sets a variable and replaces an earlier one with the same key. */
 static void exec_spec_set_var(struct exec_spec_env *env, struct str key, struct str value) {
     char *text = arena_alloc(env->arena, key.n + value.n + 2);
     if (!text) {
@@ -204,8 +204,8 @@ static int exec_spec_build_env(struct request *r, struct exec_spec *s, struct er
     return 0;
 }
 
-/* Lists the paths that argv[0] may have, by PATH of the program's own environment. A name with a slash is a
- * path already. */
+/* Lists the paths at which argv[0] may be, from PATH in the program's own environment. A name with
+ * a slash is a path already. */
 static int exec_spec_find_paths(struct request *r, struct exec_spec *s, struct err *e) {
     struct arena *a = &r->guest->arena;
     char *name = s->launch.argv[0];

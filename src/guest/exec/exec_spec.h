@@ -21,23 +21,24 @@ struct exec_spec {
     bool has_terminal;
     int64_t cols, rows;
     struct str term;
-    bool has_pipe; /* for stdin */
+    bool has_pipe; /* stdin is a pipe */
     int64_t timeout_ms, grace_ms;
     int policy; /* enum exec_policy */
     int64_t limit_bytes;
     bool merge_stderr;
     bool keep_descendants;
     int fds[ROLE_COUNT]; /* still owned by the request; -1: absent */
-    size_t bytes;        /* of argv, env and cwd */
+    size_t bytes;        /* total size of argv, env and cwd */
 };
 
-/* Stdout and stderr share one log and one stream. */
+/* Returns whether stdout and stderr share one log and one stream. */
 static inline bool exec_spec_is_merged(const struct exec_spec *s) {
     return s->has_terminal || s->merge_stderr;
 }
 
-/* Reads everything that depends on the request alone. INVALID_ARGUMENT, LIMIT_REACHED, OUT_OF_MEMORY. */
+/* Reads everything that depends on the request alone. Fails with INVALID_ARGUMENT, LIMIT_REACHED or
+ * OUT_OF_MEMORY. */
 MUST_USE int exec_spec_read(struct request *r, struct exec_spec *s, struct err *e);
-/* Adds what depends on the sandbox: the user, the environment, and where PATH leads. USER_NOT_FOUND,
- * INVALID_ARGUMENT, LIMIT_REACHED, OUT_OF_MEMORY. */
+/* Adds what depends on the sandbox: the user, the environment, and the candidate paths of the
+ * program. Fails with USER_NOT_FOUND, INVALID_ARGUMENT, LIMIT_REACHED or OUT_OF_MEMORY. */
 MUST_USE int exec_spec_resolve(struct request *r, struct exec_spec *s, struct err *e);

@@ -14,7 +14,7 @@
 #include "guest/guest.h"
 #include "guest/params.h"
 
-/* Makes a log for a connection that cannot carry descriptors. */
+/* Creates an output log when the connection cannot pass descriptors. */
 static int exec_start_make_log(void) {
     int fd = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC | O_APPEND, 0600);
     if (fd < 0)
@@ -78,7 +78,7 @@ static void exec_start_apply(struct exec *x, const struct exec_spec *s) {
         exec_state_set_stdin(&x->input.state, STDIN_CLOSED);
 }
 
-/* Both ends block; exec_start_set_nonblock changes the guest's. */
+/* Both ends are blocking; exec_start_set_nonblock makes the guest's end non-blocking. */
 static int exec_start_make_pipe(int *ret_read, int *ret_write) {
     int fds[2];
     if (pipe2(fds, O_CLOEXEC) < 0)
@@ -88,7 +88,7 @@ static int exec_start_make_pipe(int *ret_read, int *ret_write) {
     return 0;
 }
 
-/* A new pipe has no other flags to keep. */
+/* Sets O_NONBLOCK without reading the flags first, because a new pipe has no flags to keep. */
 static int exec_start_set_nonblock(int fd) {
     return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
@@ -196,7 +196,7 @@ static int exec_start_launch(struct request *r, struct exec *x, struct exec_spec
 static int exec_start_try(struct request *r, struct exec *x, struct exec_spec *s, struct err *e) {
     if (exec_spec_resolve(r, s, e) < 0)
         return -(int)e->code;
-    if (r->guest->execs->ignored == 0) /* the guest ignores SIGPIPE, so this runs once */
+    if (r->guest->execs->ignored == 0) /* true once only: the guest ignores at least SIGPIPE */
         r->guest->execs->ignored = exec_start_ignored_signals();
     s->launch.ignored = r->guest->execs->ignored;
     return exec_start_launch(r, x, s, e);
@@ -212,8 +212,8 @@ static int exec_start_check_limits(const struct guest *g, struct err *e) {
     return g->ending ? err_set(e, ERR_SANDBOX_NOT_READY, "the guest is shutting down") : 0;
 }
 
-/* A program, directory or user that the sandbox does not have is no error of the request: the reply is an
- * exec that has exited with `not_started`. */
+/* A program, directory or user that the sandbox does not have does not fail the request: the reply
+ * describes an exec that has exited with `not_started`. */
 int exec_start_method(struct request *r, struct err *e) {
     struct guest *g = r->guest;
     struct str id;

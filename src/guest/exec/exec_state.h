@@ -40,7 +40,7 @@ enum exec_cause {
     CAUSE_COUNT
 };
 
-/* Whether the guest sent SIGKILL, and to whom. Tells a kill by the guest from one by the kernel.
+/* Whether the guest sent SIGKILL, and to whom. Distinguishes this from a kill by the kernel.
  *
  *   NONE → LEADER, NONE → DESCENDANTS */
 enum exec_kill {
@@ -55,7 +55,7 @@ enum exec_kill {
  *   CLOSED → OPEN ⇄ PARKED, OPEN → CLOSED, PARKED → CLOSED */
 enum exec_stream {
     STREAM_CLOSED, /* never opened, or at its end */
-    STREAM_OPEN,   /* in the loop */
+    STREAM_OPEN,   /* the stream is in the event loop */
     STREAM_PARKED, /* hung up while reading was blocked: out of the loop, with bytes left to read */
     STREAM_STATE_COUNT
 };

@@ -35,8 +35,8 @@ enum launch_step {
 
 struct launch_attempt {
     const struct launch *l;
-    enum launch_step step; /* that the child reached */
-    int error;             /* of that step, positive; 0: the program runs */
+    enum launch_step step; /* the last step that the child reached */
+    int error;             /* positive errno of that step; 0: the program runs */
     pid_t pid;
 };
 
@@ -93,7 +93,7 @@ static int launch_child_cwd(const struct launch *l) {
     struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
                            .resolve = RESOLVE_NO_MAGICLINKS};
     int fd = (int)syscall(SYS_openat2, AT_FDCWD, l->cwd, &how, sizeof how);
-    if (fd < 0 && errno == ENOSYS) /* a user-space kernel */
+    if (fd < 0 && errno == ENOSYS) /* a user-space kernel without openat2 */
         fd = open(l->cwd, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fchdir(fd) < 0)
         return -errno;
@@ -191,7 +191,8 @@ static long launch_clone3_vfork(struct clone_args *args, int (*fn)(void *), void
 #endif
 }
 
-/* Returns once the program runs or the child has failed. -errno when there is no child. */
+/* Returns once the program runs or the child has failed. Fails with -errno when the clone
+ * failed. */
 static int launch_run_child(struct launch_attempt *a, uint8_t *stack) {
     if (a->l->exec_cgroup >= 0) {
         struct clone_args args = {
@@ -226,8 +227,8 @@ static int launch_error(const struct launch_attempt *a, int error, struct err *e
     return err_sys(e, ERR_PROGRAM_NOT_EXECUTABLE, error, "%s", l->argv[0]);
 }
 
-/* Returns 0 when the program runs, else a positive errno, and then no child is left. The child's stack is
- * an array on our own; we block until the child no longer uses it. */
+/* Returns 0 when the program runs. Otherwise returns a positive errno and leaves no child. The
+ * child's stack is an array in this function, which blocks until the child no longer uses it. */
 static int launch_start_child(struct launch_attempt *a) {
     uint8_t stack[STACK_BYTES] __attribute__((aligned(16)));
     int r = launch_run_child(a, stack);
@@ -260,8 +261,9 @@ static siginfo_t launch_shepherd_wait(pid_t leader) {
     }
 }
 
-/* Starts the program, reports the leader's exit, and exits when no descendant is left. Keeps one descriptor,
- * number 3. Exits when it cannot write to the pipe, because then the guest is gone. */
+/* The main function of the shepherd: starts the program, reports the leader's exit, and exits when
+ * no descendant is left. Closes all descriptors above 3, the pipe to the guest. Exits when it
+ * cannot write to the pipe, because then the guest is gone. */
 static void launch_shepherd_main(const struct launch *l, int pipe_fd) {
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     prctl(PR_SET_NAME, "berm-shepherd", 0, 0, 0);
@@ -287,7 +289,7 @@ static void launch_shepherd_main(const struct launch *l, int pipe_fd) {
     getrusage(RUSAGE_CHILDREN, &used);
     end.max_rss_bytes = (uint64_t)used.ru_maxrss * 1024;
     end.is_reaped = true;
-    end.is_alone = other < 0; /* ECHILD */
+    end.is_alone = other < 0; /* ECHILD: no process is left */
     if (write(3, &end, sizeof end) == sizeof end)
         while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
             continue;

@@ -159,7 +159,7 @@ void tree_kill(const struct tree *t) {
     tree_signal(t, SIGKILL);
 }
 
-/* A shepherd exits after the last process below it, so its own exit says that the tree is empty. */
+/* A shepherd exits after the last process below it, so its exit shows that the tree is empty. */
 bool tree_check_empty(struct tree *t) {
     AUTO_PIDS struct tree_pids p = {0};
     if (t->cgroup < 0)

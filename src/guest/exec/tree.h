@@ -17,12 +17,12 @@
 struct tree {
     int cgroup;     /* the exec cgroup, owned; -1: none */
     pid_t leader;   /* 0 once reaped, because the kernel may reuse the number */
-    pid_t shepherd; /* 0: none, or exited after everything below it */
-    bool is_empty;  /* seen empty after the leader exited, so no process can start another */
+    pid_t shepherd; /* 0: no shepherd, or it exited after all processes below it */
+    bool is_empty;  /* no process was left after the leader's exit, so none can start */
 };
 
 void tree_done(struct tree *t);
-/* Signals every process. Returns how many there were, or -errno. */
+/* Signals every process. Returns the number of processes, or -errno. */
 int tree_signal(const struct tree *t, int sig);
 /* Sends SIGKILL to every process in the fastest way. Repeat until tree_check_empty returns true. */
 void tree_kill(const struct tree *t);
