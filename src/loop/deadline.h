@@ -21,7 +21,7 @@ struct deadline {
 
 struct deadlines {
     uv_timer_t timer;
-    struct deadline *first; /* the root, which is the earliest */
+    struct deadline *first; /* root of the heap: the earliest deadline */
     uint64_t armed_us;      /* when the timer fires; 0: not running */
 };
 

@@ -53,8 +53,8 @@ static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf) {
 }
 
 int stream_read_start(struct stream *s) {
-    /* Ask for space for one block while the peer reads the previous one; the default does not fit
-     * even one block. A refusal only costs speed. */
+    /* Ask for a send buffer of two blocks, so that we can write one while the peer reads the other.
+     * The default does not fit even one block. If the kernel refuses, sending is only slower. */
     int bytes = 2 * (int)(STREAM_BLOCK_BYTES + STREAM_BEYOND_BYTES);
     uv_send_buffer_size(&s->uv.handle, &bytes);
     return uv_read_start(&s->uv.stream, on_alloc, on_read);

@@ -25,8 +25,8 @@
  * frame. */
 #define STREAM_BEYOND_BYTES ((size_t)136 * 1024)
 
-/* As much as a Unix socket buffers: one read empties it, and it refills while the bytes are
- * processed. */
+/* As much as a Unix socket buffers: one read empties the socket, and the peer refills it while we
+ * process the bytes. */
 #define STREAM_READ_BYTES ((size_t)512 * 1024)
 
 struct stream;
@@ -57,7 +57,7 @@ struct stream {
     uv_write_t write;
     const struct stream_events *events;
     struct stream_pool *pool;
-    uint8_t *block; /* from stream_block until its bytes are written; else NULL */
+    uint8_t *block; /* set from stream_block until its bytes are written; otherwise NULL */
     bool writing;
     bool closing;
 };

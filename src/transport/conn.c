@@ -9,8 +9,9 @@
 #include "base/log.h"
 #include "transport/h2_conn.h"
 
-/* Flush after this many received bytes, so that a peer that sends much gets its window updates within the same loop
- * iteration. Otherwise the updates wait until nothing is left to read, and the peer has to stop sending until then. */
+/* Flush after this many received bytes, so that a peer that sends much gets its window updates
+ * within the same loop iteration. Otherwise the updates wait until nothing is left to read, and the
+ * peer has to stop sending until then. */
 #define ANSWER_BYTES ((size_t)256 * 1024)
 
 /* --- closing --- */
@@ -39,7 +40,7 @@ void conn_finish(struct conn *c) {
     if (c->closing || c->stream.closing)
         return;
     c->closing = true;
-    /* A peer that does not read would otherwise keep the connection open forever. */
+    /* Set a deadline, because a peer that does not read could keep the connection open forever. */
     deadline_set(&c->server->deadlines, &c->timer,
                  clock_us() + server_limit(c->server, LIMIT_KEEPALIVE_TIMEOUT) * 1000);
     conn_dirty(c);

@@ -2,7 +2,7 @@
  *
  * Owner:   the server.                  End: calls the protocol's `gone`, then frees itself.
  * States:  waiting for first bytes → speaking a protocol → closing (queued bytes are still sent).
- * Bounds:  connection.first_bytes to choose; one block of unsent bytes. */
+ * Bounds:  connection.first_bytes bounds the wait for the first bytes; one block of unsent bytes. */
 #pragma once
 
 #include "transport/server.h"
@@ -26,12 +26,12 @@ struct conn_protocol {
 struct conn {
     struct stream stream;
     struct server *server;
-    const struct conn_protocol *protocol; /* NULL until chosen */
+    const struct conn_protocol *protocol; /* NULL until the first bytes select it */
     void *state;                          /* owned by the protocol */
     struct list in_server;
     struct list in_dirty;
     struct call_peer peer;
-    struct deadline timer;   /* first bytes, then set by the protocol */
+    struct deadline timer;   /* bounds the wait for the first bytes; then the protocol sets it */
     uint64_t heard_us;       /* when the peer last sent bytes */
     size_t unanswered_bytes; /* received since the last flush */
     uint8_t first[24];

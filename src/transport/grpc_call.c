@@ -3,7 +3,8 @@
 #include "base/clock.h"
 #include "transport/h2_conn.h"
 
-/* past call.unread, one message of any size is still accepted */
+/* Maximum of a call's reply buffer. While the buffer is below call.unread, a message of any size
+ * that fits is queued. */
 #define CALL_OUT_BYTES ((size_t)64 << 20)
 #define SPARE_CALLS 256
 
@@ -34,7 +35,8 @@ static void grpc_call_destroy(struct grpc_call *g) {
     free(g);
 }
 
-/* Frees what only some calls need. Keeps the rest for the next request. */
+/* Puts the call into the pool, or frees it if the pool is full. A pooled call keeps only the memory
+ * that every call needs. */
 static void grpc_call_return(struct server *s, struct grpc_call *g) {
     grpc_reader_done(&g->reader);
     buf_done(&g->backlog);
@@ -181,7 +183,8 @@ static int grpc_parse_headers(struct grpc_call *g, struct err *e) {
     return grpc_parse_encodings(g, e);
 }
 
-/* Until a single request is complete, connection.request bounds the wait too. */
+/* Sets the call's timer. Until the request of a unary or server-stream call is complete, the limit
+ * connection.request applies in addition to the client's deadline. */
 void grpc_call_arm(struct grpc_call *g, bool request_complete) {
     struct server *s = grpc_server(g);
     uint64_t at = g->call.deadline_us;
@@ -218,7 +221,8 @@ static void on_request(struct h2_stream *s) {
 static void on_deadline(struct deadline *d) {
     struct grpc_call *g = container_of(d, struct grpc_call, deadline);
     if (g->conn->heading == g) {
-        /* no other frame may follow incomplete headers, so close the connection */
+        /* HTTP/2 allows no other frame before these headers are complete, so close the
+         * connection */
         conn_close(g->conn->conn);
         return;
     }

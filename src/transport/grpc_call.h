@@ -20,9 +20,10 @@ struct h2_conn {
     struct h2 *h2;
     struct list calls;
     struct list writable; /* calls whose handler may send again */
-    /* call whose headers are incomplete; no other frame may come meanwhile */
+    /* the call whose headers are incomplete, or NULL; HTTP/2 allows no other frame until they are
+     * complete */
     struct grpc_call *heading;
-    size_t unfinished_bytes; /* in incomplete messages */
+    size_t unfinished_bytes; /* received bytes of incomplete messages */
     size_t unread_bytes;     /* reply bytes that the peer has not read */
     uint64_t idle_since_us;
     uint64_t pinged_us; /* when we sent a PING; 0: none pending */
@@ -37,18 +38,19 @@ struct grpc_call {
     struct deadline deadline;
     struct grpc_reader reader;
     struct grpc_frame request; /* a single request, kept encoded until the body ends */
-    struct arena message;      /* of a streamed request; reset after each message */
-    struct arena answer;       /* status and trailers, because the call's arena is already reset */
+    struct arena message;      /* holds one message of a streamed request; reset after each */
+    struct arena answer;       /* holds status and trailers after the call's arena is reset */
     struct buf out;
     struct buf backlog;      /* body that arrived while the handler held the call */
-    size_t unfinished_bytes; /* share of the connection's unfinished_bytes */
+    size_t unfinished_bytes; /* this call's part of h2_conn.unfinished_bytes */
     struct str method;
     bool body_ended;
-    bool half_closed; /* body_ended, and the handler was notified */
+    bool half_closed; /* the handler was notified that the body ended */
     bool body_gzip;
     bool reply_gzip;
-    bool reading; /* inside grpc_request_read, so a release must not start a second loop */
-    bool full;    /* call_send returned FULL */
+    /* grpc_request_read is running, so grpc_request_release must not start it again */
+    bool reading;
+    bool full; /* call_send returned FULL */
 };
 
 static inline struct grpc_call *grpc_of_stream(struct h2_stream *s) {
@@ -88,7 +90,7 @@ void grpc_call_pool_done(struct server *s);
 void grpc_request_body(struct h2_stream *s, const uint8_t *bytes, size_t n);
 void grpc_request_end(struct h2_stream *s);
 void grpc_request_release(struct call *c);
-/* Discards what the client still sends: returns its window and frees the memory. */
+/* Frees the buffered part of the request and returns its bytes to the client's window. */
 void grpc_request_drop(struct grpc_call *g);
 
 /* --- grpc_reply.c --- */
@@ -97,6 +99,6 @@ extern const struct call_wire grpc_reply_wire;
 size_t grpc_reply_left(struct h2_stream *s);
 const uint8_t *grpc_reply_at(struct h2_stream *s);
 void grpc_reply_pulled(struct h2_stream *s, size_t n);
-/* Discards the reply, because the caller no longer waits for it. Keeps the bytes of a frame that is
- * already announced. */
+/* Discards the queued reply, because the client no longer waits for it. Keeps promised_bytes,
+ * because nghttp2 has already fixed the length of their frame. */
 void grpc_reply_drop(struct grpc_call *g);

@@ -3,7 +3,7 @@
 #include "transport/grpc_call.h"
 #include "wire/gzip.h"
 
-#define ANSWER_BYTES ((size_t)64 * 1024) /* of a status with all its trailers */
+#define ANSWER_BYTES ((size_t)64 * 1024) /* maximum size of a status and its trailers */
 #define GZIP_WORTH_BYTES 256
 #define MAX_REPLY_HEADERS 64
 
@@ -70,7 +70,8 @@ static int grpc_queue_gzip(struct grpc_call *g, const ProtobufCMessage *m, size_
     return r;
 }
 
-/* Finishes a send: a message of n bytes was appended after `before` bytes, or r is the error. */
+/* Ends a send. If r is 0, a message of n bytes was appended to the queue, which had `before` bytes.
+ * Otherwise r is the error, and the call fails. */
 static enum call_push grpc_reply_queued(struct grpc_call *g, size_t before, size_t n, int r) {
     struct err e;
     if (r < 0) {
@@ -110,7 +111,8 @@ static enum call_push grpc_wire_send_reserved(struct call *c, size_t n) {
     struct grpc_call *g = grpc_of_call(c);
     uint8_t *at;
     size_t before = buf_len(&g->out);
-    int r = buf_reserve(&g->out, GRPC_PREFIX_BYTES + n, &at); /* returns the reserved space again */
+    /* the space that grpc_wire_reserve returned */
+    int r = buf_reserve(&g->out, GRPC_PREFIX_BYTES + n, &at);
     if (r == 0) {
         grpc_put_prefix(at, false, n);
         buf_commit(&g->out, GRPC_PREFIX_BYTES + n);
@@ -119,7 +121,7 @@ static enum call_push grpc_wire_send_reserved(struct call *c, size_t n) {
     return grpc_reply_queued(g, before, n, r);
 }
 
-/* Encodes the details of a status: those of our error, or those of the handler. */
+/* Encodes the details of a status: those of status->err if it is set, otherwise the handler's. */
 static struct str grpc_status_details(struct grpc_call *g, const struct call_status *status) {
     struct grpc_detail own[GRPC_ERROR_DETAILS];
     struct arena *arena = &g->answer;
@@ -152,8 +154,8 @@ static size_t grpc_status_trailers(struct grpc_call *g, const struct call_status
     return grpc_add_headers(out, at, g->call.reply_trailers);
 }
 
-/* Copies the handler's trailers, because the call's arena is reset first. Drops those that do not
- * fit. */
+/* Copies the handler's trailers into g->answer, because the call's arena is reset before they are
+ * sent. Drops the trailers from the first one that does not fit. */
 static void grpc_keep_trailers(struct grpc_call *g) {
     for (struct call_header **at = &g->call.reply_trailers; *at; at = &(*at)->next) {
         struct call_header *h = *at;
@@ -188,7 +190,7 @@ static void grpc_send_status(struct grpc_call *g, const struct call_status *stat
         h2_reset(&g->stream);
 }
 
-/* Frees the request's memory now, however long the client takes to read the reply. */
+/* Sends the status. Frees the request's memory now, because the client may read the reply late. */
 static void grpc_wire_finish(struct call *c, const struct call_status *status) {
     struct grpc_call *g = grpc_of_call(c);
     deadline_clear(&grpc_server(g)->deadlines, &g->deadline);

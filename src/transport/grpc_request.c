@@ -21,8 +21,8 @@ static int grpc_decode(struct grpc_call *g, const uint8_t *bytes, size_t n, stru
     return 0;
 }
 
-/* A reply may be as large as its request, so a client that does not read gets no further
- * replies. */
+/* Refuses a request while the client has too many unread reply bytes, because the reply may be as
+ * large as the request. */
 static int grpc_check_unread(const struct grpc_call *g, struct err *e) {
     if (g->conn->unread_bytes <= grpc_limit(g, LIMIT_CONNECTION_UNREAD))
         return 0;
@@ -84,7 +84,7 @@ static void grpc_count_unfinished(struct grpc_call *g) {
     g->unfinished_bytes = now;
 }
 
-/* Discards what the client still sends: returns its window and frees the memory. */
+/* Frees the buffered part of the request and returns its bytes to the client's window. */
 void grpc_request_drop(struct grpc_call *g) {
     grpc_reader_done(&g->reader);
     buf_done(&g->backlog);
@@ -94,8 +94,8 @@ void grpc_request_drop(struct grpc_call *g) {
         h2_consume(&g->stream, g->stream.unconsumed_bytes);
 }
 
-/* Passes on the complete messages between `at` and `end`, until the handler holds the call or the
- * call is finished. Returns where it stopped. */
+/* Passes the complete messages between `at` and `end` to the handler, until the handler holds the
+ * call or the call is finished. Returns the end of the bytes that it read. */
 static const uint8_t *grpc_request_read(struct grpc_call *g, const uint8_t *at,
                                         const uint8_t *end) {
     struct h2_conn *h = g->conn;
@@ -128,7 +128,7 @@ static const uint8_t *grpc_request_read(struct grpc_call *g, const uint8_t *at,
 static void grpc_body_ended(struct grpc_call *g) {
     struct err e;
     if (g->call.finished || g->half_closed || g->call.held || buf_len(&g->backlog) > 0)
-        return; /* the end is reported after the messages */
+        return; /* report the end once, and only after all messages */
     g->half_closed = true;
     if (grpc_reader_pending(&g->reader) > 0) {
         err_set(&e, ERR_MALFORMED, "read a message: the last one is truncated");
@@ -150,7 +150,7 @@ void grpc_request_body(struct h2_stream *s, const uint8_t *bytes, size_t n) {
     if (g->call.finished)
         at = end;
     h2_consume(s, MIN((size_t)(at - bytes), s->unconsumed_bytes));
-    /* The peer's window bounds the backlog, so only memory can fail. */
+    /* The peer's window bounds the backlog, so buf_append fails only when out of memory. */
     if (at < end && buf_append(&g->backlog, at, (size_t)(end - at)) < 0)
         h2_reset(s);
 }

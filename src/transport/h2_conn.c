@@ -18,18 +18,19 @@ static void h2_conn_bytes(struct conn *c, const uint8_t *bytes, size_t n) {
                      h->heading->call.began_us + limit_us);
     }
     if (over)
-        conn_finish(c); /* GOAWAY is still sent */
+        conn_finish(c); /* sends the queued GOAWAY, then closes */
     else
         conn_dirty(c);
 }
 
-/* Wakes handlers that wait to send, between pulls, never inside one. */
+/* Wakes handlers that wait to send. Call it between two calls of h2_pull, never during one. */
 static void h2_wake_writable(struct h2_conn *h) {
     for (struct list *node; (node = list_pop_front(&h->writable));)
         call_writable(&container_of(node, struct grpc_call, in_writable)->call);
 }
 
-/* A woken handler may move bytes that are in the gather list, so those are sent first. */
+/* Pulls, wakes waiting handlers and pulls again. If the gather list has parts, the handlers wait
+ * until those are sent, because a handler may move their bytes. */
 static size_t h2_conn_pull(struct conn *c, uint8_t *block, struct gather_list *gather,
                            bool *ret_more) {
     struct h2_conn *h = c->state;

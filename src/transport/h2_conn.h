@@ -1,8 +1,9 @@
 /* h2_conn — gRPC over one HTTP/2 connection: frames ↔ messages ↔ calls.
  *
  * Owner:   its conn.                    End: the protocol's `gone`.
- * Bounds:  connection.unfinished bytes of incomplete messages per connection, and no further
- *          request past connection.unread; each call has its own bounds (grpc_call.h). */
+ * Bounds:  connection.unfinished bytes of incomplete messages per connection. h2_conn
+ *          refuses requests while more than connection.unread reply bytes are unread. Each call has
+ *          its own bounds (grpc_call.h). */
 #pragma once
 
 #include "transport/conn.h"

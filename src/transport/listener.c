@@ -58,7 +58,7 @@ static int listener_clear_stale(const char *path, struct err *e) {
         return err_set(e, ERR_INVALID_ARGUMENT, "socket path %s: must have at most %zu bytes", path,
                        sizeof addr.sun_path - 1);
     if (lstat(path, &st) < 0)
-        return 0; /* absent; bind reports a missing directory */
+        return 0; /* no file to remove; bind reports a missing directory */
     if (!S_ISSOCK(st.st_mode))
         return err_set(e, ERR_INVALID_ARGUMENT, "bind %s: the file exists and is not a socket",
                        path);
@@ -84,7 +84,7 @@ int listener_unix(struct listener *l, struct server *s, const char *path, mode_t
     if (r < 0)
         return err_sys(e, ERR_INTERNAL, -r, "open %s", l->address);
     listener_opened(l, s);
-    mode_t before = umask((mode_t)~mode & 0777); /* bind creates the file with the right mode */
+    mode_t before = umask((mode_t)~mode & 0777); /* so that bind creates the file with `mode` */
     r = uv_pipe_bind(&l->uv.pipe, path);
     umask(before);
     if (r < 0) {

@@ -2,7 +2,8 @@
  *
  * Owner:   main.       End: listener_close, which also unlinks the Unix socket if the daemon's user
  *                      may do so.
- * A Unix socket that no process answers is replaced; one that a live process serves is refused. */
+ * A listener replaces a Unix socket that no process serves, and refuses one that a live process
+ * serves. */
 #pragma once
 
 #include <uv.h>

@@ -8,12 +8,14 @@
 #include "wire/gzip.h"
 
 static void on_awake(uv_idle_t *handle) {
-    (void)handle; /* while the handle is active, the loop does not sleep */
+    (void)handle; /* nothing to do: the active handle alone keeps the loop awake */
 }
 
 static void on_before_sleep(uv_prepare_t *handle) {
     struct server *s = handle->data;
-    struct list turn; /* connections that become dirty meanwhile wait for the next iteration */
+    /* a list of its own, so that connections that become dirty during the flush wait for the next
+     * iteration */
+    struct list turn;
     list_init(&turn);
     for (struct list *node; (node = list_pop_front(&s->dirty));)
         list_push_back(&turn, node);

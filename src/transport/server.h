@@ -25,7 +25,7 @@ struct server {
     struct deadlines deadlines;
     struct gzip *gzip;
     uv_prepare_t before_sleep;
-    uv_idle_t stay_awake; /* active while a connection has more to send than its share */
+    uv_idle_t stay_awake; /* active while a connection has more than one block to send */
     struct list conns;
     struct list dirty;
     struct list spare_calls; /* calls pooled for the next request */

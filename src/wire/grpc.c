@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define STATUS_MAX_BYTES \
-    ((size_t)8 * 1024) /* of the details trailer; peers limit header blocks to about this size */
+/* Maximum of the details trailer. Peers limit header blocks to about this size. */
+#define STATUS_MAX_BYTES ((size_t)8 * 1024)
 
 void grpc_reader_init(struct grpc_reader *r, size_t max_message_bytes) {
     r->max_message_bytes = max_message_bytes;
@@ -168,7 +168,7 @@ static size_t grpc_detail_take(struct buf *built, int failed, struct str type_ur
     return 1;
 }
 
-/* One entry of ErrorInfo.metadata, a map<string, string>. */
+/* Appends one entry of ErrorInfo.metadata, a map<string, string>. */
 static int grpc_put_metadata(struct buf *info, const char *key, const char *value) {
     struct buf entry;
     buf_init(&entry, STATUS_MAX_BYTES);

@@ -65,9 +65,10 @@ struct str grpc_encode_status(enum grpc_code code, struct str message,
                               const struct grpc_detail *details, size_t n_details,
                               struct arena *arena);
 
-/* Builds the details of an error: google.rpc.ErrorInfo (reason; domain "berm"; in the metadata
- * retry, the limit that was reached and the object's id) and, if the error names a field,
- * google.rpc.BadRequest. Returns the number of details. */
+/* Builds the details of an error: google.rpc.ErrorInfo and, if the error names a field,
+ * google.rpc.BadRequest. ErrorInfo has the reason, the domain "berm", and metadata: "retry",
+ * the limit that was reached, the object's id and the error's numbers. Returns the number of
+ * details. */
 #define GRPC_ERROR_DETAILS 2
 size_t grpc_error_details(const struct err *e, struct arena *arena,
                           struct grpc_detail ret_details[GRPC_ERROR_DETAILS]);

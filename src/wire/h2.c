@@ -7,20 +7,21 @@
 #include "base/clock.h"
 
 #define MAX_HEADERS_PER_BLOCK 128
-/* A file chunk fits into one frame, so it is contiguous and needs only one write. */
+/* Large enough for a file chunk, so that the chunk is contiguous and needs only one write. */
 #define MAX_FRAME_BYTES (512u << 10)
 #define USUAL_FRAME_BYTES 16384
 /* A frame of this size or more is cheaper to gather than to copy. */
 #define LARGE_BYTES ((size_t)8 << 10)
-#define FIRST_UNKNOWN_TYPE 0x0a /* after CONTINUATION, the last type of RFC 9113 */
-/* The credit of frames that do no work, and how a peer earns it back. An honest client sends at
- * most one or two window updates per data frame that it receives, and an occasional ping. */
+#define FIRST_UNKNOWN_TYPE 0x0a /* the last type of RFC 9113 is CONTINUATION, 0x09 */
+/* How many frames without work (such as pings) a peer may send, and how it earns more. An honest
+ * client sends at most one or two window updates per data frame that it receives, and an occasional
+ * ping. */
 #define BUDGET_FRAMES 1000
-#define BUDGET_PER_USEFUL_FRAME 5 /* pays for the frame itself and four others */
+#define BUDGET_PER_USEFUL_FRAME 5 /* a useful frame costs 1, so it pays for four others */
 #define BUDGET_PER_SECOND 50
 #define BUDGET_OWN_RESET 10 /* a reset that we must send costs us more than it costs the peer */
-/* nghttp2's own protection against rapid reset. Raised from 1000 and 33 for clients that cancel
- * often. */
+/* Settings of nghttp2's own protection against rapid reset, raised from 1000 and 33 for clients
+ * that cancel often. */
 #define RESET_BURST 2000
 #define RESETS_PER_SECOND 200
 #define MAX_UNACKNOWLEDGED 1000
@@ -33,13 +34,13 @@ struct h2 {
     void *user;
     uint32_t max_header_bytes;
     uint32_t max_data_bytes;
-    const uint8_t *chunk; /* serialized by nghttp2 but not yet pulled; nghttp2's memory */
+    const uint8_t *chunk; /* bytes that nghttp2 serialized and owns; not yet copied into `out` */
     size_t chunk_n;
     uint8_t *out; /* during h2_pull: position of the next byte */
     uint8_t *out_end;
     size_t beyond;
     bool out_full;              /* a data frame does not fit into the rest of the block */
-    struct gather_list *gather; /* during h2_pull */
+    struct gather_list *gather; /* during h2_pull: its gather list; may be NULL */
     struct h2_stream *lenders;  /* streams whose bytes are in the gather list */
     int64_t budget;
     uint64_t budget_us; /* time of the last refill */
@@ -118,7 +119,8 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head
     return 0;
 }
 
-/* nghttp2 would skip frames of unknown types without a callback, so they would cost no credit. */
+/* Charges a frame of an unknown type. Without this callback nghttp2 would skip the frame, which
+ * would then cost no credit. */
 static int on_unknown_frame(nghttp2_session *session, void **payload, const nghttp2_frame_hd *head,
                             void *user) {
     (void)session;
@@ -213,8 +215,8 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
 
 /* --- sending --- */
 
-/* A response that ends before the request does must be followed by a reset. Submitting the reset
- * earlier would let it overtake the headers. */
+/* Resets the stream when the response has ended before the request. A reset that is submitted
+ * earlier would overtake the response's headers. */
 static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *user) {
     struct h2 *h = user;
     if (frame->hd.type == NGHTTP2_RST_STREAM && frame->rst_stream.error_code != NGHTTP2_NO_ERROR)
@@ -269,7 +271,8 @@ static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, 
     return (ssize_t)n;
 }
 
-/* nghttp2 allocates a buffer of this length, so small bodies use the default 16 KiB. */
+/* Returns the maximum length of the next data frame. nghttp2 allocates a buffer of this length, so
+ * small bodies use the default of 16 KiB. */
 static ssize_t on_frame_length(nghttp2_session *session, uint8_t type, int32_t id,
                                int32_t session_window, int32_t stream_window, uint32_t max_frame,
                                void *user) {
@@ -313,7 +316,7 @@ static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const ui
     else
         memcpy(h->out, body, n);
     h->out += n;
-    /* bytes after lent bytes can only be released together with them */
+    /* a stream releases its bytes in order, so bytes that follow lent bytes count as lent too */
     if (lends || s->lent_bytes > 0)
         h2_lend(h, s, n);
     else
@@ -447,7 +450,8 @@ ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond, struct ga
             if (n == 0)
                 break;
             h->chunk_n = (size_t)n;
-            continue; /* data frames that were just written may have filled the block */
+            /* check the space again: nghttp2 may have written data frames into the block */
+            continue;
         }
         size_t n = MIN(h->chunk_n, (size_t)(h->out_end - h->out));
         memcpy(h->out, h->chunk, n);

@@ -31,9 +31,9 @@ struct h2_stream {
     int32_t id;
     unsigned n_headers;
     size_t header_bytes;
-    size_t unconsumed_bytes; /* of the request body, still counted against the peer's window */
-    size_t promised_bytes;   /* of the response, in a frame that waits for space in the block */
-    size_t lent_bytes;       /* of the response, used by the sender until h2_sent; must not move */
+    size_t unconsumed_bytes; /* request bytes that still count against the peer's window */
+    size_t promised_bytes;   /* response bytes in a frame that waits for space in the block */
+    size_t lent_bytes;       /* response bytes that the sender uses until h2_sent; must not move */
     struct h2_stream *next_lender;
     const struct h2_header *trailers;
     size_t n_trailers;
@@ -41,7 +41,7 @@ struct h2_stream {
     bool request_ended; /* the peer sends no more data */
     bool responded;
     bool finished; /* the trailers are set, or the response ended with its headers */
-    bool waiting;  /* nothing to send; h2_resume continues */
+    bool waiting;  /* the stream has nothing to send until h2_resume */
 };
 
 struct h2_events {
@@ -53,10 +53,10 @@ struct h2_events {
     void (*on_body_end)(struct h2_stream *s);
     /* Returns the number of response bytes that can be sent now. */
     size_t (*on_body_left)(struct h2_stream *s);
-    /* Returns the address of those bytes, which must be contiguous. */
+    /* Returns the address of the response bytes that can be sent now. They must be contiguous. */
     const uint8_t *(*on_body_at)(struct h2_stream *s);
-    /* The first n bytes were copied or sent, and the stream may release them. Until then, promised_bytes must stay
-     * available, and lent_bytes must also stay at the same address. */
+    /* The first n bytes were copied or sent, and the stream may release them. Until then,
+     * promised_bytes must stay available, and lent_bytes must also stay at the same address. */
     void (*on_pulled)(struct h2_stream *s, size_t n);
     void (*on_close)(struct h2_stream *s);
 };
@@ -66,7 +66,8 @@ struct h2_limits {
     uint32_t stream_window_bytes;
     uint32_t connection_window_bytes;
     uint32_t max_header_bytes;
-    uint32_t max_data_bytes; /* per frame that we send, if the peer accepts as much */
+    /* maximum body of a data frame that h2 sends; the peer may set a lower one */
+    uint32_t max_data_bytes;
 };
 
 MUST_USE int h2_new(struct h2 **ret_h2, const struct h2_events *events,
@@ -76,10 +77,11 @@ void h2_free(struct h2 *h);
 /* Processes bytes from the peer. A negative result ends the connection after h2_pull has returned
  * the remaining output. */
 MUST_USE int h2_feed(struct h2 *h, const uint8_t *bytes, size_t n);
-/* Fills `out` and sets ret_more when not everything fits. If `gather` is given, large parts go into
- * the gather list instead; call h2_sent when they are sent or copied. After `cap` there are
- * `beyond` bytes for gather parts only. A frame of max_data_bytes must fit into `cap`, or with a
- * gather list into both. A negative result ends the connection. */
+/* Fills `out` and sets ret_more when not everything fits. If `gather` is given, large parts go
+ * into the gather list instead; call h2_sent when they are sent or copied. The `cap` bytes of
+ * `out` are followed by `beyond` bytes for gather parts only. A frame of max_data_bytes must
+ * fit into `cap` bytes, or with a gather list into `cap` + `beyond` bytes. A negative result
+ * ends the connection. */
 #define H2_HEAD_BYTES ((size_t)9)
 MUST_USE ssize_t h2_pull(struct h2 *h, uint8_t *out, size_t cap, size_t beyond,
                          struct gather_list *gather, bool *ret_more);
@@ -87,7 +89,7 @@ void h2_sent(struct h2 *h);
 /* Returns true when nothing more will be read or written. */
 bool h2_is_done(const struct h2 *h);
 
-/* Sends the response headers. `end` ends the stream with them. Fails with -ENOMEM. */
+/* Sends the response headers. With `end`, the stream ends after them. Fails with -ENOMEM. */
 MUST_USE int h2_respond(struct h2_stream *s, const struct h2_header *headers, size_t n, bool end);
 /* Ends the stream with these trailers after the remaining body. They must stay valid until
  * on_close. */
@@ -99,8 +101,9 @@ void h2_consume(struct h2_stream *s, size_t n);
 /* Ends the stream now, without a status. h2_pull later calls on_close. */
 void h2_reset(struct h2_stream *s);
 
-/* Sends GOAWAY; h2_is_done becomes true when the open streams have ended. `is_graceful` announces
- * the shutdown first and serves requests that the peer sent before it saw the notice. Otherwise the
- * peer must send such requests again elsewhere; GOAWAY names the last stream that was accepted. */
+/* Sends GOAWAY; h2_is_done becomes true when the open streams have ended. With `is_graceful`, h2
+ * announces the shutdown first and serves requests that the peer sent before it saw the notice.
+ * Without `is_graceful`, the peer must send such requests again elsewhere; GOAWAY names the last
+ * stream that h2 accepted. */
 void h2_drain(struct h2 *h, bool is_graceful);
 void h2_ping(struct h2 *h);

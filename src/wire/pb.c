@@ -17,7 +17,8 @@ struct cursor {
     const uint8_t *end;
 };
 
-/* One message during the descent. The chain gives the path of an invalid field. */
+/* One of the nested messages that contain the current field. `up` is the message around this one,
+ * so that an error can name the whole path of an invalid field. */
 struct level {
     const struct level *up;
     const ProtobufCMessageDescriptor *type;
@@ -43,7 +44,7 @@ static bool pb_read_varint(struct cursor *c, uint64_t *ret_value) {
     return false;
 }
 
-/* Reads a tag or a length. protobuf-c reads at most five bytes of these. */
+/* Reads a tag or a length. Refuses more than five bytes, because protobuf-c reads no more. */
 static bool pb_read_varint32(struct cursor *c, uint64_t *ret_value) {
     const uint8_t *from = c->at;
     return pb_read_varint(c, ret_value) && c->at - from <= 5;
@@ -56,8 +57,8 @@ static bool pb_skip(struct cursor *c, size_t n) {
     return true;
 }
 
-/* Counts how often the field occurred before. The bytes up to here are already checked. Only an
- * error text needs the count. */
+/* Counts how often the current field occurred earlier in its message; an error text needs this
+ * index. The bytes before the field are already checked. */
 static size_t pb_times_before(const struct level *l) {
     struct cursor c = {l->whole.at, l->field_at};
     size_t times = 0;
@@ -128,7 +129,8 @@ static enum wire_type pb_wire_type_of(ProtobufCType type) {
     return WIRE_BYTES;
 }
 
-/* A repeated number may be packed or not, whatever the schema says. */
+/* Returns whether the field may have this wire type. A repeated number may be packed or not,
+ * whatever the schema says. */
 static bool pb_wire_type_fits(const ProtobufCFieldDescriptor *field, enum wire_type wire) {
     enum wire_type own = pb_wire_type_of(field->type);
     return wire == own ||
@@ -234,7 +236,7 @@ static int pb_check(const ProtobufCMessageDescriptor *type, const uint8_t *bytes
     return pb_check_message(&top, e);
 }
 
-/* The bytes are already checked, so only memory can fail. */
+/* Decodes bytes that pb_check has accepted, so it fails only when the arena is full. */
 static int pb_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t n,
                      struct arena *arena, ProtobufCMessage **ret_message, struct err *e) {
     ProtobufCAllocator allocator = {on_alloc, on_free, arena};
@@ -252,7 +254,8 @@ int pb_decode(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size
     return r < 0 ? r : pb_unpack(type, bytes, n, arena, ret_message, e);
 }
 
-/* Returns NULL unless the message consists of exactly one field: a bytes member of a oneof. */
+/* Decodes a message without copying its bytes. Returns NULL unless the message consists of exactly
+ * one field: a bytes member of a oneof. */
 static ProtobufCMessage *pb_borrow(const ProtobufCMessageDescriptor *type, const uint8_t *bytes,
                                    size_t n, struct arena *arena) {
     struct cursor c = {bytes, bytes + n};
