@@ -8,7 +8,7 @@
  * States:  create → on_ready → on_gone (last), or create → on_failed (last). An adopted instance is
  *          ready when adopt returns.
  * Restart: no process of an instance is a child of bermd. adopt finds an instance by its id alone.
- * Bounds:  the driver answers every request once; when it is lost, it fails all of them.
+ * Bounds:  the driver answers every request once; a lost driver fails all of them.
  * Callbacks come from the loop, never from inside the requesting function, and never after
  * instance_close. One exception: a lost driver may answer a request at once. Inside a callback you
  * may call every function here. */
@@ -21,10 +21,10 @@
 
 #include "base/err.h"
 
-#define INSTANCE_ID_MAX 64 /* with the NUL */
+#define INSTANCE_ID_MAX 64 /* including the NUL */
 #define INSTANCE_MOUNTS_MAX 64
 #define INSTANCE_CLAIM_MOUNTS_MAX 8
-#define INSTANCE_TARGET_MAX 256 /* with the NUL */
+#define INSTANCE_TARGET_MAX 256 /* including the NUL */
 
 struct driver;
 struct instance;
@@ -38,36 +38,38 @@ enum instance_network {
     INSTANCE_NETWORK_OPEN = 3
 };
 
-/* 0 = no limit. */
+/* A limit of 0 means no limit. */
 struct instance_limits {
     uint64_t memory_bytes;
     uint64_t cpu_milli;
     uint64_t pids;
     uint64_t disk_bytes;
     uint64_t disk_inodes;
-    uint64_t file_bytes; /* largest file that any process inside may write, output logs included */
+    /* Largest file that a process in the instance may write, including output logs. */
+    uint64_t file_bytes;
 };
 
-/* Only for a driver that has DRIVER_HAS_MOUNTS. */
+/* Only a driver with DRIVER_HAS_MOUNTS gets mounts. */
 struct instance_mount {
-    int dir_fd; /* borrowed for the call */
+    int dir_fd; /* borrowed until the function returns */
     const char *target;
     bool writable;
-    bool is_public;  /* no program gets the owner's rights: only world-readable files can be read */
-    bool is_layered; /* writes go to the instance's own layer; excludes the other two */
+    /* Programs lack the owner's rights, so they can read only world-readable files. */
+    bool is_public;
+    bool is_layered; /* writes go to the instance's own layer; never set with the other two flags */
 };
 
 struct instance_spec {
-    const char *id;       /* [a-z0-9-], at most 63 */
-    const char *hostname; /* NULL: the id */
-    uint64_t slot;        /* from driver.slots, the same at each start; 0 without that table */
+    const char *id;       /* characters a-z, 0-9 and hyphen; at most 63 */
+    const char *hostname; /* NULL: use the id */
+    uint64_t slot; /* from driver.slots, the same at each start; 0 if the driver has no slots */
     enum instance_profile profile;
     enum instance_layer layer;
     enum instance_network network;
     struct instance_limits limits;
     const struct instance_mount *mounts;
     size_t n_mounts;
-    bool is_parked; /* for driver.parking: at most one claim follows, before any program runs */
+    bool is_parked; /* created for the pool: core claims it at most once, before any program runs */
 };
 
 struct instance_usage {
@@ -97,14 +99,15 @@ struct instance_events {
 /* The result of a request to a running instance; e is NULL on success. */
 struct instance_answer {
     const struct err *e;
-    struct instance_usage usage; /* of usage.measure, and of exec_cgroups.kill if known */
-    const int *fds; /* of exec_cgroups.make: per_cgroup for each cgroup; `done` takes them */
+    struct instance_usage usage; /* set by usage.measure, and by exec_cgroups.kill if known */
+    /* Set by exec_cgroups.make: per_cgroup descriptors per cgroup; `done` takes them. */
+    const int *fds;
     size_t n_fds;
     size_t per_cgroup;
 };
 typedef void instance_done(struct instance *p, const struct instance_answer *a, void *user);
 
-typedef void driver_done(void *user, const struct err *e); /* NULL on success */
+typedef void driver_done(void *user, const struct err *e); /* e is NULL on success */
 
 /* What an instance_spec may ask for. Other abilities are tables; see struct driver. */
 enum driver_feature {
@@ -179,17 +182,18 @@ struct driver_parking_ops {
     bool (*is_idle)(const struct driver *d);
 };
 
-/* For a driver whose adopt does not contact the guest: on_gone comes only after watch, connect or
- * stop. */
+/* For a driver whose adopt does not contact the guest. Such a driver calls on_gone only after
+ * watch_exit, connect or stop. */
 struct driver_dormant_ops {
-    /* From now on, reports the exit, including an earlier one. -number: a resource is short now. */
+    /* Makes the driver report the exit, even if the instance has already ended. -number: a resource
+     * is short at the moment. */
     int (*watch_exit)(struct instance *p);
 };
 
 /* Numbers that core records with a sandbox and passes to each create, such as a range of uids. */
 struct driver_slot_ops {
-    int64_t (*take)(struct driver *d); /* -1: all are in use */
-    /* Marks the slot of a record as used. False: no such slot. */
+    int64_t (*take)(struct driver *d); /* -1: all slots are in use */
+    /* Marks the slot of a record as used. False: the driver has no such slot. */
     bool (*keep)(struct driver *d, uint64_t slot);
     void (*give_back)(struct driver *d, uint64_t slot);
 };
@@ -197,7 +201,7 @@ struct driver_slot_ops {
 /* The head of every driver and every instance; the driver's own members follow. */
 struct driver {
     const struct driver_ops *ops;
-    /* Capabilities, final when on_open fires; NULL: the driver lacks it. */
+    /* Capabilities, final when on_open fires. NULL: the driver lacks the capability. */
     const struct driver_pause_ops *pause;
     const struct driver_usage_ops *usage;
     const struct driver_limits_ops *limits;
@@ -208,9 +212,9 @@ struct driver {
     unsigned features;     /* enum driver_feature, final when on_open fires */
     const char *user_name; /* account that runs programs of profile USER; NULL: "user" */
     uv_loop_t *loop;
-    void (*on_open)(struct driver *d, const struct err *e); /* NULL: ready to create instances */
+    void (*on_open)(struct driver *d, const struct err *e); /* e NULL: ready to create instances */
     void (*on_lost)(struct driver *d); /* the driver fails every request from now on; may be NULL */
-    void (*on_closed)(struct driver *d); /* last */
+    void (*on_closed)(struct driver *d); /* the last callback */
     void *user;
 };
 
@@ -254,12 +258,13 @@ MUST_USE static inline int instance_watch_exit(struct instance *p) {
     return p->driver->dormant ? p->driver->dormant->watch_exit(p) : 0;
 }
 /* Returns a new connection to the guest: a stream socket that the caller owns and that carries no
- * byte of an earlier connection. -number if the guest does not accept it. The socket passes
- * descriptors, unless is_bytes_only is set or the guest's hello says otherwise. */
+ * byte of an earlier connection. -number if the guest does not accept the connection. The socket
+ * passes descriptors, unless is_bytes_only is set or the guest's hello says otherwise. */
 static inline int instance_connect(struct instance *p, struct err *e) {
     return p->driver->ops->connect(p, e);
 }
-/* Kills every process in the instance, even when it is frozen. The files stay. on_gone follows. */
+/* Kills every process in the instance, even in a frozen instance. The files stay. on_gone
+ * follows. */
 static inline void instance_stop(struct instance *p) {
     p->driver->ops->stop(p);
 }

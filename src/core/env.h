@@ -22,30 +22,32 @@ struct opener;
 struct env {
     uv_loop_t *loop;
     struct deadlines *deadlines;
-    struct file_turns *file_turns; /* outlives the registry: a thread may still wait for a disk */
+    /* Outlives the registry, because a thread may still wait for a disk. */
+    struct file_turns *file_turns;
     const struct limits *limits;
-    int state_dir_fd; /* borrowed */
-    int sandboxes_fd; /* STATE/sandboxes, borrowed: per sandbox a directory with output and logs */
+    int state_dir_fd; /* borrowed from the daemon */
+    /* STATE/sandboxes, borrowed; it has one directory per sandbox, with output and logs. */
+    int sandboxes_fd;
     const char *run_id;
     const char *version;
     bool host_was_rebooted;
-    struct driver *drivers[ENV_DRIVERS_MAX]; /* open, the default first */
-    size_t n_drivers;                        /* 0: sandboxes cannot be created */
-    const char *no_driver;                   /* the reason for n_drivers == 0, for people */
-    struct opener *opener;                   /* NULL: host paths cannot be imported */
-    const char *no_opener;                   /* the reason for opener == NULL, for people */
+    struct driver *drivers[ENV_DRIVERS_MAX]; /* all are open; the default driver is the first */
+    size_t n_drivers;                        /* 0: bermd cannot create sandboxes */
+    const char *no_driver;                   /* the reason for n_drivers == 0, for error messages */
+    struct opener *opener;                   /* NULL: sandboxes cannot import host paths */
+    const char *no_opener;                   /* the reason for opener == NULL, for error messages */
     int64_t token_uid; /* uid whose rights token callers have on host paths; -1: they have none */
     void *user;
 
-    /* The registry's part. */
+    /* The registry fills in the members below. */
     struct db *db;
     struct ledger *ledger;
     bool is_recovered;       /* recovery has processed every record */
     bool recovery_timed_out; /* recovery no longer waits for guests */
-    unsigned n_lost_execs;   /* found during recovery */
+    unsigned n_lost_execs;   /* execs that became LOST during recovery */
     bool is_closing;
     unsigned n_jobs;
-    void (*on_idle)(struct env *env); /* while closing: the last job has ended */
+    void (*on_idle)(struct env *env); /* called while closing, when the last job has ended */
 };
 
 /* Returns the driver of that name, or the default driver for an empty name. NULL: no such driver is
@@ -54,7 +56,8 @@ struct driver *env_driver(const struct env *env, const char *name);
 /* Returns the i-th driver; the default driver is the first. NULL after the last. */
 struct driver *env_driver_at(const struct env *env, size_t i);
 void env_job_begin(struct env *env);
-/* True: the registry is closing, and the object of the job may already be freed. */
+/* Ends a job. Returns true when the registry is closing; the object of the job may then already be
+ * freed. */
 bool env_job_end(struct env *env);
 /* Makes a random id: the prefix ("sb-", "ex-") and 20 characters of a-z2-7. */
 void env_make_id(const char *prefix, char ret_id[64]);

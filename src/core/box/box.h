@@ -26,16 +26,17 @@ struct box_ops {
 struct box {
     const struct box_ops *ops;
     struct env *env;
-    struct driver *driver; /* NULL: not loaded, and bermd does not change the record */
+    /* NULL: the driver is not loaded, and bermd leaves the record unchanged. */
+    struct driver *driver;
     Berm__V1__Sandbox *record;
-    enum sandbox_goal goal;                     /* box_set_goal */
-    enum sandbox_instance_state instance_state; /* box_set_instance */
-    enum sandbox_link_state link_state;         /* box_set_link */
+    enum sandbox_goal goal;                     /* set with box_set_goal */
+    enum sandbox_instance_state instance_state; /* set with box_set_instance */
+    enum sandbox_link_state link_state;         /* set with box_set_link */
     struct instance
         *instance;           /* its `user` is the box; NULL in NONE, OPENING, CLEARING, REMOVING */
     struct guest_link *link; /* NULL in LINK_NONE and LINK_LOST */
     struct execs *execs;
-    int dir_fd; /* see box_dir; -1 = not open */
+    int dir_fd; /* opened by box_dir; -1 = not open */
 };
 
 #define SB_PENDING BERM__V1__SANDBOX_STATE__SANDBOX_STATE_PENDING
@@ -56,7 +57,7 @@ static inline const char *box_user(const struct box *b) {
     return is_root ? "root" : b->driver->user_name ? b->driver->user_name : "user";
 }
 
-/* Returns 0 when `asked` is the current incarnation, or 0. */
+/* Returns 0 when `asked` is the current incarnation or 0, which means any incarnation. */
 MUST_USE int box_check_incarnation(const struct box *b, uint64_t asked, struct err *e);
 /* Returns 0 when the incarnation matches and the driver is loaded. */
 MUST_USE int box_check_driver(const struct box *b, uint64_t incarnation, struct err *e);
@@ -64,7 +65,7 @@ MUST_USE int box_check_driver(const struct box *b, uint64_t incarnation, struct 
 MUST_USE int box_check_ready(const struct box *b, uint64_t incarnation, struct err *e);
 /* Sets the error of a call that needs the sandbox in another state. */
 int box_refuse(const struct box *b, struct err *e);
-/* Returns an event about the sandbox with actor, owner and ids set. `who` NULL: the daemon, or the
- * sandbox if `by_sandbox`. */
+/* Initializes an event about the sandbox with actor, owner and ids. `who` NULL: the actor is the
+ * daemon, or the sandbox if `by_sandbox`. */
 void box_event_init(const struct box *b, Berm__V1__Event *event, Berm__V1__Actor *actor,
                     const struct caller *who, bool by_sandbox, const char *request_id);

@@ -45,7 +45,8 @@ uint64_t box_dir_output_bytes(int dir_fd) {
 }
 
 int box_dir(struct box *b) {
-    if (b->instance_state == INST_REMOVING) /* do not create it again */
+    /* The directory is being removed; do not create it again. */
+    if (b->instance_state == INST_REMOVING)
         return -ENOENT;
     if (b->dir_fd < 0)
         b->dir_fd = fd_make_dir(b->env->sandboxes_fd, b->record->sandbox_id, 0700);

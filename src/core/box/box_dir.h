@@ -6,9 +6,9 @@
 
 struct box;
 
-/* Removes a directory with its files; does nothing when it does not exist. */
+/* Removes a directory with its files. Does nothing when the directory does not exist. */
 void box_dir_remove(int parent_fd, const char *name);
 /* Returns the bytes of output in the directory. */
 uint64_t box_dir_output_bytes(int dir_fd);
-/* Returns the descriptor of the directory, which the first call creates, or -errno. */
+/* Returns the descriptor of the directory, or -errno. The first call creates the directory. */
 int box_dir(struct box *b);

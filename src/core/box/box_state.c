@@ -57,7 +57,7 @@ static const char *const link_names[] = {
     [LINK_RECONNECTING] = "RECONNECTING",
 };
 static const uint32_t link_next[] = {
-    [LINK_NONE] = B(LINK_CONNECTING) | B(LINK_GREETED) /* of a parked instance */ |
+    [LINK_NONE] = B(LINK_CONNECTING) | B(LINK_GREETED) /* the pool greeted the guest */ |
                   B(LINK_LOST) /* adopted */,
     [LINK_CONNECTING] = B(LINK_NONE) | B(LINK_GREETED),
     [LINK_GREETED] = B(LINK_NONE) | B(LINK_CONFIGURING),

@@ -13,9 +13,9 @@
 
 struct box;
 
-/* The numbers are stored. */
+/* The store contains these numbers, so they must not change. */
 enum sandbox_goal {
-    GOAL_NONE = 0, /* only between sandbox_new and the first intent */
+    GOAL_NONE = 0, /* only between sandbox_new and the commit of the first intent */
     GOAL_RUN = 1,
     GOAL_PAUSE = 2,
     GOAL_STOP = 3,
@@ -53,17 +53,17 @@ extern const struct state_table box_instance_table;
 extern const struct state_table box_link_table;
 
 void box_set_goal(struct box *b, enum sandbox_goal to);
-/* Takes the goal of the durable record, whatever the goal is now: after a restart or a failed
- * commit. */
+/* Sets the goal of the durable record without a check of the transition. Call this after a restart
+ * or a failed commit. */
 void box_restore_goal(struct box *b, enum sandbox_goal to);
 void box_set_instance(struct box *b, enum sandbox_instance_state to);
 void box_set_link(struct box *b, enum sandbox_link_state to);
 
 /* Returns whether the driver has an instance, or is creating or removing one. */
 bool box_has_instance(const struct box *b);
-/* Returns whether the guest runs, frozen or not, and is not being killed. */
+/* Returns whether the guest runs (frozen or not) and is not being killed. */
 bool box_is_up(const struct box *b);
-/* Returns whether the guest has its settings, connected or not. */
+/* Returns whether the guest has its settings, with or without a link. */
 bool box_is_configured(const struct box *b);
 /* Returns whether the link can carry requests to the guest. */
 bool box_is_linked(const struct box *b);

@@ -159,7 +159,7 @@ static void exec_count_running(struct exec *x, int by) {
         x->set->n_running += (unsigned)by;
 }
 
-/* Every record has these parts; nothing checks for them later. */
+/* Returns whether the record has the parts that other code uses without a check. */
 static bool exec_record_is_complete(Berm__V1__Exec *record) {
     return record && record->spec && record->usage && record->input && record->n_output > 0;
 }
@@ -245,7 +245,7 @@ static int exec_check_id(const struct execs *set, const char *id, struct err *e)
 static Berm__V1__Exec *exec_record_new(const struct execs *set, const char *id,
                                        const Berm__V1__ExecSpec *spec) {
     Berm__V1__Exec model = BERM__V1__EXEC__INIT;
-    Berm__V1__ExecSpec filled = *spec; /* defaults come from the sandbox */
+    Berm__V1__ExecSpec filled = *spec; /* the sandbox supplies the defaults */
     Berm__V1__ExecUsage usage = BERM__V1__EXEC_USAGE__INIT;
     Berm__V1__StdinState input = BERM__V1__STDIN_STATE__INIT;
     Berm__V1__OutputState streams[EXEC_STREAMS] = {BERM__V1__OUTPUT_STATE__INIT,
@@ -285,7 +285,8 @@ static size_t exec_fit_argv(const Berm__V1__ExecSpec *spec, int64_t most, char *
         out[n] = spec->argv[n];
         if ((int64_t)size > left) {
             memcpy(cut, spec->argv[n], (size_t)left);
-            while (left > 0 && ((uint8_t)cut[left - 1] & 0xc0) == 0x80) /* cut between characters */
+            /* Do not cut inside a UTF-8 character. */
+            while (left > 0 && ((uint8_t)cut[left - 1] & 0xc0) == 0x80)
                 left--;
             if (left > 0 && (uint8_t)cut[left - 1] >= 0xc0)
                 left--;
@@ -350,7 +351,7 @@ int exec_start(struct execs *set, uint64_t incarnation, const char *id,
     struct entry *t = kept ? ledger_begin(env->ledger) : NULL;
     if (!t) {
         if (x) {
-            exec_count_running(x, 1); /* exec_drop subtracts it */
+            exec_count_running(x, 1); /* exec_drop subtracts 1 again */
             exec_forget_input(x);
             exec_drop(x);
         } else if (record) {

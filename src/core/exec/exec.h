@@ -41,12 +41,12 @@ const char *exec_owner(const struct exec *x);
 /* Returns whether the guest has answered the start, or cannot answer it now because it is frozen or
  * stopping. */
 bool exec_is_answered(const struct exec *x);
-bool exec_is_over(const struct exec *x); /* its exit is known and may be reported */
+bool exec_is_over(const struct exec *x); /* the exit is known and may be reported */
 bool exec_has_terminal(const struct exec *x);
 unsigned exec_n_streams(const struct exec *x);
 
-/* Woken after every change: output grew, it started or exited, its input is writable, its sandbox
- * was deleted. A watched exec stays in memory. */
+/* A watcher of an exec, woken after every change: the output grew, the exec started or exited, its
+ * input is writable, or its sandbox was deleted. A watched exec stays in memory. */
 struct exec_watch {
     struct waiter waiter;
     struct exec *exec; /* NULL once the sandbox was deleted; no wake-up follows */
@@ -59,27 +59,29 @@ void exec_unwatch(struct exec_watch *w);
  * next byte kept. OFFSET_BEYOND_END, OUTPUT_TAMPERED, INTERNAL. */
 MUST_USE ssize_t exec_read(struct exec *x, enum exec_stream s, uint64_t offset, void *out, size_t n,
                            uint64_t *ret_next, struct err *e);
-/* The oldest byte kept of a stream, and its present end. */
+/* Returns the offset of the oldest byte that is kept of a stream, and the present end of the
+ * stream. */
 void exec_extent(struct exec *x, enum exec_stream s, uint64_t *ret_first, uint64_t *ret_end);
 
-/* Readers of the BLOCK policy. A reader without a name is identified by its watch; what was sent to
- * it counts as acknowledged. LIMIT_REACHED. */
+/* Adds a reader for the BLOCK policy. A reader without a name is identified by its watch; output
+ * that was sent to such a reader counts as acknowledged. LIMIT_REACHED. */
 MUST_USE int exec_reader_join(struct exec *x, const char *name, struct exec_watch *w,
                               const uint64_t from[EXEC_STREAMS], struct err *e);
 void exec_reader_leave(struct exec *x, const char *name, struct exec_watch *w);
-/* With a name: an AckOutput of that reader. Without: output was sent to this watch. */
+/* Acknowledges output. With a name: the named reader sent AckOutput. Without a name: bermd sent the
+ * output to this watch. */
 MUST_USE int exec_ack(struct exec *x, const char *name, struct exec_watch *w,
                       const uint64_t upto[EXEC_STREAMS], bool release, struct err *e);
 
-/* One request to the guest about an exec; a node inside the caller's object. */
+/* One request to the guest about an exec, embedded in the caller's object. */
 struct exec_ask {
-    struct guest_ask *inner; /* exec_input.c's part */
+    struct guest_ask *inner; /* private to exec_input.c */
     struct exec *exec;
-    uint64_t next_offset;  /* of input, in the reply and in STDIN_OFFSET errors */
-    uint64_t window_bytes; /* of input, in the reply */
-    void (*on_done)(struct exec_ask *a, const struct err *e); /* from the loop */
+    uint64_t next_offset;  /* of the input; set in the reply and in STDIN_OFFSET errors */
+    uint64_t window_bytes; /* of the input; set in the reply */
+    void (*on_done)(struct exec_ask *a, const struct err *e); /* called from the loop */
 };
-void exec_ask_cancel(struct exec_ask *a); /* safe at any time */
+void exec_ask_cancel(struct exec_ask *a); /* allowed at any time */
 /* Each returns 0 when on_done follows. exec_write sends at most 48 KiB; the reply says how much the
  * guest took, which may be nothing (window_bytes 0). A watch is woken when the input is writable
  * again. */
@@ -90,7 +92,7 @@ MUST_USE int exec_close_input(struct exec *x, uint64_t offset, struct exec_ask *
 MUST_USE int exec_signal(struct exec *x, int number, bool leader_only, const struct change *c,
                          struct exec_ask *a, struct err *e);
 /* Repeats a durable signal; `answer` is what was stored with its request id. The guest delivers a
- * signal once, however often it is asked. */
+ * signal only once, even if bermd repeats the request. */
 MUST_USE int exec_signal_again(struct exec *x, int number, bool leader_only, struct str answer,
                                struct exec_ask *a, struct err *e);
 MUST_USE int exec_resize(struct exec *x, uint32_t cols, uint32_t rows, struct exec_ask *a,

@@ -110,8 +110,8 @@ static bool exec_cgroup_is_available(const struct execs *set) {
     return set->box->instance && set->box->driver->exec_cgroups;
 }
 
-/* Overlaps with the commit of the intent: an empty cgroup does no harm and is removed with its
- * sandbox. */
+/* Requests the cgroup while the intent is being committed. If the commit fails, the empty cgroup
+ * does no harm and is removed with its sandbox. */
 void exec_cgroup_request(struct exec *x) {
     if (!exec_cgroup_is_available(x->set))
         return;
@@ -130,7 +130,8 @@ void exec_cgroup_take(struct exec *x) {
         return;
     }
     x->cgroup = set->ahead.cgroup;
-    exec_set_cgroup(x, CGROUP_REQUESTED); /* being created: the reply finds the exec */
+    /* If the driver is still creating the cgroup, on_exec_cgroup finds the exec. */
+    exec_set_cgroup(x, CGROUP_REQUESTED);
     exec_cgroup_forget_ahead(set);
     if (fd >= 0)
         exec_cgroup_give(x, fd);
@@ -156,7 +157,7 @@ void execs_cgroup_make_ahead(struct execs *set) {
 
 /* --- after a restart --- */
 
-/* The exec ended just before the restart, and its cgroup had to be removed. */
+/* Returns whether the exec ended just before the restart and its cgroup must not outlive it. */
 static bool exec_cgroup_just_ended(const struct db_exec *row) {
     Berm__V1__Exec *record = NULL;
     if (row->cgroup != 0 && (row->state == EXEC_EXITED || row->state == EXEC_LOST))

@@ -142,7 +142,7 @@ static bool exec_exit_fill(const struct exec *x, Berm__V1__ExitStatus *s,
 void exec_read_usage(struct exec *x) {
     Berm__V1__ExecUsage *u = x->record->usage;
     if (x->cgroup_fd < 0 || !x->cgroup_is_dir || x->record->started_unix_ms == 0)
-        return; /* before the start the cgroup counts the attempt, not the program */
+        return; /* before the start, the cgroup counts usage that is not the program's */
     struct exec_cgroup_usage now = {u->cpu_user_us, u->cpu_system_us, u->memory_peak_bytes,
                                     u->pids_peak};
     x->set->box->driver->exec_cgroups->read_usage(x->cgroup_fd, &now);
@@ -190,7 +190,8 @@ static void on_exec_cgroup_killed(struct instance *p, const struct instance_answ
         set->oom_kills_seen = MAX(set->oom_kills_seen, a->usage.oom_kills);
 }
 
-/* The exit may be reported from now on: it is in the status file, or no status will arrive. */
+/* Ends the exec. Call this when the exit may be reported: it is in the status file, or no status
+ * will arrive. */
 static void exec_exit_finish(struct exec *x) {
     Berm__V1__Exec *record = x->record;
     struct execs *set = x->set;
@@ -199,7 +200,7 @@ static void exec_exit_finish(struct exec *x) {
     record->exit = TAKE(x->exit);
     exec_count_output(x);
     exec_read_usage(x);
-    if (record->usage->memory_peak_bytes == 0) /* no cgroup measured it */
+    if (record->usage->memory_peak_bytes == 0) /* no cgroup measured the peak */
         record->usage->memory_peak_bytes = x->max_rss_bytes;
     if (x->cgroup && set->box->instance && !record->spec->keep_descendants)
         instance_kill_exec_cgroup(set->box->instance, x->cgroup, on_exec_cgroup_killed, NULL);
@@ -216,8 +217,8 @@ static void exec_exit_finish(struct exec *x) {
     exec_wake(x);
 }
 
-/* A program that SIGKILL ended may have hit the memory limit; then the controller has counted a
- * kill. */
+/* A program that SIGKILL ended may have hit the memory limit. If so, the memory controller has
+ * counted an OOM kill. */
 static void on_usage(struct instance *p, const struct instance_answer *a, void *user) {
     struct execs *set = execs_of(p);
     LIST_FOR_EACH(node, &set->all) {
@@ -275,7 +276,7 @@ static void exec_exit_begin(struct exec *x, Berm__V1__ExitStatus *s) {
     exec_set_phase(x, PHASE_ENDING);
     guest_wait_cancel(&x->start_wait);
     x->exit = s;
-    if (exec_fetch_is_complete(x)) /* otherwise exec_on_fetched reports it */
+    if (exec_fetch_is_complete(x)) /* otherwise exec_on_fetched reports the exit */
         exec_on_fetched(x);
 }
 
@@ -285,7 +286,7 @@ void exec_on_exited(struct exec *x, const struct guest_exec_state *state) {
     failpoint(FAIL_EXIT_ACK);
     Berm__V1__ExitStatus *s = exec_exit_new();
     if (!s || !exec_exit_fill(x, s, &state->exit)) {
-        free(s); /* out of memory: the guest reports it again on the next link */
+        free(s); /* out of memory: the guest reports the exit again on the next link */
         return;
     }
     if (exec_fetch_is_used(x)) {
@@ -335,7 +336,7 @@ static void exec_exit_without_guest(struct exec *x) {
         exec_exit_take_file(x);
     if (x->phase == PHASE_OVER)
         return;
-    if (x->phase == PHASE_ENDING) { /* its output or OOM count will not arrive any more */
+    if (x->phase == PHASE_ENDING) { /* the missing output or OOM count will not arrive any more */
         if (!exec_fetch_is_complete(x))
             exec_exit_lose_output(x);
         exec_exit_finish(x);

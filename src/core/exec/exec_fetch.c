@@ -103,7 +103,7 @@ static int exec_fetch_store(struct exec *x, const struct guest_output_answer *ou
     return r;
 }
 
-/* Copies nothing more, so that the local file has no zeros in place of the lost output. */
+/* Stops copying, so that the local file has no zeros in place of the lost output. */
 static void exec_fetch_give_up(struct exec *x) {
     x->fetch.is_broken = true;
     exec_fetch_resume(x);
@@ -114,7 +114,7 @@ static void on_fetch_answer(struct guest_wait *w, const struct guest_answer *a) 
     enum err_code code = a->e ? a->e->code : ERR_NONE;
     int r = a->e ? 0 : exec_fetch_store(x, a->output);
     if (code == ERR_GUEST_LOST || code == ERR_GUEST_PROTOCOL)
-        return; /* exec_fetch_resume continues on the next link */
+        return; /* exec_fetch_resume continues the copy on the next link */
     if (a->e && code != ERR_LIMIT_REACHED && code != ERR_OUT_OF_MEMORY) {
         exec_fetch_give_up(x); /* the guest cannot read its own log */
     } else if (a->e || r < 0) {
@@ -147,7 +147,8 @@ void exec_fetch_done(struct exec *x) {
 }
 
 void exec_fetch_keep_status(struct exec *x, const struct guest_exec_state *state) {
-    bool has_run = state->exit.kind != GUEST_EXIT_NOT_STARTED; /* otherwise no output */
+    /* A program that did not start has no output. */
+    bool has_run = state->exit.kind != GUEST_EXIT_NOT_STARTED;
     buf_clear(&x->fetch.status);
     if (has_run && guest_exec_status_write(state, &x->fetch.status) < 0)
         buf_clear(&x->fetch.status);

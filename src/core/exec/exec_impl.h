@@ -10,9 +10,9 @@
 /* A reader under the BLOCK policy. */
 struct exec_reader {
     char name[68];            /* empty: identified by its watch */
-    struct exec_watch *watch; /* NULL: detached */
+    struct exec_watch *watch; /* NULL: the reader is detached */
     uint64_t acked[EXEC_STREAMS];
-    uint64_t held_until_us; /* 0 = attached */
+    uint64_t held_until_us; /* when a detached reader expires; 0 = attached */
 };
 
 /* Output that bermd copies from the guest; all 0 if the guest writes to bermd's files. See
@@ -23,7 +23,7 @@ struct exec_fetch {
     uint64_t reported[EXEC_STREAMS]; /* sizes of the guest's logs, as the guest reports them */
     uint64_t end[EXEC_STREAMS];      /* sizes of bermd's files */
     unsigned stream;                 /* the stream of the last request */
-    unsigned n_retries;              /* failed writes to bermd's file in a row */
+    unsigned n_retries;              /* consecutive failed writes to bermd's file */
     bool is_broken;                  /* the rest of the output is lost */
     struct buf status; /* contents of bermd's status file; set when the guest reports the exit */
 };
@@ -39,19 +39,19 @@ struct exec {
     Berm__V1__Exec *record;
     char *owner;
     uint64_t number;
-    enum exec_phase phase;               /* exec_set_phase */
-    enum exec_cgroup_state cgroup_state; /* exec_set_cgroup */
+    enum exec_phase phase;               /* set with exec_set_phase */
+    enum exec_cgroup_state cgroup_state; /* set with exec_set_cgroup */
     uint32_t cgroup;                     /* number of its exec cgroup; 0 = none */
-    int cgroup_fd;                       /* in CGROUP_READY, else -1 */
+    int cgroup_fd; /* descriptor of the exec cgroup in CGROUP_READY, else -1 */
     bool cgroup_is_dir;
-    Berm__V1__ExitStatus *exit; /* in ENDING: the exit that is not reported yet */
+    Berm__V1__ExitStatus *exit; /* in PHASE_ENDING: the exit, which is not reported yet */
     uint64_t max_rss_bytes;     /* from the guest's report of the exit; 0 = unknown */
-    uint64_t started_us;        /* clock_us(); 0 = before this run */
+    uint64_t started_us;        /* clock_us() at the start; 0 = not started by this daemon */
     int caller_signal;          /* the last signal that a caller sent; 0 = none */
     struct guest_wait start_wait;
     struct list watches;
     struct list asks;
-    struct deadline again; /* retry: the store failed */
+    struct deadline again; /* when to record the exit again after the store failed */
     /* output */
     int log_fds[EXEC_STREAMS]; /* for reading; -1 = not open */
     struct outlog_view views[EXEC_STREAMS];
@@ -62,7 +62,7 @@ struct exec {
     struct deadline reader_hold;
     bool cap_is_reported;
     bool is_over_limit; /* killed because the sandbox is at its output limit */
-    uint64_t kept;      /* bytes, when last counted */
+    uint64_t kept;      /* bytes of output on disk, when last counted */
     /* input from the start request */
     uint8_t *input;
     size_t n_input;
@@ -78,7 +78,7 @@ struct exec {
 struct execs *execs_of(const struct instance *p);
 
 /* exec.c */
-/* Frees the exec after a last wake of its watchers. */
+/* Wakes the watchers a last time and frees the exec. */
 void exec_drop(struct exec *x);
 /* If the exec has ended and has no watchers, marks it to be freed at the end of the loop turn. */
 void exec_settle_idle(struct exec *x);
@@ -97,19 +97,21 @@ void exec_cgroup_return(struct exec *x);
 /* Requests a cgroup for the next exec, unless one already exists. */
 void execs_cgroup_make_ahead(struct execs *set);
 void execs_cgroup_init(struct execs *set);
-/* Call this also when the instance and all its cgroups are gone. */
+/* Forgets the cgroup that was created ahead. Call this also when the instance and all its cgroups
+ * are gone. */
 void execs_cgroup_done(struct execs *set);
 /* Removes the cgroups that the last daemon left. Call it for each exec of that daemon, the newest
  * first. */
 void execs_cgroup_sweep(struct execs *set, const struct db_exec *row);
 
 /* exec_exit.c */
-/* The guest could not start the program: records that as the exit. */
+/* Records as the exit that the guest could not start the program. */
 void exec_not_started(struct exec *x, const struct err *e);
 /* Reads the usage from the exec cgroup, if the exec has one. */
 void exec_read_usage(struct exec *x);
 void exec_record_exit(struct exec *x);
-/* The copy of the output has ended, complete or broken: reports an exit that waited for it. */
+/* Call this when the copy of the output has ended, complete or broken. Reports an exit that waited
+ * for the copy. */
 void exec_on_fetched(struct exec *x);
 
 /* exec_fetch.c */
@@ -118,14 +120,14 @@ void exec_fetch_done(struct exec *x);
 /* Returns whether the guest keeps the logs of this exec. Call it only after the link's hello. */
 bool exec_fetch_is_used(const struct exec *x);
 bool exec_fetch_is_complete(const struct exec *x);
-/* The guest reported the sizes of its logs: copies the missing part. */
+/* Call this when the guest reports the sizes of its logs. Copies the missing part. */
 void exec_fetch_note(struct exec *x, const uint64_t sizes[EXEC_STREAMS]);
-/* The guest reported the exit: keeps the report for exec_fetch_write_status. */
+/* Call this when the guest reports the exit. Keeps the report for exec_fetch_write_status. */
 void exec_fetch_keep_status(struct exec *x, const struct guest_exec_state *state);
 /* Writes the status file before the exit is reported, so that the exit survives bermd and the
  * guest. */
 void exec_fetch_write_status(struct exec *x);
-/* A new link is up: continues the copy. */
+/* Call this when a new link is up. Continues the copy. */
 void exec_fetch_resume(struct exec *x);
 
 /* exec_output.c */
@@ -143,8 +145,8 @@ void exec_fill_output(struct exec *x);
 void exec_remove_files(struct execs *set, const char *id);
 
 /* exec_output_cap.c */
-int64_t exec_cap(
-    const struct exec *x); /* the smaller of its own cap and the sandbox's remaining bytes */
+/* Returns the smaller of the exec's own cap and the sandbox's remaining bytes. */
+int64_t exec_cap(const struct exec *x);
 void exec_count_output(struct exec *x);
 /* Drops the oldest part of copied output that exceeds the cap, if the output policy allows it.
  * False: the guest sent more than the policy allows. */

@@ -18,7 +18,7 @@ struct guest_ask {
     struct ledger_wait durable;
     int signal;
     bool leader_only;
-    uint64_t number; /* of a signal: the sequence of its event */
+    uint64_t number; /* for a signal: the sequence of its event */
 };
 
 static struct guest_ask *exec_ask_new(struct exec *x, struct exec_ask *a,
@@ -55,7 +55,7 @@ void exec_ask_cancel(struct exec_ask *a) {
     a->inner = NULL;
 }
 
-/* The exec is being freed: fails every request. */
+/* Fails every request, because the exec is being freed. */
 void exec_asks_cancel(struct exec *x) {
     struct err e;
     while (!list_is_empty(&x->asks)) {
@@ -142,8 +142,8 @@ int exec_close_input(struct exec *x, uint64_t offset, struct exec_ask *a, struct
     return 0;
 }
 
-/* Writes the whole input before the intent, because the program must not run with a part of it. It
- * is not synced: a power loss ends the program too. */
+/* Writes the whole input before the intent, because the program must not run with only a part of
+ * its input. The file is not synced, because a power loss ends the program too. */
 int exec_keep_input(struct exec *x, struct str data, struct err *e) {
     char name[80];
     if (data.n == 0)
@@ -199,7 +199,7 @@ static void on_given(struct guest_wait *w, const struct guest_answer *a) {
     exec_input_advance(x, a);
     if (exec_input_retry(x, a->e))
         return;
-    if (a->e) /* the program closed its input, or has ended */
+    if (a->e) /* the guest refused: the program closed its input, or has ended */
         exec_forget_input(x);
     else if (a->input->window_bytes > 0 || x->record->input->next_offset >= x->n_input)
         exec_give_input(x);

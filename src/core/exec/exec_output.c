@@ -44,7 +44,8 @@ void exec_close_logs(struct exec *x) {
             close(TAKE_FD(x->log_fds[s]));
 }
 
-/* The cap punches a hole at the front. */
+/* Finds the first kept byte with SEEK_DATA, because the output cap punches a hole at the front of
+ * the file. */
 void exec_extent(struct exec *x, enum exec_stream s, uint64_t *ret_first, uint64_t *ret_end) {
     struct stat st;
     int fd = exec_output_fd(x, s);
@@ -83,11 +84,12 @@ ssize_t exec_read(struct exec *x, enum exec_stream s, uint64_t offset, void *out
     uint64_t first = offset;
     *ret_next = offset;
     if (fd == -ENOENT && offset == 0)
-        return 0; /* not created yet, or never */
+        return 0; /* the file does not exist yet, or will never exist */
     if (fd < 0)
         return err_sys(e, ERR_INTERNAL, -fd, "open the output of %s", id);
     if (s < x->record->n_output && offset < x->record->output[s]->first_offset) {
-        *ret_next = x->record->output[s]->first_offset; /* within a block that is partly kept */
+        /* first_offset may be in the middle of a block, of which the file still has all bytes. */
+        *ret_next = x->record->output[s]->first_offset;
         return 0;
     }
     ssize_t got = outlog_read(&x->views[s], fd, offset, out, n, &first);
@@ -116,7 +118,7 @@ ssize_t exec_read(struct exec *x, enum exec_stream s, uint64_t offset, void *out
 
 /* --- the cap --- */
 
-/* Reports this once per exec. */
+/* Reports once per exec that the output reached its cap. */
 static void exec_output_report_cap(struct exec *x) {
     Berm__V1__Event event;
     Berm__V1__Actor actor;
@@ -124,7 +126,7 @@ static void exec_output_report_cap(struct exec *x) {
     const Berm__V1__SandboxSpec *spec = x->set->box->record->spec;
     struct entry *t = ledger_begin(x->env->ledger);
     if (!t)
-        return; /* the next growth reports it */
+        return; /* the next growth of the output reports it */
     box_event_init(x->set->box, &event, &actor, NULL, true, NULL);
     cap.exec_id = x->record->exec_id;
     cap.policy = x->record->spec->output_policy;

@@ -11,8 +11,8 @@
 
 #define BLOCK_BYTES UINT64_C(4096)
 #define LEAST_BYTES INT64_C(65536) /* the smallest cap of an exec */
-/* Above the cap: under BLOCK, acknowledged output counts until the filesystem has freed whole
- * blocks. */
+/* A copy may exceed the cap by this much: under BLOCK, acknowledged output counts until the
+ * filesystem has freed whole blocks. */
 #define SURPLUS_BYTES (UINT64_C(8) << 20)
 
 static int64_t exec_output_limit(const struct execs *set) {
@@ -42,7 +42,7 @@ static uint64_t exec_output_kept(struct exec *x) {
     return kept;
 }
 
-/* Drops whole blocks from the front of the stream that holds more. */
+/* Drops whole blocks from the front of the stream that keeps more bytes. */
 static void exec_output_drop_oldest(struct exec *x, uint64_t excess) {
     char name[80];
     uint64_t first[EXEC_STREAMS] = {0}, end[EXEC_STREAMS] = {0};
@@ -93,7 +93,7 @@ void exec_count_output(struct exec *x) {
     x->kept = kept;
 }
 
-/* Counts the files in the directory. */
+/* Counts the bytes of all output files in the directory. */
 void execs_count_output(struct execs *set) {
     LIST_FOR_EACH(node, &set->all) {
         struct exec *x = container_of(node, struct exec, in_set);

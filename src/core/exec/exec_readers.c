@@ -27,8 +27,8 @@ static void exec_reader_remove(struct exec *x, struct exec_reader *r) {
     *r = x->readers[--x->n_readers];
 }
 
-/* Drops the output that every reader has acknowledged, and allows the guest to write as many more
- * bytes. */
+/* Drops the output that every reader has acknowledged, and lets the guest write the same number of
+ * further bytes. */
 static void exec_readers_grant(struct exec *x) {
     uint64_t floor[EXEC_STREAMS] = {0}, total = 0;
     if (x->n_readers == 0 || x->phase == PHASE_OVER)
@@ -164,7 +164,7 @@ void exec_reader_leave(struct exec *x, const char *name, struct exec_watch *w) {
 int exec_ack(struct exec *x, const char *name, struct exec_watch *w,
              const uint64_t upto[EXEC_STREAMS], bool release, struct err *e) {
     struct exec_reader *r = exec_reader_find(x, name, w);
-    if (!r) /* the policy does not wait, or the exec has ended */
+    if (!r) /* the policy does not wait for readers, or the exec has ended */
         return 0;
     for (unsigned s = 0; s < exec_n_streams(x); s++) {
         uint64_t first, end;

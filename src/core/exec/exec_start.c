@@ -14,7 +14,7 @@
 /* --- the request --- */
 
 struct files {
-    int fds[4]; /* of stdout, stderr, status, exec cgroup */
+    int fds[4]; /* descriptors of stdout, stderr, status and exec cgroup */
     const char *roles[4];
     size_t n;
 };
@@ -143,7 +143,8 @@ void exec_on_known(struct exec *x, const struct guest_exec_state *state) {
         if (was_sent)
             x->started_us = clock_us();
     }
-    if (x->cgroup && x->cgroup_state == CGROUP_NONE) /* after a restart */
+    /* After a restart bermd has no descriptor of the cgroup. */
+    if (x->cgroup && x->cgroup_state == CGROUP_NONE)
         exec_cgroup_request(x);
     exec_give_input(x);
     exec_wake(x);

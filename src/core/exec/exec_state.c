@@ -9,7 +9,8 @@ static const char *const phase_names[] = {
     [PHASE_RUNNING] = "RUNNING", [PHASE_ENDING] = "ENDING",   [PHASE_OVER] = "OVER",
 };
 static const uint32_t phase_next[] = {
-    [PHASE_INTENT] = B(PHASE_WAITING) | B(PHASE_ENDING) | B(PHASE_OVER) /* restored */,
+    [PHASE_INTENT] =
+        B(PHASE_WAITING) | B(PHASE_ENDING) | B(PHASE_OVER) /* restored from its record */,
     [PHASE_WAITING] = B(PHASE_SENT) | B(PHASE_RUNNING) | B(PHASE_ENDING),
     [PHASE_SENT] = B(PHASE_WAITING) /* the link broke */ | B(PHASE_RUNNING) | B(PHASE_ENDING),
     [PHASE_RUNNING] = B(PHASE_WAITING) /* the instance is gone */ | B(PHASE_ENDING),

@@ -12,18 +12,18 @@
 struct exec;
 
 enum exec_phase {
-    PHASE_INTENT,  /* its start is being committed */
-    PHASE_WAITING, /* durable: it waits for the link, the exec cgroup, or a thaw */
-    PHASE_SENT,    /* the guest was asked to start it, on this link */
-    PHASE_RUNNING, /* the guest knows it */
+    PHASE_INTENT,  /* the start is being committed */
+    PHASE_WAITING, /* the start is durable and waits for the link, the exec cgroup, or a thaw */
+    PHASE_SENT,    /* the start was sent to the guest on the current link */
+    PHASE_RUNNING, /* the guest has confirmed the exec */
     PHASE_ENDING,  /* the exit is known; usage or output is still missing */
-    PHASE_OVER,    /* its exit may be reported */
+    PHASE_OVER,    /* the exit may be reported */
 };
 
 enum exec_cgroup_state {
-    CGROUP_NONE,      /* not requested, or the driver could not create one */
-    CGROUP_REQUESTED, /* the driver creates it */
-    CGROUP_READY,     /* bermd has its descriptor */
+    CGROUP_NONE,      /* not requested, or the driver could not create a cgroup */
+    CGROUP_REQUESTED, /* the driver is creating the cgroup */
+    CGROUP_READY,     /* bermd has the descriptor of the cgroup */
 };
 
 extern const struct state_table exec_phase_table;

@@ -92,7 +92,7 @@ struct surplus {
     struct execs *set;
     struct entry *entry;
     int64_t kept;
-    bool sweeps; /* first call since the daemon started */
+    bool sweeps; /* the first call since the daemon started sweeps cgroups */
 };
 
 static bool execs_forget_old(void *user, const struct db_exec *row) {
