@@ -64,7 +64,7 @@ struct attach {
     bool broken;   /* the daemon skipped bytes without reporting a gap */
 };
 
-static enum stream_next give(struct attach *a, const Berm__V1__AttachExecResponse *m) {
+static enum stream_next attach_give(struct attach *a, const Berm__V1__AttachExecResponse *m) {
     a->stream.given++;
     a->result = a->on_output(m, a->user);
     return a->result == 0 ? STREAM_MORE : STREAM_STOP;
@@ -84,7 +84,7 @@ static enum stream_next on_attached(struct attach *a, const Berm__V1__AttachExec
     if (a->request.tail_bytes > 0)
         output_place_tail(&a->place, m->attached, a->request.tail_bytes);
     a->request.tail_bytes = 0;
-    return give(a, m);
+    return attach_give(a, m);
 }
 
 static enum stream_next on_chunk(struct attach *a, const Berm__V1__AttachExecResponse *m) {
@@ -93,14 +93,14 @@ static enum stream_next on_chunk(struct attach *a, const Berm__V1__AttachExecRes
     int r = output_place_chunk(&a->place, &chunk);
     a->broken = r < 0;
     copy.output = &chunk;
-    return r < 0 ? STREAM_STOP : r > 0 ? give(a, &copy) : STREAM_MORE;
+    return r < 0 ? STREAM_STOP : r > 0 ? attach_give(a, &copy) : STREAM_MORE;
 }
 
 static enum stream_next on_gap(struct attach *a, const Berm__V1__AttachExecResponse *m) {
     Berm__V1__OutputGap gap = *m->gap;
     Berm__V1__AttachExecResponse copy = *m;
     copy.gap = &gap;
-    return output_place_gap(&a->place, &gap) > 0 ? give(a, &copy) : STREAM_MORE;
+    return output_place_gap(&a->place, &gap) > 0 ? attach_give(a, &copy) : STREAM_MORE;
 }
 
 static enum stream_next on_message(struct stream *s, const ProtobufCMessage *message) {
@@ -117,10 +117,10 @@ static enum stream_next on_message(struct stream *s, const ProtobufCMessage *mes
         if (m->end->reason == BERM__V1__STREAM_END_REASON__STREAM_END_REASON_DRAINING ||
             m->end->reason == BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SLOW_READER)
             return STREAM_AGAIN;
-        give(a, m);
+        attach_give(a, m);
         return STREAM_STOP;
     case BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_EXITED:
-        give(a, m);
+        attach_give(a, m);
         return STREAM_STOP;
     default: /* a heartbeat, or a message of a newer daemon (SKEW-5) */
         return STREAM_MORE;

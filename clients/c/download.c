@@ -20,7 +20,7 @@ struct download {
     bool broken;   /* the daemon skipped bytes without reporting it */
 };
 
-static enum stream_next give(struct download *d, const ProtobufCBinaryData *data) {
+static enum stream_next download_give(struct download *d, const ProtobufCBinaryData *data) {
     uint64_t at = d->next;
     d->stream.given++;
     d->next += data->len;
@@ -92,7 +92,7 @@ static enum stream_next on_chunk(struct read *r, const Berm__V1__FileChunk *chun
     if (r->request.lines) { /* only the daemon knows the window's position in the file */
         r->down.stream.resumes = false;
         r->down.next = chunk->offset;
-        return give(&r->down, &data);
+        return download_give(&r->down, &data);
     }
     if (chunk->offset != r->down.next) {
         r->down.broken = true;
@@ -100,7 +100,7 @@ static enum stream_next on_chunk(struct read *r, const Berm__V1__FileChunk *chun
     }
     data.len = (size_t)MIN((uint64_t)data.len, r->left);
     r->left -= data.len;
-    return data.len > 0 ? give(&r->down, &data) : STREAM_MORE;
+    return data.len > 0 ? download_give(&r->down, &data) : STREAM_MORE;
 }
 
 static bool find_chunk(const uint8_t *at, const uint8_t *end, Berm__V1__FileChunk *ret_chunk) {
@@ -183,7 +183,7 @@ static enum stream_next on_tree_message(struct stream *s, const ProtobufCMessage
     const Berm__V1__DownloadTreeResponse *m = (const Berm__V1__DownloadTreeResponse *)message;
     switch ((int)m->part_case) {
     case BERM__V1__DOWNLOAD_TREE_RESPONSE__PART_DATA:
-        return give(d, &m->data);
+        return download_give(d, &m->data);
     case BERM__V1__DOWNLOAD_TREE_RESPONSE__PART_END:
         d->end = client_copy(&m->end->base);
         return STREAM_STOP;
@@ -197,8 +197,8 @@ static bool on_tree_packed(struct stream *s, const uint8_t *bytes, size_t n,
     struct pb_field f;
     if (!ends_with(bytes, n, BERM__V1__DOWNLOAD_TREE_RESPONSE__PART_DATA, &f))
         return false;
-    *ret_next = give(container_of(s, struct download, stream),
-                     &(ProtobufCBinaryData){f.n, (uint8_t *)f.bytes});
+    *ret_next = download_give(container_of(s, struct download, stream),
+                              &(ProtobufCBinaryData){f.n, (uint8_t *)f.bytes});
     return true;
 }
 

@@ -105,7 +105,7 @@ static enum send_next on_send(struct stream *stream, const ProtobufCMessage **re
 
 /* --- output --- */
 
-static enum stream_next give(struct berm_session *s, const Berm__V1__InteractResponse *m) {
+static enum stream_next session_give(struct berm_session *s, const Berm__V1__InteractResponse *m) {
     s->stream.given++;
     s->result = s->on_message(m, s->user);
     return s->result == 0 ? STREAM_MORE : STREAM_STOP;
@@ -131,7 +131,7 @@ static enum stream_next on_attached_again(struct berm_session *s, const Berm__V1
     taken.window_bytes = berm_session_room(s);
     m.event_case = BERM__V1__INTERACT_RESPONSE__EVENT_INPUT_ACCEPTED;
     m.input_accepted = &taken;
-    enum stream_next next = give(s, &m);
+    enum stream_next next = session_give(s, &m);
     s->stream.given--; /* attaching is not progress */
     return next;
 }
@@ -152,7 +152,7 @@ static enum stream_next on_attached(struct berm_session *s, const Berm__V1__Inte
     s->attach.exec_id = s->exec_id;
     s->first.part_case = BERM__V1__INTERACT_REQUEST__PART_ATTACH;
     s->first.attach = &s->attach;
-    return give(s, m);
+    return session_give(s, m);
 }
 
 static enum stream_next on_chunk(struct berm_session *s, const Berm__V1__InteractResponse *m) {
@@ -161,14 +161,14 @@ static enum stream_next on_chunk(struct berm_session *s, const Berm__V1__Interac
     int r = output_place_chunk(&s->place, &chunk);
     s->broken = r < 0;
     copy.output = &chunk;
-    return r < 0 ? STREAM_STOP : r > 0 ? give(s, &copy) : STREAM_MORE;
+    return r < 0 ? STREAM_STOP : r > 0 ? session_give(s, &copy) : STREAM_MORE;
 }
 
 static enum stream_next on_gap(struct berm_session *s, const Berm__V1__InteractResponse *m) {
     Berm__V1__OutputGap gap = *m->gap;
     Berm__V1__InteractResponse copy = *m;
     copy.gap = &gap;
-    return output_place_gap(&s->place, &gap) > 0 ? give(s, &copy) : STREAM_MORE;
+    return output_place_gap(&s->place, &gap) > 0 ? session_give(s, &copy) : STREAM_MORE;
 }
 
 static enum stream_next on_message(struct stream *stream, const ProtobufCMessage *message) {
@@ -183,15 +183,15 @@ static enum stream_next on_message(struct stream *stream, const ProtobufCMessage
         return on_gap(s, m);
     case BERM__V1__INTERACT_RESPONSE__EVENT_INPUT_ACCEPTED:
         accepted(s, m->input_accepted->next_offset);
-        return give(s, m);
+        return session_give(s, m);
     case BERM__V1__INTERACT_RESPONSE__EVENT_END:
         if (m->end->reason == BERM__V1__STREAM_END_REASON__STREAM_END_REASON_DRAINING ||
             m->end->reason == BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SLOW_READER)
             return STREAM_AGAIN;
-        give(s, m);
+        session_give(s, m);
         return STREAM_STOP;
     case BERM__V1__INTERACT_RESPONSE__EVENT_EXITED:
-        give(s, m);
+        session_give(s, m);
         return STREAM_STOP;
     default: /* a heartbeat, or a message of a newer daemon (SKEW-5) */
         return STREAM_MORE;

@@ -14,7 +14,7 @@ struct watch {
     uint64_t cursor;
 };
 
-static enum stream_next give(struct watch *w, const Berm__V1__WatchEventsResponse *m) {
+static enum stream_next watch_give(struct watch *w, const Berm__V1__WatchEventsResponse *m) {
     w->stream.given++;
     w->result = w->on_event(m, w->user);
     return w->result == 0 ? STREAM_MORE : STREAM_STOP;
@@ -34,14 +34,14 @@ static enum stream_next on_caught_up(struct watch *w, const Berm__V1__WatchEvent
     w->in_snapshot = false;
     w->caught_up = true;
     move_cursor(w, m->sequence);
-    return again ? STREAM_MORE : give(w, m);
+    return again ? STREAM_MORE : watch_give(w, m);
 }
 
 static enum stream_next on_event_message(struct watch *w, const Berm__V1__WatchEventsResponse *m) {
     if (m->sequence <= w->cursor) /* the user already has it */
         return STREAM_MORE;
     move_cursor(w, m->sequence);
-    return give(w, m);
+    return watch_give(w, m);
 }
 
 static enum stream_next on_message(struct stream *s, const ProtobufCMessage *message) {
@@ -54,13 +54,13 @@ static enum stream_next on_message(struct stream *s, const ProtobufCMessage *mes
         return on_caught_up(w, m);
     case BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_SANDBOX:
     case BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_EXEC:
-        return give(w, m);
+        return watch_give(w, m);
     case BERM__V1__WATCH_EVENTS_RESPONSE__ITEM_END:
         move_cursor(w, m->sequence);
         if (m->end->reason == BERM__V1__STREAM_END_REASON__STREAM_END_REASON_DRAINING ||
             m->end->reason == BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SLOW_READER)
             return STREAM_AGAIN;
-        give(w, m);
+        watch_give(w, m);
         return STREAM_STOP;
     default: /* a heartbeat, or a message of a newer daemon (SKEW-5) */
         move_cursor(w, m->sequence);

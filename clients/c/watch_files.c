@@ -11,7 +11,8 @@ struct watch_files {
     bool watching; /* the callback got the `watching` message */
 };
 
-static enum stream_next give(struct watch_files *w, const Berm__V1__WatchFilesResponse *m) {
+static enum stream_next watch_files_give(struct watch_files *w,
+                                         const Berm__V1__WatchFilesResponse *m) {
     w->stream.given++;
     w->result = w->on_change(m, w->user);
     return w->result == 0 ? STREAM_MORE : STREAM_STOP;
@@ -23,12 +24,12 @@ static enum stream_next on_watching(struct watch_files *w, const Berm__V1__Watch
     Berm__V1__WatchFilesResponse missed = *m;
     if (!w->watching) {
         w->watching = true;
-        return give(w, m);
+        return watch_files_give(w, m);
     }
     resync.reason = BERM__V1__FILE_RESYNC_REASON__FILE_RESYNC_REASON_RESTARTED;
     missed.event_case = BERM__V1__WATCH_FILES_RESPONSE__EVENT_RESYNC;
     missed.resync = &resync;
-    return give(w, &missed);
+    return watch_files_give(w, &missed);
 }
 
 static enum stream_next on_message(struct stream *s, const ProtobufCMessage *message) {
@@ -39,12 +40,12 @@ static enum stream_next on_message(struct stream *s, const ProtobufCMessage *mes
         return on_watching(w, m);
     case BERM__V1__WATCH_FILES_RESPONSE__EVENT_CHANGE:
     case BERM__V1__WATCH_FILES_RESPONSE__EVENT_RESYNC:
-        return give(w, m);
+        return watch_files_give(w, m);
     case BERM__V1__WATCH_FILES_RESPONSE__EVENT_END:
         if (m->end->reason == BERM__V1__STREAM_END_REASON__STREAM_END_REASON_DRAINING ||
             m->end->reason == BERM__V1__STREAM_END_REASON__STREAM_END_REASON_SLOW_READER)
             return STREAM_AGAIN;
-        give(w, m);
+        watch_files_give(w, m);
         return STREAM_STOP;
     default: /* a heartbeat, or a message of a newer daemon (SKEW-5) */
         return STREAM_MORE;

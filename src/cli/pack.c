@@ -27,7 +27,7 @@ static void left_out(struct pack *k, const char *why) {
 }
 
 /* Starts from the beginning, also when the upload starts again. */
-static int begin(struct pack *k) {
+static int pack_begin(struct pack *k) {
     packer_done(&k->packer);
     buf_clear(&k->out);
     k->is_over = false;
@@ -66,7 +66,7 @@ struct pack *pack_new(struct cli *cli, const char *root, struct progress *p) {
 
 ssize_t pack_source(void *user, uint64_t offset, void *into, size_t n) {
     struct pack *k = user;
-    int r = offset == 0 ? begin(k) : 0;
+    int r = offset == 0 ? pack_begin(k) : 0;
     while (r == 0 && buf_len(&k->out) < n && !k->is_over && buf_available(&k->out) > PACKER_HEADERS)
         r = put_next(k);
     if (r < 0)

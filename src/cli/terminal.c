@@ -198,7 +198,7 @@ static int on_message(const Berm__V1__InteractResponse *m, void *user) {
 
 /* --- the session --- */
 
-static bool begin(struct terminal *t) {
+static bool terminal_begin(struct terminal *t) {
     sigset_t set;
     static const int leave[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH};
     sigemptyset(&set);
@@ -236,7 +236,7 @@ int terminal_run(struct cli *cli, const Berm__V1__InteractRequest *first) {
     struct berm_error e;
     struct terminal t = {.cli = cli, .epoll_fd = -1, .signal_fd = -1};
     t.session = berm_session_new(cli->client, first);
-    if (!t.session || !begin(&t)) {
+    if (!t.session || !terminal_begin(&t)) {
         berm_session_free(t.session);
         return cli_complain("set up the terminal: %s", strerror(errno));
     }

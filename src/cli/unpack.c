@@ -32,7 +32,7 @@ struct unpack {
     bool failed;
 };
 
-static int fail(struct unpack *u, const char *why) {
+static int unpack_fail(struct unpack *u, const char *why) {
     progress_end(u->progress);
     cli_complain("%s: %s", cli_clean(u->cli, u->tar.member.path), why);
     u->failed = true;
@@ -115,22 +115,22 @@ static int begin_member(struct unpack *u) {
     const char *name;
     const char *why = tar_clean_path(u->tar.member.path, u->path);
     if (why)
-        return fail(u, why);
+        return unpack_fail(u, why);
     if (u->path[0] == '\0')
-        return u->tar.member.type == TAR_DIRECTORY ? 0 : fail(u, "has no name");
+        return u->tar.member.type == TAR_DIRECTORY ? 0 : unpack_fail(u, "has no name");
     int dir = fd_open_parent(u->root, u->path, &name);
     if (dir == -ENOENT && make_parents(u) == 0)
         dir = fd_open_parent(u->root, u->path, &name);
     if (dir < 0)
-        return fail(u, strerror(-dir));
+        return unpack_fail(u, strerror(-dir));
     int r = make(u, dir, name);
     close(dir);
-    return r < 0 ? fail(u, strerror(-r)) : 0;
+    return r < 0 ? unpack_fail(u, strerror(-r)) : 0;
 }
 
 static int put_data(struct unpack *u, struct str data) {
     int r = fd_write_all(u->file, data.p, data.n);
-    return r < 0 ? fail(u, strerror(-r)) : 0;
+    return r < 0 ? unpack_fail(u, strerror(-r)) : 0;
 }
 
 static int end_member(struct unpack *u) {
@@ -139,10 +139,10 @@ static int end_member(struct unpack *u) {
     if (u->file < 0)
         return 0;
     futimens(u->file, times);
-    return close(TAKE_FD(u->file)) < 0 ? fail(u, strerror(errno)) : 0;
+    return close(TAKE_FD(u->file)) < 0 ? unpack_fail(u, strerror(errno)) : 0;
 }
 
-static void begin(struct unpack *u) {
+static void unpack_begin(struct unpack *u) {
     tar_in_done(&u->tar);
     tar_in_init(&u->tar);
     if (u->file >= 0)
@@ -154,7 +154,7 @@ int unpack_sink(void *user, uint64_t offset, const void *bytes, size_t n) {
     struct str input = {bytes, n}, data;
     int r = 0;
     if (offset == 0)
-        begin(u);
+        unpack_begin(u);
     while (r == 0) {
         switch (tar_in_next(&u->tar, &input, &data)) {
         case TAR_MORE:
@@ -172,7 +172,7 @@ int unpack_sink(void *user, uint64_t offset, const void *bytes, size_t n) {
         case TAR_END:
             break;
         default:
-            r = fail(u, u->tar.why ? u->tar.why : "out of memory");
+            r = unpack_fail(u, u->tar.why ? u->tar.why : "out of memory");
         }
     }
     return 1;
