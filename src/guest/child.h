@@ -23,7 +23,7 @@ static inline void child_forget(struct child *c) {
     c->pid = 0;
 }
 
-/* Moves the process to another owner. */
+/* Moves the process from one owner to another. */
 static inline void child_move(struct child *to, struct child *from) {
     to->pid = from->pid;
     if (to->pid > 0) {

@@ -19,7 +19,7 @@ struct watches;
 struct guest {
     struct loop loop;
     struct link link;
-    struct arena arena; /* for the message that is being handled */
+    struct arena arena; /* memory for the message that is being handled */
     struct buf text;    /* the message that is being written */
     struct settings settings;
     struct execs *execs;
@@ -41,12 +41,12 @@ struct guest {
 struct request {
     struct guest *guest;
     int64_t id;
-    uint64_t generation; /* of the connection that sent it */
+    uint64_t generation; /* of the connection that sent the request */
     const struct json *params;
-    int fds[RPC_MESSAGE_FDS_MAX]; /* a handler that takes one sets it to -1 */
+    int fds[RPC_MESSAGE_FDS_MAX]; /* a handler that takes a descriptor sets its entry to -1 */
     size_t n_fds;
     struct json_out *out;
     int64_t next_offset; /* for error.data of the reply; -1: absent */
 };
-#define REQUEST_LATER 1 /* reply_send or reply_error comes later */
+#define REQUEST_LATER 1 /* the reply is sent later, by reply_send or reply_error */
 #define REQUEST_WAIT 2  /* too many jobs run; methods.c repeats the request when one has ended */

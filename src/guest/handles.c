@@ -33,7 +33,7 @@ void handles_close(struct handle *h) {
     if (h->archive)
         h->close_archive(h->archive);
     if (h->temp[0] && h->dir >= 0) {
-        setfsuid(h->uid); /* with the rights of the user that created it */
+        setfsuid(h->uid); /* unlink with the rights of the user that created the file */
         unlinkat(h->dir, h->temp, 0);
         setfsuid(geteuid());
     }

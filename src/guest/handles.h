@@ -25,8 +25,8 @@ struct handle {
     bool is_writing;
     bool must_not_exist;
     mode_t mode;
-    uint32_t uid;  /* the user that opened it */
-    char *path;    /* of the target, absolute */
+    uint32_t uid;  /* the user that opened the handle */
+    char *path;    /* absolute path of the target */
     char temp[32]; /* the temporary name; empty: none */
 };
 

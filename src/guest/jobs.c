@@ -122,7 +122,7 @@ static void job_on_result(struct job *j) {
     }
     struct str members = {(const char *)buf_data(&j->reply) + sizeof head, head.bytes};
     size_t n_fds = j->n_fds;
-    j->n_fds = 0; /* on_result takes them */
+    j->n_fds = 0; /* on_result takes the descriptors */
     j->on_result(j->guest, j, members, j->fds, n_fds);
     job_close(j);
 }
@@ -179,7 +179,8 @@ static void job_child_close_fds(int sock, const struct handle *h) {
     }
 }
 
-/* Regular expressions and hostile trees could exhaust memory. AddressSanitizer needs the address space. */
+/* Limits the address space, because regular expressions and hostile trees could exhaust memory.
+ * AddressSanitizer itself needs a large address space. */
 static void job_child_bound_memory(void) {
 #if !defined(__SANITIZE_ADDRESS__)
     struct rlimit limit = {JOB_MEMORY, JOB_MEMORY};
@@ -207,7 +208,7 @@ static void job_child_main(struct request *r, work_fn *work, const struct user *
                      .workspace = g->settings.workspace ? g->settings.workspace : "/"};
     int e = user_become(u, &g->privileges);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-    /* After user_become, because a change of user clears the parent-death signal. */
+    /* Set this after user_become, because a change of user clears the parent-death signal. */
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     umask(0); /* the request gives exact modes */
     if (e < 0)

@@ -23,34 +23,36 @@
 #define JOBS_WAITING 256
 #define JOBS_WAITING_BYTES ((size_t)4 << 20)
 #define JOB_MAX_MS 300000
-#define JOB_MEMORY ((size_t)256 << 20) /* of address space */
+#define JOB_MEMORY ((size_t)256 << 20) /* bytes of address space */
 #define SEARCHES_RUNNING 8
-#define SEARCH_MAX_MS 40000 /* for searches that miss their own time bound */
+#define SEARCH_MAX_MS 40000 /* kills a search that misses its own time bound */
 #define JOB_FDS_MAX 2
 
 struct guest;
 struct request;
 
-/* The environment of a work function, in the child. It writes the members of the result to `out`. */
+/* What a work function gets in the child. The function writes the members of its result to
+ * `out`. */
 struct work {
     const struct json *params;
     struct json_out *out;
     struct arena *arena;
     const char *workspace;
-    const struct handle *handle; /* that the request names; NULL: none */
-    int fds[JOB_FDS_MAX];        /* to pass to the guest */
+    const struct handle *handle; /* the handle that the request names; NULL: none */
+    int fds[JOB_FDS_MAX];        /* descriptors to pass to the guest */
     size_t n_fds;
     void (*then)(struct work *w); /* runs once the result is sent; NULL: the child exits */
     void *then_arg;
 };
 typedef int work_fn(struct work *w, struct err *e);
 
-/* Reads the member `name` or `name`_b64 as a clean absolute path. INVALID_ARGUMENT, OUT_OF_MEMORY. */
+/* Reads the member `name` or `name`_b64 as a clean absolute path. Fails with INVALID_ARGUMENT or
+ * OUT_OF_MEMORY. */
 MUST_USE int work_path(struct work *w, const char *name, char **ret, struct err *e);
 
 struct job;
-/* Runs in the guest and replies to the request. `members` is what the child wrote, JSON without the outer
- * braces. Takes the descriptors. */
+/* Runs in the guest and replies to the request. `members` is what the child wrote, as JSON without
+ * the outer braces. Takes ownership of the descriptors. */
 typedef void job_result_fn(struct guest *g, struct job *j, struct str members, const int *fds,
                            size_t n_fds);
 
@@ -60,7 +62,7 @@ struct job {
     struct guest *guest;
     int64_t id;
     uint64_t generation;
-    uint64_t handle; /* 0: none */
+    uint64_t handle; /* handle that the request names; 0: none */
     job_result_fn *on_result;
     bool is_search;
     uint64_t max_ms;
@@ -72,7 +74,7 @@ struct job {
     size_t n_fds;
 };
 
-/* A request that waits for a job to end, as it came. */
+/* The unparsed text of a request that waits until a job ends. */
 struct jobs_waiting {
     struct list node;
     uint64_t generation;
@@ -87,7 +89,7 @@ struct jobs {
     struct list running;
     size_t n_running;
     size_t n_searches;
-    struct list children; /* struct child: of jobs, watches and archives */
+    struct list children; /* list of struct child: children of jobs, watches and archives */
 };
 
 void jobs_init(struct jobs *js);
@@ -99,7 +101,7 @@ MUST_USE int jobs_start(struct request *r, work_fn *work, job_result_fn *on_resu
                         const struct handle *handle, struct err *e);
 /* Does the same for a search, but fails with LIMIT_REACHED when SEARCHES_RUNNING searches run. */
 MUST_USE int jobs_start_search(struct request *r, work_fn *work, struct err *e);
-/* Keeps the text of a request that has to wait. LIMIT_REACHED, OUT_OF_MEMORY. */
+/* Keeps the text of a request that has to wait. Fails with LIMIT_REACHED or OUT_OF_MEMORY. */
 MUST_USE int jobs_wait(struct jobs *js, uint64_t generation, struct str text, struct err *e);
 /* Returns the next waiting request once a job can start, else NULL. The caller frees it. */
 struct jobs_waiting *jobs_next(struct jobs *js);

@@ -14,14 +14,14 @@
 #include "guest/watch/watch.h"
 
 #define ARENA_FIRST 16384
-#define ARENA_MAX ((size_t)16 << 20) /* a message of maximum size as nodes and unescaped copies */
+#define ARENA_MAX ((size_t)16 << 20) /* a message of maximum size as JSON nodes and text copies */
 #define SWEEPS 100
 #define SWEEP_PAUSE_US 2000
 #define LEASE_GRACE_MS 5000
-#define END_SLACK_MS 3000             /* on top of the grace period, for pipes and disks */
-#define COMMON_WORKSPACE "/workspace" /* the default of most sandboxes */
+#define END_SLACK_MS 3000 /* added to the grace period, to drain pipes and write to disk */
+#define COMMON_WORKSPACE "/workspace" /* default workspace of most sandboxes */
 
-/* One allocation for everything. */
+/* All state of the guest, in one allocation. */
 struct life {
     struct guest guest;
     struct execs execs;
@@ -80,12 +80,14 @@ static void life_on_end(struct timer *t) {
     container_of(t, struct guest, end)->loop.stop = true;
 }
 
-/* The daemon has everything that it can still ask for. The timer `end` bounds the wait for that. */
+/* Returns whether the daemon has everything that it can still ask for. The timer `end` bounds the
+ * wait. */
 static bool life_is_released(const struct guest *g) {
     return !g->link.connected || (buf_len(&g->link.tx) == 0 && !execs_hold_output(g->execs));
 }
 
-/* Sends everything that this turn produced in one write. Work that can wait comes after it. */
+/* Sends everything that this turn produced in one write. Work that can wait runs after the
+ * write. */
 static void life_on_turn(void *arg) {
     struct guest *g = arg;
     methods_serve_waiting(g);
@@ -98,8 +100,8 @@ static void life_on_turn(void *arg) {
         g->loop.stop = true;
 }
 
-/* Opens descriptors 0, 1 and 2 where they are closed, so that the guest opens nothing under a number that a
- * program's stdio takes. */
+/* Opens descriptors 0, 1 and 2 where they are closed, so that no other file of the guest gets one
+ * of these numbers, which a program's stdio replaces. */
 static int life_claim_stdio(void) {
     for (int fd = 0; fd < 3; fd++) {
         if (fcntl(fd, F_GETFD) >= 0)
@@ -111,7 +113,8 @@ static int life_claim_stdio(void) {
     return 0;
 }
 
-/* On stdio, the link gets copies and 0 and 1 become /dev/null, so that nothing else writes to the link. */
+/* On stdio, the link gets copies of descriptors 0 and 1, and both become /dev/null, so that nothing
+ * else writes to the link. */
 static int life_start_link(struct guest *g, const struct life_options *o) {
     if (!o->stdio)
         return link_listen(&g->link, o->fd);
@@ -175,11 +178,12 @@ static int life_start(struct guest *g, const struct life_options *o) {
     if (r == 0)
         r = life_start_link(g, o);
     if (r == 0 && g->lease_ms > 0)
-        timer_start(&g->loop, &g->lease, g->lease_ms); /* until the first hello */
+        timer_start(&g->loop, &g->lease, g->lease_ms); /* the lease applies until the first hello */
     return r;
 }
 
-/* Kills processes that were allowed to outlive their exec. For a guest that is PID 1 the kernel does it. */
+/* Kills processes that were allowed to outlive their exec. If the guest is PID 1, the kernel kills
+ * them. */
 static void life_kill_all(void) {
     struct tree all = {.cgroup = -1, .shepherd = getpid()};
     for (int i = 0; i < SWEEPS && tree_signal(&all, SIGKILL) > 0; i++) {

@@ -248,7 +248,7 @@ static ssize_t link_receive(struct link *l) {
     return r < 0 ? r : n;
 }
 
-/* Reports an error of the stream itself, with id null. */
+/* Reports an error of the stream itself, in a reply whose id is null. */
 static void link_refuse_stream(struct link *l, int why) {
     struct err e;
     if (why == -EMSGSIZE)
@@ -265,7 +265,8 @@ static void link_refuse_stream(struct link *l, int why) {
     link_fail(l);
 }
 
-/* Handles the messages that have come. Stops while the peer does not read replies; link_flush resumes. */
+/* Handles the messages that have arrived. Stops while the peer does not read replies; link_flush
+ * resumes. */
 static void link_take_messages(struct link *l) {
     uint64_t generation = l->generation;
     while (l->connected && !l->failed && l->generation == generation) {

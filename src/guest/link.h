@@ -28,13 +28,13 @@ struct link {
     const struct link_events *events;
     struct source listener;
     struct source in;
-    struct source out; /* stdout; fd -1 on a socket */
+    struct source out; /* stdout of a link on stdio; fd -1 on a socket */
     bool stdio;
     bool file_chunks; /* `hello` asked for file contents in chunks instead of descriptors */
     bool connected;
     bool failed;     /* closes once the queued bytes are sent */
     bool stalled;    /* messages wait in rx until the peer has read replies */
-    bool hello_done; /* set by the handler of hello */
+    bool hello_done; /* `hello` has succeeded; set by its handler */
     uint64_t generation;
     struct rpc_in rx;
     struct buf tx;
@@ -48,22 +48,23 @@ struct link {
     struct timer linger; /* bounds the wait for the peer of a failed connection */
 };
 
-/* File contents travel as descriptors, not in chunks. */
+/* Returns whether file contents travel as descriptors, not in chunks. */
 static inline bool link_passes_files(const struct link *l) {
     return !l->stdio && !l->file_chunks;
 }
 
 void link_init(struct link *l, struct loop *loop, const struct link_events *events);
 void link_done(struct link *l);
-/* Each takes the descriptors. -errno. */
+/* Both start the link and take ownership of the descriptors. They fail with -errno. */
 MUST_USE int link_listen(struct link *l, int sock);
 MUST_USE int link_stdio(struct link *l, int in, int out);
 
-/* Frames and queues a message. Takes the descriptors, even on failure. -ENOBUFS. */
+/* Frames and queues a message. Takes ownership of the descriptors, even on failure. Fails with
+ * -ENOBUFS. */
 MUST_USE int link_send(struct link *l, struct str message, const int *fds, size_t n_fds);
-/* Queues a whole message without descriptors. -ENOBUFS. */
+/* Frames and queues a message without descriptors. Fails with -ENOBUFS. */
 MUST_USE int link_send_buf(struct link *l, const struct buf *message);
-/* Too much waits to be sent: callers hold notifications back. */
+/* Returns whether too many bytes wait to be sent. Callers then hold notifications back. */
 bool link_is_busy(const struct link *l);
 /* Writes as much as the peer takes. Call once per turn. */
 void link_flush(struct link *l);

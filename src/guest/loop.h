@@ -47,8 +47,8 @@ void loop_done(struct loop *l);
 /* Runs until l->stop is set. Calls on_turn after the events and timers of each turn. */
 void loop_run(struct loop *l, void (*on_turn)(void *arg), void *arg);
 
-/* The caller keeps ownership of the fd. loop_remove sets s->fd to -1 and returns the fd, which stays open.
- * -errno. */
+/* The caller keeps ownership of the fd. loop_remove sets s->fd to -1 and returns the fd, which
+ * stays open. Fails with -errno. */
 MUST_USE int loop_add(struct loop *l, struct source *s, int fd, uint32_t events);
 void loop_set(struct loop *l, struct source *s, uint32_t events);
 int loop_remove(struct loop *l, struct source *s);

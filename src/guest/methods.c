@@ -76,7 +76,7 @@ static int methods_configure(struct request *r, struct err *e) {
     g->settings = s;
     if (s.lease_ms >= 0)
         g->lease_ms = (uint64_t)s.lease_ms;
-    if (s.hostname[0]) /* fails without the right to; then the driver has set the name already */
+    if (s.hostname[0]) /* fails without the privilege; then the driver has set the name */
         (void)!sethostname(s.hostname, strlen(s.hostname));
     return 0;
 }
@@ -136,19 +136,20 @@ static const struct {
 
 static int methods_dispatch(struct request *r, struct str method, struct err *e) {
     struct guest *g = r->guest;
-    /* A request that waited may outlive its connection; it came after a hello of its own. */
+    /* A request that waited may outlive its connection. That connection had completed its own
+     * hello. */
     bool is_current = r->generation == g->link.generation;
     if (is_current && !g->link.hello_done && !str_is(method, STR("hello")))
         return err_set(e, ERR_MALFORMED, "the first request must be hello, got %.*s",
                        (int)MIN(method.n, (size_t)64), method.p);
-    settings_make_workspace(&g->settings); /* the request may have arrived with `configure` */
+    settings_make_workspace(&g->settings); /* needed if the request came with `configure` */
     for (size_t i = 0; i < COUNT_OF(methods); i++)
         if (str_is(method, str_of(methods[i].name)))
             return methods[i].handle(r, e);
     return err_set(e, ERR_UNIMPLEMENTED, "no method %.*s", (int)method.n, method.p);
 }
 
-/* Takes the descriptors of the message; `fds` says how many. */
+/* Takes the descriptors of the message; its member `fds` says how many there are. */
 static int methods_claim_fds(struct guest *g, struct request *r, struct err *e) {
     int64_t n = 0;
     bool is_valid = params_int(r->params, "fds", 0, RPC_MESSAGE_FDS_MAX, &n, e) == 0;
@@ -158,7 +159,7 @@ static int methods_claim_fds(struct guest *g, struct request *r, struct err *e) 
     return 0;
 }
 
-/* `text` is the whole message, which a request that has to wait keeps. */
+/* `text` is the whole message. A request that has to wait keeps a copy of it. */
 static void methods_handle(struct guest *g, struct request *r, struct str method, struct str text,
                            bool is_new) {
     struct err e;
@@ -169,7 +170,7 @@ static void methods_handle(struct guest *g, struct request *r, struct str method
     int s = is_new ? methods_claim_fds(g, r, &e) : 0;
     if (s == 0)
         s = methods_dispatch(r, method, &e);
-    fd_close_all(r->fds, r->n_fds); /* those that no handler took */
+    fd_close_all(r->fds, r->n_fds); /* close the descriptors that no handler took */
     if (s == REQUEST_WAIT)
         s = jobs_wait(&g->jobs, r->generation, text, &e) < 0 ? -(int)e.code : REQUEST_LATER;
     if (s == REQUEST_LATER)
@@ -189,8 +190,8 @@ void methods_serve_waiting(struct guest *g) {
         struct str text = {w->text, w->n};
         arena_reset(&g->arena);
         if (rpc_parse(&g->arena, text, &m) < 0)
-            /* The text was valid when it arrived, so only memory is missing. This request gets no
-             * reply. */
+            /* The text was valid when it arrived, so parsing fails only when out of memory. This
+             * request gets no reply. */
             continue;
         struct request r = {.guest = g,
                             .id = m.id,
@@ -201,7 +202,7 @@ void methods_serve_waiting(struct guest *g) {
     }
 }
 
-/* Replies to a message that is no request. Returns whether the connection can go on. */
+/* Replies to a message that is not a request. Returns whether the connection can continue. */
 static bool methods_refuse(struct guest *g, int why) {
     struct err e;
     if (why == 0 || why == -EINVAL)

@@ -79,7 +79,7 @@ int path_open(const char *path, int flags, mode_t mode) {
     do /* EAGAIN: a rename raced with the lookup; hostile code cannot win that race forever */
         fd = syscall(SYS_openat2, root, path, &how, sizeof how);
     while (fd < 0 && (errno == EINTR || errno == EAGAIN));
-    if (fd < 0 && errno == ENOSYS) /* a user-space kernel; our root is the sandbox's in any case */
+    if (fd < 0 && errno == ENOSYS) /* a user-space kernel; the guest's root is the sandbox's */
         fd = open(path, (int)how.flags, mode);
     return fd < 0 ? -errno : (int)fd;
 }
@@ -119,7 +119,7 @@ int path_error(struct err *e, int sys, const char *what, const char *path) {
         enum err_code code;
     } rows[] = {
         {ENOENT, ERR_FILE_NOT_FOUND},
-        {ESRCH, ERR_FILE_NOT_FOUND}, /* below /proc, of a process that has exited */
+        {ESRCH, ERR_FILE_NOT_FOUND}, /* a file below /proc whose process has exited */
         {EEXIST, ERR_FILE_EXISTS},
         {ENOTDIR, ERR_NOT_A_DIRECTORY},
         {EISDIR, ERR_IS_A_DIRECTORY},
@@ -209,8 +209,8 @@ int path_check_regular(const struct stat *st, const char *path, struct err *e) {
     return err_set(e, ERR_NOT_A_REGULAR_FILE, "%.150s is not a regular file", path);
 }
 
-/* Checks before it opens, because opening a FIFO or a device has effects, and again afterwards, because the
- * path may lead to another file by then. */
+/* Checks the type before it opens the file, because opening a FIFO or a device has effects. Checks
+ * again afterwards, because the path may lead to another file by then. */
 int path_open_regular(const char *path, struct err *e) {
     struct stat st;
     AUTO_CLOSE int look = path_open(path, O_PATH, 0);

@@ -2,7 +2,8 @@
 
 #include "guest/guest.h"
 
-/* A later connection is another daemon, or one that does not know the id. */
+/* Returns whether the connection that sent the request still exists. A later connection does not
+ * know the id of the request. */
 static bool reply_is_wanted(const struct guest *g, uint64_t generation) {
     return g->link.connected && g->link.generation == generation;
 }

@@ -21,8 +21,9 @@ void settings_done(struct settings *s) {
     *s = (struct settings){0};
 }
 
-/* Every user of the sandbox may write to the workspace, because a guest of profile `user` cannot change its
- * owner. If it cannot be created, the first exec that starts there fails. */
+/* Every user of the sandbox may write to the workspace, because a guest of profile `user` cannot
+ * change the owner of the workspace. If the workspace cannot be created, the first exec that starts
+ * there fails. */
 void settings_make_workspace(struct settings *s) {
     char *path = s->workspace;
     if (!s->needs_workspace || !path)
@@ -39,7 +40,7 @@ void settings_make_workspace(struct settings *s) {
         (void)!chmod(path, 0777);
 }
 
-/* An absent string stays NULL. Returns false without memory. */
+/* An absent string stays NULL. Returns false when out of memory. */
 static bool settings_copy(struct str s, char **ret) {
     *ret = s.p ? strndup(s.p, s.n) : NULL;
     return !s.p || *ret;

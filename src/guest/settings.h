@@ -11,10 +11,10 @@
 #define SETTINGS_ENV_BYTES 65536
 #define SETTINGS_ENV_COUNT 512
 
-/* Each string ends with NUL and is owned. */
+/* The struct owns each string. Each string ends with NUL. */
 struct settings {
     bool is_configured;
-    bool needs_workspace; /* settings_make_workspace has work to do */
+    bool needs_workspace; /* settings_make_workspace has not run yet */
     int64_t lease_ms;     /* -1: unchanged */
     char hostname[64];    /* empty: unchanged */
     char *workspace;      /* NULL: / */
@@ -23,7 +23,7 @@ struct settings {
     char **env;           /* NAME=value, NULL at the end; NULL: none */
 };
 
-/* Reads the parameters of `configure`. INVALID_ARGUMENT, OUT_OF_MEMORY. */
+/* Reads the parameters of `configure`. Fails with INVALID_ARGUMENT or OUT_OF_MEMORY. */
 MUST_USE int settings_read(struct settings *s, const struct json *params, struct arena *a,
                            struct err *e);
 void settings_done(struct settings *s);

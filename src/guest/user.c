@@ -93,7 +93,7 @@ static bool user_find_passwd(struct user *u, struct str name, bool by_uid, uint3
     return false;
 }
 
-/* Every sandbox has these two users, even one whose image has no /etc/passwd. */
+/* Finds the two users of a sandbox whose image has no /etc/passwd. */
 static bool user_find_own(struct user *u, struct str name) {
     static const struct user own[] = {{.name = "root", .home = "/root", .uid = 0},
                                       {.name = "user", .home = "/home/user", .uid = 1000}};

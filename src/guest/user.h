@@ -36,7 +36,8 @@ struct user_cache {
     struct user user;
 };
 
-/* Finds a user by name or number. An empty name stands for the user that the guest runs as. USER_NOT_FOUND. */
+/* Finds a user by name or number. An empty name stands for the user that the guest runs as. Fails
+ * with USER_NOT_FOUND. */
 MUST_USE int user_find(struct user_cache *cache, struct user *u, struct str name, struct err *e);
 
 /* Both files, to look up the names of uids and gids. A name is empty when there is none. */
@@ -46,7 +47,7 @@ struct user_names {
     char *group;
     size_t group_n;
 };
-/* Nobody frees it: it is used by children that exit soon. */
+/* Loads both files. Nothing frees the memory, because only children that exit soon call this. */
 void user_names_load(struct user_names *n);
 struct str user_name_of(const struct user_names *n, uint32_t uid);
 struct str user_group_of(const struct user_names *n, uint32_t gid);
@@ -58,6 +59,6 @@ struct privileges {
     bool is_filtered;  /* the guest runs under a seccomp filter, so programs get a stricter one */
 };
 void privileges_read(struct privileges *p);
-/* Changes to user `u` permanently: groups, ids and capabilities. Safe after vfork, because it makes raw
- * system calls only. -errno. */
+/* Changes to user `u` permanently: groups, ids and capabilities. Safe after vfork, because it makes
+ * raw system calls only. Fails with -errno. */
 MUST_USE int user_become(const struct user *u, const struct privileges *p);

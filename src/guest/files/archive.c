@@ -22,12 +22,12 @@ struct archive {
     struct source sock; /* receives the result of the child */
     struct archive_result result;
     size_t result_n;
-    /* For a link that passes no files. */
+    /* The members below are for a link that passes no files. */
     struct source pipe; /* in the loop only while a request waits */
-    int pipe_fd;        /* -1: the daemon has it, or it is closed */
+    int pipe_fd;        /* -1: closed, or passed to the daemon */
     uint64_t offset;
     struct {
-        int64_t id; /* 0: none */
+        int64_t id; /* id of the waiting request; 0: none */
         uint64_t generation;
         size_t max;
         char *data;
@@ -125,7 +125,7 @@ static void archive_refuse(struct guest *g, struct job *j, const int *fds, size_
     reply_error(g, j->generation, j->id, &e, -1);
 }
 
-/* Takes the child of the job, which keeps running, and the socket. */
+/* Takes ownership of the job's child, which keeps running, and of the socket. */
 static struct archive *archive_new(struct guest *g, struct job *j, int pipe, int sock) {
     struct archive *a = calloc(1, sizeof *a);
     if (!a)
@@ -197,7 +197,8 @@ static int archive_check_chunk(const struct archive *a, uint64_t offset, int dir
     return 0;
 }
 
-/* Returns 1 when it read bytes or the end and wrote the members of the reply, 0 when nothing has come yet. */
+/* Returns 1 after it read bytes or the end of the stream and wrote the members of the reply.
+ * Returns 0 when the child has written nothing yet. */
 static int archive_try_read(struct archive *a, size_t max, struct json_out *o, struct err *e) {
     uint8_t *bytes = a->guest->scratch;
     ssize_t n = read(a->pipe_fd, bytes, max);
@@ -218,7 +219,7 @@ static int archive_try_write(struct archive *a, struct str data, struct json_out
     ssize_t n = data.n > 0 ? write(a->pipe_fd, data.p, data.n) : 0;
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
-    if (n < 0) /* tree_done reports why */
+    if (n < 0) /* the child failed, and tree_done reports why */
         return err_sys(e, ERR_TREE_INVALID, errno, "write to the archive");
     if (data.n == 0) {
         close(a->pipe_fd);

@@ -26,7 +26,7 @@ struct edit_bytes {
 };
 
 struct edit_target {
-    char *path; /* with symlinks at its end resolved */
+    char *path; /* path of the file; symlinks at its end are resolved */
     int dir;
     const char *name;
     int fd;
@@ -76,7 +76,8 @@ static int edit_read_params(struct work *w, struct edit **ret, size_t *ret_n, st
     return 0;
 }
 
-/* Reads the whole file. -EFBIG when it is larger than the limit; else -errno. */
+/* Reads the whole file. Fails with -EFBIG when the file is larger than the limit, else with
+ * -errno. */
 static int edit_read_file(int fd, struct edit_bytes *ret) {
     size_t max = (size_t)limit_table[LIMIT_EDIT_FILE].value, n = 0;
     char *p = malloc(max + 1);
@@ -158,7 +159,8 @@ static int edit_apply(struct edit_bytes *b, const struct edit *edit, size_t i,
     return 0;
 }
 
-/* In a file with CRLF line ends, line ends of the edits match and become CRLF. */
+/* Applies all edits in order. If the file has CRLF line ends, converts those of the edits to CRLF
+ * first. */
 static int edit_apply_all(struct work *w, struct edit *edits, size_t n, struct edit_bytes was,
                           struct edit_bytes *ret_now, uint64_t *replacements, struct err *e) {
     bool crlf = edit_has_crlf(was);
@@ -182,7 +184,7 @@ static bool edit_is_same(const struct stat *a, const struct stat *b) {
            a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* Fails with FILE_CHANGED unless the name still leads to the same file with the same bytes. */
+/* Fails with FILE_CHANGED unless the path still leads to the same file with the same bytes. */
 static int edit_check_unchanged(const struct edit_target *t, struct edit_bytes was, struct err *e) {
     struct stat st;
     struct edit_bytes now = {0};
@@ -242,7 +244,7 @@ static int edit_work(struct work *w, struct err *e) {
     struct edit *edits = NULL;
     size_t n = 0;
     struct edit_target t = {.dir = -1,
-                            .fd = -1}; /* the child exits soon, so nothing closes these */
+                            .fd = -1}; /* nothing closes these, because the child exits soon */
     struct edit_bytes was, now = {0};
     uint64_t replacements = 0;
     if (work_path(w, "path", &path, e) < 0 || edit_read_params(w, &edits, &n, e) < 0)

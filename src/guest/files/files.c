@@ -49,8 +49,8 @@ static void files_reply_handle(struct guest *g, struct job *j, const struct hand
                copy >= 0);
 }
 
-/* Makes a handle of the descriptors and takes them. A handle belongs to a connection, so there is none when
- * the connection that asked is gone. Replies with an error and returns NULL then. */
+/* Makes a handle of the descriptors and takes ownership of them. A handle belongs to a connection.
+ * If the connection that sent the request is gone, replies with an error and returns NULL. */
 static struct handle *files_new_handle(struct guest *g, struct job *j, const int *fds,
                                        size_t n_fds) {
     struct err e;
@@ -193,7 +193,7 @@ static void files_on_commit(struct guest *g, struct job *j, struct str members, 
                             size_t n_fds) {
     struct handle *h = handles_find(&g->handles, j->handle);
     if (h) {
-        h->temp[0] = '\0'; /* renamed to the target */
+        h->temp[0] = '\0'; /* commit has renamed the temporary file to the target */
         handles_close(h);
     }
     jobs_reply(g, j, members, fds, n_fds);

@@ -13,11 +13,11 @@
 #define CHUNK ((size_t)256 << 10)
 
 struct lines {
-    uint64_t first, max_lines, max_bytes; /* of the request */
-    uint64_t number;                      /* of the current line, counted from 0 */
+    uint64_t first, max_lines, max_bytes; /* parameters of the request */
+    uint64_t number;                      /* number of the current line, counted from 0 */
     uint64_t start;                       /* offset of the current line */
-    uint64_t from, to, next;              /* the window: its offsets, and the line after it */
-    bool is_open;                         /* the window takes further lines */
+    uint64_t from, to, next;              /* the window: start, end, and the line after it */
+    bool is_open;                         /* the window has room for more lines */
 };
 
 /* Ends the current line at offset `end`. */

@@ -25,7 +25,7 @@
 struct listing {
     struct work *work;
     struct user_names names;
-    char path[2 * PATH_LENGTH_MAX + 2]; /* of the current directory or entry */
+    char path[2 * PATH_LENGTH_MAX + 2]; /* path of the current directory or entry */
     size_t root_n;                      /* length of the path that the list starts at */
     size_t left;                        /* entries that still fit the page */
     bool is_full;
@@ -35,7 +35,7 @@ struct listing {
     size_t n_unreadable;
 };
 
-/* The `max` smallest names seen: a heap with the largest on top. */
+/* A heap of the `max` smallest names seen so far, with the largest on top. */
 struct list_heap {
     char **of;
     size_t n;
@@ -134,7 +134,8 @@ static bool list_put_entry(struct listing *l, int dir, const char *name, const s
     return true;
 }
 
-/* Takes fd. `after`: the last entry of the previous page, relative to this directory; NULL: from the start. */
+/* Lists a directory and takes ownership of fd. `after` is the last entry of the previous page,
+ * relative to this directory; NULL: list from the start. */
 static int list_dir(struct listing *l, int fd, int depth, const char *after) {
     char from[PATH_NAME_MAX + 1];
     size_t first_n = after ? strcspn(after, "/") : 0;
@@ -154,7 +155,7 @@ static int list_dir(struct listing *l, int fd, int depth, const char *after) {
         bool was_last = after && strcmp(s.of[i], from) == 0;
         size_t name_n = strlen(s.of[i]);
         if (n + 1 + name_n > PATH_LENGTH_MAX || fstatat(dir, s.of[i], &st, AT_SYMLINK_NOFOLLOW) < 0)
-            continue; /* it is gone, or its path is too long to report */
+            continue; /* the entry is gone, or its path is too long to report */
         snprintf(l->path + n, sizeof l->path - n, "%s%s", n > 1 ? "/" : "", s.of[i]);
         if ((was_last || list_put_entry(l, dir, s.of[i], &st)) && S_ISDIR(st.st_mode) &&
             depth > 1) {

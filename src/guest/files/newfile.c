@@ -62,7 +62,7 @@ int newfile_open(int dir, char *ret_name) {
     return fd < 0 ? -errno : fd;
 }
 
-/* Gives an unnamed file a name. -EEXIST when the name is taken; else -errno. */
+/* Gives an unnamed file a name. Fails with -EEXIST when the name is taken, else with -errno. */
 static int newfile_link(int fd, int dir, const char *name) {
     char self[32];
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);

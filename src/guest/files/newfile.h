@@ -15,11 +15,13 @@
 /* Resolves symlinks at the end of a path, so that a write changes their target. The target may not exist.
  * The result is in the arena. */
 MUST_USE int newfile_follow(struct arena *a, char **path, struct err *e);
-/* Checks that the target may be replaced: it does not exist, or is a writable regular file, whose mode goes to
- * *mode. FILE_EXISTS, IS_A_DIRECTORY, NOT_A_REGULAR_FILE, FILE_DENIED. */
+/* Checks that the target may be replaced: it does not exist, or it is a writable regular file,
+ * whose mode is stored in *mode. Fails with FILE_EXISTS, IS_A_DIRECTORY, NOT_A_REGULAR_FILE or
+ * FILE_DENIED. */
 MUST_USE int newfile_check(int dir, const char *name, const char *path, bool must_not_exist,
                            mode_t *mode, struct err *e);
-/* Creates the file. `ret_name` has NEWFILE_NAME bytes; it becomes empty for an unnamed file. -errno. */
+/* Creates the file. `ret_name` has NEWFILE_NAME bytes; it becomes empty for an unnamed file. Fails
+ * with -errno. */
 MUST_USE int newfile_open(int dir, char *ret_name);
-/* Gives the file its name. -errno; then the caller removes the temporary name. */
+/* Gives the file its final name. Fails with -errno; then the caller removes the temporary name. */
 MUST_USE int newfile_place(int fd, int dir, const char *temp, const char *name, bool replace);

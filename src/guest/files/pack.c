@@ -16,7 +16,7 @@ struct pack {
     struct packer packer;
     const char *path;
     int out, sock;
-    struct buf bytes; /* not written yet */
+    struct buf bytes; /* output that is not written to the pipe yet */
     struct archive_result result;
 };
 

@@ -56,7 +56,7 @@ static int remove_entry(struct removal *m, int dir, const char *name, int depth)
     if (depth == DEPTH_MAX)
         return remove_move_up(m, dir, name);
     int fd = remove_open_dir(dir, name);
-    if (fd == -ENOTDIR) /* unlink said EPERM, and it was not about a directory */
+    if (fd == -ENOTDIR) /* unlink failed with EPERM on a file */
         return -EPERM;
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd;
@@ -69,7 +69,8 @@ static int remove_entry(struct removal *m, int dir, const char *name, int depth)
     return 0;
 }
 
-/* Empties a directory and takes fd. Repeats until a whole pass finds no name, because others may add some. */
+/* Removes everything in a directory and takes ownership of fd. Repeats until a whole pass finds no
+ * name, because other processes may add names. */
 static int remove_contents(struct removal *m, int fd, int depth) {
     DIR *dir = fdopendir(fd);
     if (!dir) {

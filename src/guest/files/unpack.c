@@ -29,9 +29,9 @@ struct unpack {
     int root;
     int in, sock;
     struct tar_in tar;
-    char path[PATH_LENGTH_MAX + 1]; /* of the member, relative and clean; empty: the start */
-    int file;                       /* that is being written; -1: none */
-    struct buf late;                /* mode and path, with NUL, of each directory */
+    char path[PATH_LENGTH_MAX + 1]; /* path of the member, relative and clean; empty: the start */
+    int file;                       /* the file that is being written; -1: none */
+    struct buf late; /* mode and path, with NUL, of each directory whose mode is set at the end */
     size_t n_late;
     struct archive_result result;
 };
@@ -42,7 +42,7 @@ static int unpack_refuse(struct unpack *u, const char *why) {
     int r = err_set(e, ERR_TREE_INVALID, "member %.150s %s", path, why);
     size_t n = MIN(strlen(path), sizeof e->field - 1);
     while (n > 0 && !str_is_utf8(path, n) && n + 4 > sizeof e->field)
-        n--; /* the cut split a character */
+        n--; /* do not end in the middle of a UTF-8 character */
     snprintf(e->field, sizeof e->field, "%.*s", (int)n, path);
     return r;
 }
@@ -81,7 +81,7 @@ static int unpack_open_parent(struct unpack *u, const char **ret_name) {
     return dir < 0 ? unpack_fail(u, -dir, "open the parent of") : dir;
 }
 
-/* Calls `make`, and unlinks a file that has the name already. */
+/* Calls `make` to create the name. Unlinks a file that has the name already. */
 static int unpack_make_new(struct unpack *u, int dir, const char *name,
                            int (*make)(struct unpack *u, int dir, const char *name)) {
     int r = -EEXIST;
@@ -131,7 +131,7 @@ static int unpack_make_directory(struct unpack *u, int dir, const char *name) {
             return -ENOTDIR;
         mode = st.st_mode & 07777;
         if ((mode & OWNER_NEEDS) != OWNER_NEEDS && fchmodat(dir, name, mode | OWNER_NEEDS, 0) < 0)
-            return 0; /* another user owns it */
+            return 0; /* another user owns the directory */
     }
     if ((mode & OWNER_NEEDS) == OWNER_NEEDS)
         return 0;
@@ -151,7 +151,7 @@ static int unpack_begin_member(struct unpack *u) {
     const char *name, *why = tar_clean_path(m->path, u->path);
     if (why)
         return unpack_refuse(u, why);
-    if (u->path[0] == '\0') { /* the start */
+    if (u->path[0] == '\0') { /* the member is the start itself */
         u->result.directories += m->type == TAR_DIRECTORY;
         return m->type == TAR_DIRECTORY ? 0 : unpack_refuse(u, "has no name");
     }

@@ -37,7 +37,7 @@ static void glob_put_match(struct glob *g) {
     struct stat st;
     AUTO_CLOSE int fd = fd_open_entry(w->root, w->relative, O_PATH);
     if (fd < 0 || fstat(fd, &st) < 0 || (!g->all_types && !S_ISREG(st.st_mode)))
-        return; /* it is gone, or is another file now */
+        return; /* the entry is gone, or is another file now */
     if (g->left == 0) {
         g->end = SEARCH_MATCHES;
         return;

@@ -29,7 +29,7 @@ struct grep_found {
     _Atomic uint64_t files, binary_files, unreadable;
     bool is_done;
     enum search_end end;
-    struct err err; /* of a search that could not start */
+    struct err err; /* the error of a search that could not start */
     uint8_t items[SEARCH_ITEMS_MAX];
 };
 
@@ -141,11 +141,11 @@ static void grep_search_entry(struct grep *g) {
         g->found->unreadable += fd != -ENOENT;
         return;
     }
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) /* it may be another file now */
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) /* the name may lead to another file now */
         grep_search_file(g, fd, &st);
 }
 
-/* Searches a path that is a file. */
+/* Searches the file that the path of the request leads to. */
 static int grep_search_one(struct grep *g, const char *path, struct err *e) {
     struct stat st;
     AUTO_CLOSE int fd = path_open_regular(path, e);

@@ -50,7 +50,7 @@ static const char *scan_find_text(const struct scan *s, const char *at, size_t n
     return hit ? at + (hit - to) : NULL;
 }
 
-/* Writes to at[n] and restores it. */
+/* Returns whether n bytes match. Overwrites at[n] with NUL meanwhile. */
 static bool scan_matches(struct scan *s, char *at, size_t n) {
     if (!s->is_regex)
         return scan_find_text(s, at, n) != NULL;
@@ -106,7 +106,7 @@ static size_t scan_without_cr(const char *at, size_t n) {
 static void scan_lines(struct scan *s, char *at, char *end) {
     bool may_skip = !s->is_regex && !s->folded && s->n_lines == 1;
     while (at < end && !s->stop) {
-        if (may_skip) { /* count lines without the text */
+        if (may_skip) { /* only count the lines before the text */
             const char *hit = scan_find_text(s, at, (size_t)(end - at));
             const char *to = hit ? hit : end;
             for (char *nl; (nl = memchr(at, '\n', (size_t)(to - at))); at = nl + 1)

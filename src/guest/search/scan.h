@@ -29,28 +29,29 @@ struct scan_line {
 };
 
 struct scan {
-    struct str needle; /* in lower case with ignore_case; unused for a regular expression */
+    struct str needle; /* the text to find, in lower case with ignore_case; unused with is_regex */
     bool is_regex;
     bool ignore_case;
     regex_t regex;
     uint64_t before, after;
     char *window; /* SCAN_WINDOW + 1 bytes */
-    char *folded; /* the same size, for ignore_case */
+    char *folded; /* the window in lower case, for ignore_case */
     struct scan_line
         *lines; /* the last before + after + 1 lines; line N at index N modulo n_lines */
     uint64_t n_lines;
-    uint64_t number; /* of the last complete line of the current file */
+    uint64_t number; /* number of the last complete line of the current file */
     bool is_short;   /* the expression ran out of memory on a line of the current file */
     bool stop;       /* set by on_match, or when is_late returns true */
     void (*on_match)(struct scan *s, const struct scan_line *line);
     bool (*is_late)(struct scan *s);
 };
 
-/* Copies the pattern. INVALID_ARGUMENT, OUT_OF_MEMORY. */
+/* Copies the pattern. Fails with INVALID_ARGUMENT or OUT_OF_MEMORY. */
 MUST_USE int scan_init(struct scan *s, struct str pattern, struct err *e);
 
 enum scan_result { SCAN_DONE, SCAN_IS_BINARY, SCAN_FAILED };
-/* `size`: of the file when it was opened; 0: it reports no size. Leaves fd open. */
+/* `size` is the size of the file when it was opened; 0 if the file reports no size. Leaves fd
+ * open. */
 enum scan_result scan_file(struct scan *s, int fd, uint64_t size);
 /* Returns a line near the one that on_match got, or NULL when the file has no such line. */
 const struct scan_line *scan_near(const struct scan *s, uint64_t number);

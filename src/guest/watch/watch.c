@@ -100,7 +100,7 @@ static void watch_on_sock(struct source *s, uint32_t events) {
         return;
     size_t max = MIN((size_t)65536, buf_available(&w->in));
     if (max == 0 || link_is_busy(&w->guest->link))
-        return; /* watches_turn resumes when the daemon reads */
+        return; /* watches_turn resumes when the daemon reads again */
     if (buf_reserve(&w->in, max, &at) < 0)
         return;
     ssize_t n = recv(s->fd, at, max, 0);

@@ -29,22 +29,22 @@
 enum resync { RESYNC_NONE, RESYNC_OVERFLOW, RESYNC_ROOT };
 
 struct watcher {
-    char *path; /* of the root, as in the request */
+    char *path; /* path of the root, as in the request */
     bool is_recursive, include_info;
     int sock;
     int root_wd, parent_wd; /* -1: none */
     bool is_dir, is_gone;
-    struct stat root_st; /* of the root; an open descriptor would keep a removed root alive */
+    struct stat root_st; /* identity of the root; an open fd would keep a removed root alive */
     struct watcher_dirs dirs;
     struct watcher_queue queue;
     struct user_names names;
     struct buf message;
     enum resync resync;
-    bool check_root, root_is_new; /* the root may be another file; it is another file */
-    bool must_scan;               /* everything, before the next report */
+    bool check_root, root_is_new; /* the root may be replaced; it was replaced for sure */
+    bool must_scan;               /* scan the whole tree before the next report */
     bool must_end;
-    uint64_t first_us; /* when the oldest change that is not reported came; 0: none */
-    uint64_t rest_us;  /* no report before this time, so that scans do not take all the time */
+    uint64_t first_us; /* time of the oldest unreported change; 0: none */
+    uint64_t rest_us;  /* no report before this time, so that scans do not use all CPU time */
 };
 
 /* Adds a watch by descriptor, through the working directory, so that the watched directory is the one that was
@@ -74,7 +74,7 @@ static int watcher_watch_dir(struct watcher *w, int fd, const char *path) {
 struct watcher_scan {
     struct walk walk;
     struct watcher *watcher;
-    bool is_news; /* report what it finds as created */
+    bool is_news; /* report what the scan finds as created */
 };
 
 static unsigned watcher_on_name(struct walk *walk, unsigned char type) {
@@ -96,7 +96,8 @@ static int watcher_scan_entry(struct watcher_scan *l) {
     return r == -EACCES || r == -ENOENT ? 0 : MIN(r, 0);
 }
 
-/* Watches everything below a directory that is watched already. Takes fd. -errno. */
+/* Watches everything below a directory that is watched already. Takes ownership of fd. Fails with
+ * -errno. */
 static int watcher_scan_below(struct watcher *w, int fd, const char *path, bool is_news) {
     struct watcher_scan l = {.watcher = w, .is_news = is_news};
     l.walk.on_name = watcher_on_name;
@@ -111,13 +112,14 @@ static int watcher_scan_below(struct watcher *w, int fd, const char *path, bool 
     return r < 0 ? r : l.walk.is_cut ? -ENOMEM : 0;
 }
 
-/* Ends the watch with `resync`, because changes would go unreported. */
+/* Ends the watch with `resync`, because it could not report all further changes. */
 static void watcher_give_up(struct watcher *w) {
     w->resync = RESYNC_OVERFLOW;
     w->must_end = true;
 }
 
-/* Opens the root. -ESTALE when it is not the file that is watched; else -errno. */
+/* Opens the root. Fails with -ESTALE when the path leads to another file than the watched one, else
+ * with -errno. */
 static int watcher_open_root(struct watcher *w) {
     struct stat st;
     AUTO_CLOSE int fd = path_open(w->path, O_PATH, 0);
@@ -138,7 +140,7 @@ static void watcher_on_new_dir(struct watcher *w, const char *path) {
         watcher_give_up(w);
 }
 
-/* Watches the root and everything below it from scratch. -errno. */
+/* Watches the root and everything below it from scratch. Fails with -errno. */
 static int watcher_watch_root(struct watcher *w) {
     watcher_dirs_clear(&w->dirs);
     w->is_gone = true;
@@ -160,7 +162,8 @@ static int watcher_watch_root(struct watcher *w) {
     return watcher_scan_below(w, TAKE_FD(fd), w->path, false);
 }
 
-/* Watches the parent, to see the root replaced or created again. The user may lack the right to. */
+/* Watches the parent, to see the root replaced or created again. Sets parent_wd to -1 when the user
+ * may not watch the parent. */
 static void watcher_watch_parent(struct watcher *w) {
     const char *name;
     AUTO_CLOSE int fd = path_open_parent(w->path, &name);
@@ -211,7 +214,7 @@ static void watcher_on_event(struct watcher *w, const struct inotify_event *ev) 
     }
     bool is_self = ev->len == 0;
     if (is_self && !is_root)
-        return; /* the parent reports it with the name */
+        return; /* the watch of the parent directory reports this change, with the name */
     const char *top = d->path[1] == '\0' && !is_self ? "" : d->path;
     snprintf(path, sizeof path, "%s%s%s", top, is_self ? "" : "/", is_self ? "" : ev->name);
     bool is_dir = ev->mask & IN_ISDIR;
@@ -336,7 +339,7 @@ static void watcher_send_resync(struct watcher *w) {
     w->must_scan = false;
     w->rest_us = clock_us() + REST * (clock_us() - start_us);
     if (r == -ENOENT && w->parent_wd >= 0)
-        w->check_root = true; /* removed again */
+        w->check_root = true; /* the root was removed again */
     else if (r < 0)
         w->must_end = true;
     w->resync = RESYNC_NONE;

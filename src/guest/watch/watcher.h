@@ -21,7 +21,7 @@
 
 #define WATCHER_MESSAGE_MAX ((size_t)(1 << 20) - 4096)
 
-/* Precedes each message. The message is the members of `changed`. */
+/* Precedes each message. The message consists of the members of `changed`. */
 struct watcher_head {
     uint32_t bytes;
     uint32_t is_last;
@@ -37,7 +37,7 @@ enum change_kind {
 
 struct change {
     enum change_kind kind;
-    uint32_t cookie; /* of a REMOVED that may become a RENAMED; 0: none */
+    uint32_t cookie; /* inotify cookie of a REMOVED that may become a RENAMED; 0: none */
     bool is_dir;
     char *path; /* absolute */
     char *old_path;
@@ -45,7 +45,7 @@ struct change {
 
 #define WATCHER_QUEUE_SLOTS 16384
 
-/* Changes that are not reported yet, in order. watcher_queue.c. */
+/* Changes that are not reported yet, in order. Implemented in watcher_queue.c. */
 struct watcher_queue {
     struct change *of;
     size_t n, max;
@@ -65,14 +65,14 @@ const char *watcher_change_name(enum change_kind kind);
 
 /* A watched directory, by its inotify watch descriptor. */
 struct watcher_dir {
-    struct watcher_dir *next; /* in its bucket */
+    struct watcher_dir *next; /* next directory in the same hash bucket */
     int wd;
     char path[]; /* absolute */
 };
 
 #define WATCHER_DIR_BUCKETS 4096
 
-/* watcher_dirs.c. */
+/* All watched directories, in a hash table. Implemented in watcher_dirs.c. */
 struct watcher_dirs {
     int inotify;
     struct watcher_dir *buckets[WATCHER_DIR_BUCKETS];
@@ -83,8 +83,8 @@ struct watcher_dirs {
 struct watcher_dir *watcher_dirs_find(struct watcher_dirs *t, int wd);
 MUST_USE int watcher_dirs_add(struct watcher_dirs *t, int wd, const char *path);
 void watcher_dirs_drop_wd(struct watcher_dirs *t, int wd);
-/* Forgets a directory that left the tree, and everything below it. With `to`, changes their
- * paths instead. */
+/* Forgets a directory that left the tree, and everything below it. If `to` is not NULL, changes
+ * their paths to it instead. */
 void watcher_dirs_move(struct watcher_dirs *t, const char *from, const char *to);
 /* Removes all watches. */
 void watcher_dirs_clear(struct watcher_dirs *t);
