@@ -1,6 +1,7 @@
 /* disk_space — free bytes and inodes of a file system, compared with a reserve.
  *
- * The caller gives the reserve in bytes. disk_space reserves the same share of the inodes. */
+ * The caller gives the reserve in bytes. disk_space computes the share of all bytes that this is,
+ * and reserves the same share of all inodes. */
 #pragma once
 
 #include <stdbool.h>

@@ -7,7 +7,7 @@
 #include "base/str.h"
 
 const struct err_face *err_face(enum err_code code) {
-    switch (code) { /* a duplicate number does not compile */
+    switch (code) { /* two rows with the same number do not compile */
 #define ERR(n, num, g, h, r, m)                                                   \
     case num: {                                                                   \
         static const struct err_face face = {#n, num, GRPC_##g, h, RETRY_##r, m}; \
@@ -49,8 +49,8 @@ const char *grpc_code_name(enum grpc_code code) {
     return code < COUNT_OF(names) ? names[code] : "UNKNOWN";
 }
 
-/* A text may quote a caller's bytes, cut at any position. Replaces bytes that are not UTF-8 with
- * question marks. */
+/* Replaces bytes that are not UTF-8 with question marks, because a text may quote bytes of a caller
+ * and may end inside a character. */
 static void err_keep_utf8(char *text) {
     size_t n = strlen(text);
     for (size_t i = 0; i < n && !str_is_utf8(text, n);) {

@@ -12,7 +12,7 @@
 #include "base/limits.h"
 #include "base/macros.h"
 
-/* Canonical gRPC status codes; the numbers are the protocol's. */
+/* The canonical gRPC status codes, with the numbers that gRPC defines. */
 enum grpc_code {
     GRPC_OK = 0,
     GRPC_CANCELLED = 1,
@@ -42,7 +42,7 @@ enum err_code {
 #undef ERR
 };
 
-/* How each protocol shows one row of errors.def. */
+/* One row of errors.def: how each protocol reports this error. */
 struct err_face {
     const char *name;
     int number;

@@ -2,14 +2,15 @@
  * starts.
  *
  * The sandbox's main filter allows clone3 and openat2 because berm-guest itself needs them:
- * CLONE_INTO_CGROUP, and paths that cannot leave a tree. Both calls take their arguments behind a
- * pointer, which a filter cannot read. So this filter returns ENOSYS to user code, which then falls
- * back to clone and openat. The main filter already refuses foreign architectures, so that only
- * the numbers of this one count.
+ * CLONE_INTO_CGROUP, and paths that cannot leave a tree. Both calls take their arguments in a
+ * struct behind a pointer, and a filter cannot read memory. So this filter returns ENOSYS to user
+ * code, which then falls back to clone and openat. The main filter already refuses foreign
+ * architectures, so this filter compares only the system call numbers of the native one.
  *
- * Programs cannot install filters of their own. All filters of the host share the kernel's budget
- * for compiled BPF (net.core.bpf_jit_limit), and a filter cannot count its kind. Programs get
- * EINVAL, as from a kernel built without filters; libseccomp, browsers and sshd handle that. */
+ * This filter also prevents programs from installing filters, because all filters of the host share
+ * the kernel's budget for compiled BPF (net.core.bpf_jit_limit), and no filter can limit the number
+ * of other filters. Programs get EINVAL, as from a kernel built without filters; libseccomp,
+ * browsers and sshd handle that. */
 #pragma once
 
 #include <linux/filter.h>

@@ -11,7 +11,8 @@ static const char *const names[] = {
 #undef FAILPOINT
 };
 
-/* Written once, before the loop runs: the armed failpoint, and how many passes remain. */
+/* The armed failpoint, and how many passes remain until it kills the process. failpoint_setup sets
+ * it before the loop runs. */
 static struct {
     int id;
     unsigned left;

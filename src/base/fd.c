@@ -44,7 +44,7 @@ int fd_send(int sock, const void *bytes, size_t n_bytes, const int *fds, size_t 
     return (size_t)n == n_bytes ? 0 : -EIO;
 }
 
-/* Moves the descriptors of every SCM_RIGHTS block into `fds`; closes those over the bound. */
+/* Moves the descriptors of every SCM_RIGHTS block into `fds`. Closes descriptors beyond max_fds. */
 static size_t fd_collect(struct msghdr *msg, int *fds, size_t max_fds, bool *ret_over) {
     size_t n = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c != NULL; c = CMSG_NXTHDR(msg, c)) {
@@ -100,7 +100,7 @@ static int fd_open_resolve(int dir, const char *path, int flags, mode_t mode, ui
     };
     long fd;
     int turn = 0;
-    do /* retry on EAGAIN, when a rename raced with the lookup; a lease on the file makes it persist */
+    do /* a rename during the lookup causes EAGAIN: retry; bounded, as a lease causes it too */
         fd = syscall(SYS_openat2, dir, path, &how, sizeof how);
     while (fd < 0 && (errno == EINTR || (errno == EAGAIN && ++turn < AGAIN_TURNS)));
     return fd < 0 ? -errno : (int)fd;

@@ -11,7 +11,7 @@
 
 #include "base/macros.h"
 
-/* Most descriptors in one message. The kernel's own bound is 253. */
+/* The maximum number of descriptors in one message. The kernel's own limit is 253. */
 #define FD_PASS_MAX 80
 
 /* Sends one message with n_fds descriptors. n_bytes must be at least 1, because a socket cannot
@@ -37,7 +37,7 @@ MUST_USE int fd_open_entry(int dir, const char *path, int flags);
  * point is on the path, because the mounted file can be of any type. After a failure the caller
  * must try fd_open_entry, which has fewer restrictions. */
 MUST_USE int fd_open_unmounted(int dir, const char *path);
-/* Opens the parent directory of such an entry. ret_name points to the last name in `path`. */
+/* Opens the parent directory of the entry `path`. ret_name points to the last name in `path`. */
 MUST_USE int fd_open_parent(int dir, const char *path, const char **ret_name);
 /* Returns whether `dir` has an entry of this name. Unlike access(), uses the effective user id. */
 bool fd_has_entry(int dir, const char *name);

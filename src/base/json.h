@@ -32,7 +32,7 @@ enum json_type {
 struct json {
     enum json_type type;
     bool has_nul;      /* STRING: contains \u0000 */
-    struct str key;    /* if the node is a member of an object */
+    struct str key;    /* name of the member; only set in nodes of an object */
     struct json *next; /* sibling */
     union {
         bool boolean;

@@ -44,8 +44,8 @@ void json_close(struct json_out *o, char bracket) {
     json_put(o, &bracket, 1);
 }
 
-/* Escapes what JSON requires: quote, backslash and control characters; and the control characters
- * that JSON allows (DEL and C1), because people print JSON to terminals. */
+/* Escapes quote, backslash and control characters, as JSON requires. Also escapes DEL and the C1
+ * control characters, which JSON allows unescaped, because people print JSON to terminals. */
 static void json_put_text(struct json_out *o, struct str s) {
     json_put(o, "\"", 1);
     size_t plain = 0;
@@ -56,7 +56,7 @@ static void json_put_text(struct json_out *o, struct str s) {
             continue;
         json_put(o, s.p + plain, i - plain);
         if (is_c1)
-            c = (unsigned char)s.p[++i]; /* its number is its second byte */
+            c = (unsigned char)s.p[++i]; /* the second byte of a C1 character is its code point */
         plain = i + 1;
         if (c == '"' || c == '\\') {
             json_put(o, (char[]){'\\', (char)c}, 2);

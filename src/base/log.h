@@ -14,13 +14,14 @@
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
-/* Borrows the fd. Before this call, lines from INFO up go to stderr. */
+/* Borrows the fd. Before this call, lines of level INFO and above go to stderr. */
 void log_setup(int fd, enum log_level min_level);
 bool log_is_on(enum log_level level);
 void log_flush(void);
 
-/* log_begin … log_end build one line. When log_begin returns false (level off, or buffer full), do
- * not call the others. The logger truncates each value to 512 written bytes. */
+/* log_begin … log_end build one line. log_begin returns false when the level is disabled or the
+ * buffer is full; do not call the other functions then. The logger truncates each value to 512
+ * written bytes. */
 struct log_line {
     enum log_level level;
     char *at;

@@ -49,8 +49,8 @@ int outlog_skip(struct outlog *log, uint64_t n) {
     return 0;
 }
 
-/* Returns whole blocks to the file system. A file system that cannot punch holes keeps them; only
- * `first` moves. */
+/* Returns whole blocks to the file system. If the file system cannot punch holes, it keeps the
+ * blocks, and only `first` advances. */
 static void outlog_drop(struct outlog *log, uint64_t new_first) {
     uint64_t from = log->first & ~(uint64_t)(OUTLOG_BLOCK - 1);
     uint64_t to = new_first & ~(uint64_t)(OUTLOG_BLOCK - 1);
@@ -61,7 +61,8 @@ static void outlog_drop(struct outlog *log, uint64_t new_first) {
 }
 
 void outlog_trim(struct outlog *pair, size_t n_logs, uint64_t cap_bytes, uint64_t incoming) {
-    /* Drops ahead of need to save a system call per write; at most 1/16 of the cap. */
+    /* Drop up to 1/16 of the cap more than necessary, so that not every write needs a system
+     * call. */
     uint64_t step = MAX(cap_bytes / 16 & ~(uint64_t)(OUTLOG_BLOCK - 1), (uint64_t)OUTLOG_BLOCK);
     for (;;) {
         uint64_t kept = 0;

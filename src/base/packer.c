@@ -133,9 +133,9 @@ static int packer_put_symlink(struct packer *p, int link, const struct stat *st,
     return packer_put_headers(p, TAR_SYMLINK, st, out);
 }
 
-/* Packs the current entry of the walk. A regular file needs only one open. If that open fails or
- * the file was replaced, and for other types, the entry is first opened with O_PATH, which never
- * blocks and has no side effects on special files. */
+/* Packs the current entry of the walk. A regular file is opened once, for reading. If that open
+ * fails, if the file was replaced, or if the entry has another type, the packer opens the entry
+ * with O_PATH first, which never blocks and has no side effects on special files. */
 static int packer_put_entry(struct packer *p, struct buf *out) {
     const struct walk *w = &p->walk;
     struct stat st;

@@ -18,7 +18,7 @@
 #include "base/walk.h"
 
 #define PACKER_EXCLUDES_MAX 256
-#define PACKER_HEADERS ((size_t)8 * TAR_PATH_MAX) /* most bytes of headers for one member */
+#define PACKER_HEADERS ((size_t)8 * TAR_PATH_MAX) /* maximum size of the headers of one member */
 
 enum packer_event {
     PACKER_FULL = 1,   /* `out` is full; empty it before the next call */

@@ -38,7 +38,7 @@ struct pattern {
     size_t n_ranges;
     bool is_for_last_name;
     struct states now, next;
-    uint64_t *seen; /* per node, the turn in which it was last added */
+    uint64_t *seen; /* for each node, the value of `turn` when the node was last added */
     uint64_t turn;
 };
 
@@ -220,11 +220,12 @@ int pattern_new(struct arena *a, struct str text, enum pattern_bare bare, const 
     return 0;
 }
 
-/* Adds a node and every node that is reachable without a character. `is_hidden`: a name that starts
- * with "." begins here, which wildcards do not match. */
+/* Adds a node and every node that is reachable without consuming a character. `is_hidden` means
+ * that a name with a leading "." starts here; wildcards do not match that ".". */
 static void pattern_add(struct pattern *p, struct states *to, uint32_t first, bool is_hidden) {
-    /* A chain of splits can be as long as the pattern. So the nodes still to visit form a stack in
-     * the upper part of the list; it cannot overflow because each node occurs once. */
+    /* A chain of splits can be as long as the pattern, so this function does not recurse. The nodes
+     * still to visit form a stack in the upper part of the list. The stack cannot overflow, because
+     * each node occurs once. */
     size_t cap = p->n_nodes, n_waiting = 0;
     for (uint32_t at = first;;) {
         if (p->seen[at] != p->turn) {

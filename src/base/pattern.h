@@ -23,7 +23,7 @@ struct pattern;
 
 /* What a pattern without "/" matches. */
 enum pattern_bare {
-    /* the last name, outside of hidden directories: as if it followed "**" and "/" */
+    /* the last name, outside of hidden directories: as if the pattern started with "**" and "/" */
     PATTERN_VISIBLE,
     PATTERN_ANY, /* the last name, in any directory */
 };

@@ -143,7 +143,7 @@ int rpc_in_next(struct rpc_in *in, struct str *ret_message) {
 }
 
 int rpc_in_claim(struct rpc_in *in, size_t n, int *fds) {
-    size_t own = 0; /* arrived with bytes of this message or of an earlier one */
+    size_t own = 0; /* descriptors that arrived with this message or an earlier one */
     while (own < in->n_fds && in->fds[own].end <= in->message_end)
         own++;
     if (n > in->n_fds || n < own) {

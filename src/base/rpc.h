@@ -26,13 +26,13 @@ struct rpc_in {
     struct buf bytes;
     size_t max_bytes;
     enum rpc_framing framing; /* framing of the last message */
-    size_t scanned;           /* bytes that contain no line end */
-    size_t taken;             /* size of the borrowed message, consumed by the next call */
-    uint64_t offset;          /* stream offset of the first byte in `bytes` */
-    uint64_t message_end;     /* stream offset after the borrowed message */
+    size_t scanned;           /* bytes already searched for a line end, without success */
+    size_t taken;         /* size of the message lent to the caller; the next call consumes it */
+    uint64_t offset;      /* stream offset of the first byte in `bytes` */
+    uint64_t message_end; /* stream offset after the message lent to the caller */
     struct {
         int fd;
-        uint64_t end; /* stream offset after the bytes that arrived with it */
+        uint64_t end; /* stream offset after the bytes that arrived with `fd` */
     } fds[RPC_FDS_MAX];
     size_t n_fds;
 };
@@ -41,8 +41,8 @@ void rpc_in_init(struct rpc_in *in, size_t max_bytes);
 /* Closes the descriptors that no message claimed. */
 void rpc_in_done(struct rpc_in *in);
 
-/* Returns where to read at most `want` new bytes to; rpc_in_commit then counts them. Fails with
- * -ENOMEM. */
+/* Returns the address of free space for at most `want` new bytes. After reading into it, call
+ * rpc_in_commit with their number. Fails with -ENOMEM. */
 MUST_USE int rpc_in_reserve(struct rpc_in *in, size_t want, uint8_t **ret_at);
 void rpc_in_commit(struct rpc_in *in, size_t n);
 /* Takes ownership of the descriptors that arrived with the bytes just committed. Fails with
@@ -56,7 +56,7 @@ MUST_USE int rpc_in_next(struct rpc_in *in, struct str *ret_message);
  * -EBADMSG when fewer arrived or some would remain; all that arrived with the message are then
  * closed. */
 MUST_USE int rpc_in_claim(struct rpc_in *in, size_t n, int *fds);
-/* Drops buffered bytes up to the next line end. For streams that cannot be reopened. */
+/* Drops buffered bytes up to the next line end. Use this for streams that cannot be reopened. */
 void rpc_in_resync(struct rpc_in *in);
 
 enum rpc_kind { RPC_REQUEST, RPC_NOTIFICATION, RPC_RESULT, RPC_ERROR };

@@ -362,7 +362,7 @@ static int tar_put_header(struct buf *out, const struct tar_member *m, char type
     return 0;
 }
 
-/* The length includes its own digits. */
+/* Writes a pax record, "LENGTH key=value\n". LENGTH includes its own digits. */
 static int tar_put_record(struct buf *out, const char *key, struct str value) {
     char head[64];
     size_t body = 1 + strlen(key) + 1 + value.n + 1, n = body + 1;

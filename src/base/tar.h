@@ -52,10 +52,10 @@ struct tar_in {
     uint64_t left, padding;
     char extra_type;
     struct buf extra;
-    /* set by an extra header before the member's own */
+    /* an extra header before the member's own header has set this value */
     bool has_path, has_target, has_size, has_time;
     struct tar_member member;
-    const char *why; /* reason for -EBADMSG; t->member.path is then as much as was read */
+    const char *why; /* reason for -EBADMSG; t->member.path may then be incomplete */
 };
 
 void tar_in_init(struct tar_in *t);

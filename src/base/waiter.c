@@ -14,8 +14,8 @@ void waiter_cancel(struct waiter *w) {
         list_remove(&w->node);
 }
 
-/* Moves the waiters to wake into a separate list first, so that any of them may be removed
- * meanwhile. */
+/* Moves the waiters to a separate list before they are woken, so that an on_wake may remove any of
+ * them. */
 static void waiters_move(struct list *from, struct list *to) {
     list_init(to);
     for (struct list *node; (node = list_pop_front(from));)

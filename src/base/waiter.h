@@ -13,14 +13,15 @@ struct waiter {
     void (*on_wake)(struct waiter *w);
 };
 
-/* Also accepts a zeroed waiter. */
+/* Initialises a waiter. waiter_cancel and waiter_is_waiting also accept a waiter that is only
+ * zeroed. */
 void waiter_init(struct waiter *w, void (*on_wake)(struct waiter *w));
 void waiter_add(struct list *waiters, struct waiter *w);
 void waiter_cancel(struct waiter *w);
 bool waiter_is_waiting(const struct waiter *w);
 
-/* Both wake the current waiters, and not those that are added meanwhile. With waiters_wake, a
- * waiter stays in the list unless its on_wake cancels it, and the list must stay valid until the
+/* Both functions wake the current waiters, but not waiters that an on_wake adds. With waiters_wake,
+ * a waiter stays in the list unless its on_wake cancels it, and the list must stay valid until the
  * last on_wake has returned. With waiters_end, each waiter leaves the list before its on_wake. */
 void waiters_wake(struct list *waiters);
 void waiters_end(struct list *waiters);

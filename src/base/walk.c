@@ -140,7 +140,7 @@ static int walk_take_name(struct walk *w, int dir, const struct dirent *d) {
         return 0;
     w->entries_left--;
     if (!walk_set_path(w, d->d_name))
-        /* walk_next reports it as unreadable */
+        /* the path is too long: walk_next reports the entry as unreadable */
         return walk_add_name(w, WALK_VISIT, DT_UNKNOWN, d->d_name);
     unsigned char type = walk_type_of(dir, d);
     unsigned want = w->on_name(w, type);

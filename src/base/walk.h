@@ -23,7 +23,7 @@
 enum walk_want {
     WALK_SKIP = 0,
     WALK_VISIT = 1, /* report the entry */
-    WALK_ENTER = 2, /* and its contents, if it is a directory */
+    WALK_ENTER = 2, /* visit the entry's contents, if it is a directory */
 };
 
 enum walk_event {
@@ -36,7 +36,7 @@ struct walk_dir;
 
 struct walk {
     int root;
-    char path[WALK_PATH_MAX + 1]; /* absolute; the start, and after a call the entry */
+    char path[WALK_PATH_MAX + 1]; /* absolute; first the start, then the current entry */
     const char *relative;         /* path of the entry from the start; points into `path` */
     unsigned char type;           /* d_type of the entry when its name was read */
     struct walk_dir *dir;         /* current directory, linked to its parents */

@@ -151,8 +151,8 @@ int config_set(struct config *c, struct str name, struct str value, struct err *
 
 /* --- defaults: system directories for root, the user's directories for others --- */
 
-/* Sets an empty path when the environment names no directory of the user; then the path must be
- * given. */
+/* Sets an empty path when the environment names no directory of the user. The configuration must
+ * then set the path. */
 static void config_default_path(char *out, size_t cap, const char *root_path, const char *xdg,
                                 const char *rest) {
     const char *dir = getenv(xdg);

@@ -32,11 +32,11 @@ struct config {
     struct config_uids allow_uids;
     struct config_uids admins;
     char user[64];   /* empty: the user berm if it exists, else a reserved uid */
-    char spawn[256]; /* empty: in the directory of bermd */
-    char open[256];  /* empty: in the directory of bermd */
-    char guest[256]; /* empty: in the directory of bermd */
+    char spawn[256]; /* empty: the program in the directory of bermd */
+    char open[256];  /* empty: the program in the directory of bermd */
+    char guest[256]; /* empty: the program in the directory of bermd */
     char mount_roots[CONFIG_PATHS_BYTES]; /* comma-separated; see config_next_path */
-    struct config_uids token_uid;         /* none or one */
+    struct config_uids token_uid;         /* at most one uid */
     struct limits limits;
 };
 

@@ -26,8 +26,8 @@
 #include "transport/listener.h"
 #include "transport/server.h"
 
-/* The daemon creates these in order. Shutdown goes backwards from whatever step the start
- * reached. */
+/* The daemon creates these members in order. Shutdown closes them in reverse order, from the last
+ * one that was created. */
 struct daemon {
     uv_loop_t loop;
     const struct daemon_extra *extra;
@@ -46,8 +46,8 @@ struct daemon {
     size_t n_opening;
     struct opener *opener;
     struct registry *registry;
-    char no_driver[240]; /* why there is none */
-    struct err failure;  /* why the daemon ends, unless it was asked to */
+    char no_driver[240]; /* why the daemon has no driver */
+    struct err failure;  /* why the daemon ends; unset if it stops on request */
     bool serving;
     bool closing;
 };
@@ -80,7 +80,7 @@ static void on_driver_closed(struct driver *driver) {
 static void daemon_close_drivers(struct daemon *d) {
     if (d->n_drivers == 0)
         daemon_close_opener(d);
-    for (size_t i = d->n_drivers; i-- > 0;) { /* each reports from the loop, later */
+    for (size_t i = d->n_drivers; i-- > 0;) { /* the loop calls on_closed of each driver later */
         d->drivers[i]->on_closed = on_driver_closed;
         driver_close(d->drivers[i]);
     }
@@ -165,8 +165,8 @@ static void daemon_fail(struct daemon *d, const struct err *e) {
 
 /* --- starting: berm-spawn, then the records and running sandboxes, then the listeners --- */
 
-/* Drops the read-only pages of one object from memory. The kernel reloads from the file what is
- * used again. */
+/* Drops the read-only pages of one loaded object from memory. The kernel reloads a page from the
+ * file when the page is used again. */
 static int daemon_let_go_of_code(struct dl_phdr_info *info, size_t size, void *user) {
     (void)size, (void)user;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -182,8 +182,8 @@ static int daemon_let_go_of_code(struct dl_phdr_info *info, size_t size, void *u
     return 0;
 }
 
-/* Startup touches twice as much code as the daemon needs afterwards, most of it SQLite's, and no
- * other process shares it. */
+/* Frees memory that only startup needs. Startup touches twice as much code as the daemon needs
+ * afterwards, most of it in SQLite, and no other process shares these pages. */
 static void daemon_let_go_of_start(void) {
     malloc_trim(0);
     dl_iterate_phdr(daemon_let_go_of_code, NULL);
@@ -257,7 +257,7 @@ static void daemon_add_driver(struct daemon *d, struct driver *driver) {
     d->n_opening++;
 }
 
-/* False: it failed, and the daemon ends. */
+/* Returns false when the driver cannot be opened and the daemon must end. */
 static bool daemon_open_extra_driver(struct daemon *d) {
     struct err e;
     char guest[PATH_MAX];
@@ -310,7 +310,8 @@ static int daemon_open_api(struct daemon *d, struct err *e) {
     return 0;
 }
 
-/* Binds the addresses while the daemon still has the rights; listener_start accepts later. */
+/* Binds the addresses before the daemon drops its privileges. listener_start accepts connections
+ * later. */
 static int daemon_bind_all(struct daemon *d, struct err *e) {
     const struct config *c = daemon_config(d);
     int r = state_make_parents(c->socket, 0755, e);
@@ -372,7 +373,7 @@ static int daemon_open_and_run(struct daemon *d, struct err *e) {
     if (r == 0) {
         r = rights_open(&d->rights, daemon_config(d), &d->state, e);
         daemon_learn_facts(d);
-        /* the threads start with the first job */
+        /* libuv reads this variable when the first job starts the threads */
         setenv("UV_THREADPOOL_SIZE", FILE_WORK_THREADS, 1);
         uv_loop_init(&d->loop);
         file_turns_init(&d->file_turns, &d->loop);
@@ -397,7 +398,7 @@ static void daemon_hold_standard_fds(void) {
 /* Makes malloc return the buffers of large messages to the system. By default it would keep them in
  * the heap after the first free, and the heap would grow by fragmentation. */
 static void daemon_give_memory_back(void) {
-    /* a stream's block is larger, and one of them is kept */
+    /* A block of a stream is larger than this threshold, but the pool keeps a spare block. */
     mallopt(M_MMAP_THRESHOLD, 128 * 1024 + 1);
     mallopt(M_TRIM_THRESHOLD, 512 * 1024);
 }

@@ -7,11 +7,11 @@
 #include "api/api.h"
 #include "core/driver.h"
 
-/* What benches and tests need and users do not; all may be NULL. */
+/* Hooks for benchmarks and tests. Each member may be NULL. */
 struct daemon_extra {
     const struct api_methods *methods;
-    /* Opens one more driver. `guest` is the path of berm-guest; on_open follows with `user`, from
-     * the loop. */
+    /* Opens one more driver. `guest` is the path of berm-guest. The loop calls on_open with `user`
+     * later. */
     struct driver *(*open_driver)(uv_loop_t *loop, int state_dir_fd, const char *guest,
                                   void (*on_open)(struct driver *d, const struct err *e),
                                   void *user, struct err *e);

@@ -10,7 +10,7 @@ enum exit_status { EXIT_STOPPED = 0, EXIT_BROKEN = 1, EXIT_USAGE = 2, EXIT_HELD 
 
 struct options {
     struct config config;
-    bool stop_sandboxes; /* when the daemon stops */
+    bool stop_sandboxes; /* also stop all sandboxes when the daemon stops */
 };
 
 /* Returns the exit status if the program must end now, or -1 to continue. */

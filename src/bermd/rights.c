@@ -18,14 +18,14 @@
 
 #define OWN_UID \
     64738 /* unused on the distributions we know: above the ranges for users and packages */
-#define SOCKET_FD 3 /* in the helper; rights_start_helpers passes the numbers as text */
+#define SOCKET_FD 3 /* number in the helper; rights_start_helpers passes it as text */
 #define DIR_FD 4
 
 extern char **environ;
 
 /* --- the daemon's user --- */
 
-/* Reads /etc/passwd only. The NSS libraries, which also look elsewhere, would stay in memory. */
+/* Reads only /etc/passwd. Does not use NSS, because its libraries would stay in memory. */
 static const struct passwd *rights_find_local(const char *name) {
     FILE *accounts = fopen("/etc/passwd", "re");
     const struct passwd *p = NULL;
@@ -77,7 +77,7 @@ static int rights_start(char *const *argv, int dir_fd, int *ret_fd, struct err *
     sigset_t all;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(e, ERR_INTERNAL, errno, "create a socket for %s", argv[0]);
-    /* Above the target numbers, so that neither dup2 overwrites the other descriptor. */
+    /* Use numbers above SOCKET_FD and DIR_FD, so that neither dup2 overwrites the other source. */
     AUTO_CLOSE int theirs = fcntl(pair[1], F_DUPFD_CLOEXEC, DIR_FD + 1);
     AUTO_CLOSE int dir = fcntl(dir_fd, F_DUPFD_CLOEXEC, DIR_FD + 1);
     posix_spawn_file_actions_init(&actions);
@@ -100,7 +100,8 @@ static int rights_start(char *const *argv, int dir_fd, int *ret_fd, struct err *
     return 0;
 }
 
-/* The directories of mount_roots, checked while the daemon can still refuse to start. */
+/* The directories of mount_roots. bermd checks them at startup, when it can still refuse to
+ * start. */
 struct roots {
     char text[CONFIG_PATHS_BYTES + CONFIG_MAX_PATHS];
     char *paths[CONFIG_MAX_PATHS];
@@ -227,8 +228,8 @@ int rights_open(struct rights *r, const struct config *c, const struct state *s,
     if (spawn_dir < 0 || fstat(spawn_dir, &st) < 0)
         return err_sys(e, ERR_INTERNAL, spawn_dir < 0 ? -spawn_dir : errno,
                        "create the directory spawn in the state directory");
-    /* The daemon's user owns the parent directory. A compromised daemon could replace the
-     * directory, and berm-spawn would mount from it. */
+    /* The daemon's user owns the parent directory, so a compromised daemon could replace this
+     * directory with its own, and berm-spawn would mount from it. */
     if (st.st_uid != 0 || (st.st_mode & 022) != 0)
         return err_set(e, ERR_PERMISSION_DENIED,
                        "use the directory spawn in the state directory: it must belong to root "

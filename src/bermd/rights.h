@@ -7,7 +7,7 @@
 #include "bermd/state.h"
 
 struct rights {
-    bool is_root; /* otherwise there is no berm-spawn */
+    bool is_root; /* bermd starts berm-spawn only as root */
     uid_t uid;
     gid_t gid;
     int spawn_fd; /* SEQPACKET socket to berm-spawn; -1: none */
@@ -23,5 +23,6 @@ MUST_USE int rights_open(struct rights *r, const struct config *c, const struct 
 MUST_USE int rights_drop(struct rights *r, const struct state *s, struct err *e);
 void rights_close(struct rights *r);
 
-/* The path of a program: as given, or beside our own. */
+/* Sets `out` to the path of a program: `given`, or, if that is empty, `name` in our own
+ * directory. */
 void rights_find_program(const char *name, const char *given, char *out, size_t cap);

@@ -28,7 +28,7 @@ struct db {
 
 static void db_free(struct db *db) {
     sql_close(db->reader);
-    /* after SQLite has closed its files, because the lock protects them */
+    /* Release the lock after SQLite has closed its files, because the lock protects them. */
     close_fd_cleanup(&db->dir_fd);
     free(db);
 }

@@ -35,8 +35,8 @@ struct db_sandbox {
     uint64_t number;   /* creation order, from 1, never reused */
     uint32_t state;    /* SandboxState */
     uint32_t wanted;   /* core's goal for the sandbox */
-    uint64_t slot;     /* a number of the driver's, such as its uid slot */
-    struct str record; /* berm.v1.Sandbox; empty when the history was pruned: the id stays used */
+    uint64_t slot;     /* a number that the driver chose, such as the range of uids */
+    struct str record; /* berm.v1.Sandbox; empty once pruned, when only the id stays reserved */
     int64_t deleted_unix_ms; /* 0: not deleted */
     struct str instance;     /* the driver's name of the instance; empty: the same as the id */
     struct str driver;       /* name of the driver */
@@ -48,7 +48,8 @@ struct db_exec {
     uint64_t number; /* creation order, from 1, never reused */
     uint32_t state;  /* ExecState */
     uint32_t cgroup; /* number of the exec cgroup; 0: none */
-    /* berm.v1.Exec; empty when it was removed with its sandbox: the id stays used */
+    /* berm.v1.Exec; empty after db_forget_exec or db_forget_execs, when only the id stays
+     * reserved */
     struct str record;
 };
 struct db_event {
@@ -74,7 +75,7 @@ struct db_request {
 struct db_facts {
     uint64_t head_sequence;   /* sequence of the newest event; 0: none yet */
     uint64_t oldest_sequence; /* 0: none */
-    uint64_t sandbox_number;  /* last number used */
+    uint64_t sandbox_number;  /* number of the newest sandbox */
     uint64_t exec_number;
     bool is_new;
 };
@@ -102,16 +103,18 @@ void db_put_exec(struct db_txn *t, const struct db_exec *row);
 void db_put_event(struct db_txn *t, const struct db_event *row);
 /* Inserts the row or replaces the row with the same identity and request id. */
 void db_put_request(struct db_txn *t, const struct db_request *row);
-/* Deletes the records of all execs of a deleted sandbox. Their ids stay used. */
+/* Deletes the records of all execs of a deleted sandbox. The ids stay reserved. */
 void db_forget_execs(struct db_txn *t, struct str sandbox_id);
-/* Does the same for one exec, when a sandbox has more ended execs than it may keep. */
+/* Deletes the record of one exec, when a sandbox has more ended execs than it may keep. The id
+ * stays reserved. */
 void db_forget_exec(struct db_txn *t, struct str exec_id);
-/* Deletes expired requests, events past both bounds, and the histories of sandboxes deleted before
- * deleted_before_unix_ms. Events go oldest first without gaps; the newest stays, because it holds
- * the last sequence number. */
+/* Deletes expired requests, the histories of sandboxes deleted before deleted_before_unix_ms, and
+ * events that are older than events_before_unix_ms and not among the newest events_least. Deletes
+ * the oldest events first, without gaps, and keeps the newest, which holds the last sequence
+ * number. */
 void db_prune(struct db_txn *t, int64_t now_unix_ms, int64_t events_before_unix_ms,
               uint64_t events_least, int64_t deleted_before_unix_ms);
-/* Makes the txn fail as a whole, because its contents could not be collected. */
+/* Marks the whole txn as failed. Call this when a change could not be added to the txn. */
 void db_spoil(struct db_txn *t);
 /* Takes ownership of the txn. An empty txn is a barrier: its `done` runs after all earlier ones.
  * `done` may be NULL. */

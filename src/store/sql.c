@@ -29,8 +29,8 @@ static enum err_code sql_code_of(int code, int sys) {
     case SQLITE_ERROR:
         return ERR_INTERNAL;
     case SQLITE_IOERR:
-        /* A write that hit a quota did not happen. The outcome of a failed fsync is unknown, so it
-         * is STORE_FAILED: callers must check. */
+        /* A write that exceeds a quota has no effect, so the store is full. The outcome of a failed
+         * fsync is unknown, so the error is STORE_FAILED, and callers must check the state. */
         return code == SQLITE_IOERR_WRITE && sys == EDQUOT ? ERR_STORE_FULL : ERR_STORE_FAILED;
     default:
         return ERR_STORE_FAILED;
@@ -70,7 +70,7 @@ static const char *sql_path_keeper(void) {
         return name;
     const sqlite3_vfs *usual = sqlite3_vfs_find(NULL);
     sqlite3_vfs *own =
-        usual ? malloc(sizeof *own) : NULL; /* SQLite uses it until the process ends */
+        usual ? malloc(sizeof *own) : NULL; /* never freed: SQLite uses it until exit */
     if (!own)
         return NULL;
     *own = *usual;
@@ -94,7 +94,7 @@ int sql_open(const char *path, const char *const *statements, size_t n_statement
         return r;
     }
     sqlite3_busy_timeout(s->db, BUSY_MS);
-    sqlite3_wal_autocheckpoint(s->db, 0); /* before wal_hook, because both set the same hook */
+    sqlite3_wal_autocheckpoint(s->db, 0); /* call before wal_hook: both set the same hook */
     sqlite3_wal_hook(s->db, on_log, s);
     sql_keep_log(s, true);
     *ret_sql = s;
@@ -177,7 +177,7 @@ int sql_exec(struct sql *s, const char *text, sql_on_row *on, void *user, struct
 }
 
 void sql_rollback(struct sql *s) {
-    if (!sqlite3_get_autocommit(s->db)) /* some failures have already rolled back */
+    if (!sqlite3_get_autocommit(s->db)) /* SQLite rolls back by itself after some errors */
         sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
 }
 
@@ -187,7 +187,7 @@ int64_t sql_get_int(struct sql_row *row, int column) {
 
 struct str sql_get_bytes(struct sql_row *row, int column) {
     sqlite3_stmt *stmt = (sqlite3_stmt *)row;
-    const void *bytes = sqlite3_column_blob(stmt, column); /* returns text unchanged, too */
+    const void *bytes = sqlite3_column_blob(stmt, column); /* also returns text, unchanged */
     return (struct str){bytes ? bytes : "", (size_t)sqlite3_column_bytes(stmt, column)};
 }
 

@@ -53,7 +53,7 @@ struct writer {
     uv_cond_t wake;
     struct list queue;
     struct list answered;
-    size_t queue_bytes; /* of all txns without a result */
+    size_t queue_bytes; /* total size of the txns without a result */
     bool broken;        /* `failure` is not reported yet; the thread writes nothing meanwhile */
     struct err failure;
     bool ending; /* no txn will be queued any more */
@@ -192,7 +192,7 @@ static void writer_run_thread(void *arg) {
     }
     uv_mutex_unlock(&w->mutex);
     if (w->sql) {
-        sql_checkpoint(w->sql); /* so that the last close, on the loop, has nothing to write */
+        sql_checkpoint(w->sql); /* so that the loop's sql_close has nothing to write */
         sql_close(w->sql);
     }
     uv_mutex_lock(&w->mutex);
@@ -240,8 +240,8 @@ static void writer_collect(struct writer *w, struct list *ret_answers, bool *ret
     uv_mutex_unlock(&w->mutex);
 }
 
-/* Reports the first failure. Every txn queued so far, including those from `done` callbacks before
- * it, fails with it; then the thread may continue. */
+/* Takes the first failure and fails every queued txn with it, including txns that earlier `done`
+ * callbacks have queued. Then lets the thread continue. */
 static void writer_fail_queue(struct writer *w, struct list *answers, struct err *ret_failure) {
     uv_mutex_lock(&w->mutex);
     *ret_failure = w->failure;
@@ -299,7 +299,7 @@ int writer_start(uv_loop_t *loop, const char *path, struct writer **ret_writer, 
         writer_free(w);
         return err_sys(e, ERR_STORE_FAILED, -r, "start the writer");
     }
-    sigset_t all, old; /* the loop handles signals */
+    sigset_t all, old; /* block all signals in the thread; the loop handles them */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &old);
     r = uv_thread_create(&w->thread, writer_run_thread, w);

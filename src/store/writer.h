@@ -8,8 +8,8 @@
  *          have caused.
  * Order:   queue → batch (of the thread) → answered → done(); a txn never overtakes another.
  * Failing: after a failed batch the thread stops until the loop has collected the failure together
- *          with all queued txns. So no txn is written whose owner could not know of the failure
- *          yet.
+ *          with all queued txns. So the thread never writes a txn that was committed before
+ *          its owner could learn of the failure.
  * Log:     the thread checkpoints off the reply path: after posting results, when the log is long
  *          or the queue is empty. */
 #pragma once
