@@ -1,7 +1,7 @@
-/* Calls that do not block. A thread per open call makes the call like any caller, with the same
- * retries and resumption. Callbacks run in the thread that dispatches. The call's thread lends a
- * message and waits until it is consumed, so a slow user slows the daemon down and nothing
- * accumulates. */
+/* Calls that do not block. One thread per open call makes a blocking call, with the usual retries
+ * and resumption. Callbacks run in the thread that calls berm_async_dispatch. The call's thread
+ * passes one message and waits until the callback has returned, so a slow callback slows the daemon
+ * down and messages do not accumulate. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include "clients/c/error.h"
 #include "clients/c/methods.h"
 
-#define IDLE_CLIENTS 8 /* connections kept for later calls */
+#define IDLE_CLIENTS 8 /* maximum of idle connections kept for later calls */
 
 struct berm_async {
     struct berm_options options;
@@ -38,10 +38,10 @@ struct berm_pending {
     pthread_t thread;
     int cancel_fd;
     bool cancelled;
-    const void *message; /* lent until consumed */
+    const void *message; /* message for on_message; NULL: none, or on_message has returned */
     bool telling;        /* the user's callback is using `message` */
     pthread_cond_t taken;
-    int result; /* of on_message */
+    int result; /* last result of on_message */
     bool done;
     int r;
     void *answer;
@@ -161,7 +161,7 @@ int berm_async_fd(const struct berm_async *a) {
     return a->fd;
 }
 
-/* Starts the thread with all signals blocked. */
+/* Starts the thread of a call with all signals blocked. */
 static int start_thread(struct berm_pending *p) {
     sigset_t all, before;
     sigfillset(&all);
@@ -228,7 +228,8 @@ void berm_pending_cancel(struct berm_pending *p) {
     pthread_mutex_unlock(&p->async->lock);
 }
 
-/* The lock must be held; it is released during the callback. */
+/* Runs the pending callback of one call. The caller holds the lock; it is released during the
+ * callback. */
 static void tell(struct berm_async *a, struct berm_pending *p) {
     if (p->message && !p->cancelled) {
         p->telling = true;
@@ -253,8 +254,8 @@ static void tell(struct berm_async *a, struct berm_pending *p) {
     pthread_mutex_lock(&a->lock);
 }
 
-/* Handles only what is ready now, because fast streams would otherwise keep it busy forever. Later
- * messages make the descriptor readable again. */
+/* Handles only calls that are ready at the start, because fast streams could otherwise keep the
+ * loop busy forever. Later messages make the descriptor readable again. */
 size_t berm_async_dispatch(struct berm_async *a) {
     uint64_t times;
     struct list due;

@@ -1,4 +1,4 @@
-/* Program output: AttachExec with resumption; and input, WriteStdin. */
+/* Output of a program with AttachExec, which resumes; and its input with WriteStdin. */
 #include <errno.h>
 
 #include "base/macros.h"
@@ -6,7 +6,7 @@
 #include "clients/c/error.h"
 #include "clients/c/methods.h"
 
-#define FEED_BYTES ((size_t)64 * 1024) /* the daemon buffers as much */
+#define FEED_BYTES ((size_t)64 * 1024) /* the daemon buffers the same amount of input */
 
 /* --- the position of a reader --- */
 
@@ -38,7 +38,7 @@ int output_place_chunk(struct output_place *p, Berm__V1__OutputChunk *chunk) {
     chunk->offset += skip;
     chunk->data.data += skip;
     chunk->data.len -= skip;
-    *next = end; /* before the user's callback, which may end the stream but has the bytes */
+    *next = end; /* advance even if the user's callback ends the stream: it got the bytes */
     return 1;
 }
 
@@ -60,7 +60,7 @@ struct attach {
     berm_on_output on_output;
     void *user;
     int result;
-    bool attached; /* the user got `attached`; the position is exact from here on */
+    bool attached; /* the user got `attached`, and the position is exact */
     bool broken;   /* the daemon skipped bytes without reporting a gap */
 };
 
@@ -162,7 +162,7 @@ int berm_exec_feed(struct berm_client *c, const char *exec_id, uint64_t *offset,
         request.data.data = (uint8_t *)from + done;
         request.data.len = MIN(n - done, FEED_BYTES);
         int r = berm_exec_write_stdin(c, &request, &response, e);
-        if (r == -(int)BERM_STDIN_FULL) /* the program does not read yet; nothing was accepted */
+        if (r == -(int)BERM_STDIN_FULL) /* nothing was accepted; wait for the program to read */
             continue;
         if (r < 0)
             return r;

@@ -68,7 +68,7 @@ void client_random_id(char *out, size_t n) {
     uint8_t bytes[64];
     n = MIN(n, sizeof bytes);
     while (getrandom(bytes, n, 0) != (ssize_t)n)
-        ; /* short only when interrupted */
+        ; /* getrandom returns fewer bytes only when a signal interrupts it */
     for (size_t i = 0; i < n; i++)
         out[i] = alphabet[bytes[i] % 32];
     out[n] = '\0';
@@ -76,7 +76,7 @@ void client_random_id(char *out, size_t n) {
 
 /* --- backoff and connecting --- */
 
-/* Full jitter: a random time up to the step, which doubles (RETRY-1). */
+/* Full jitter: a random time up to a limit that doubles with each attempt (RETRY-1). */
 static uint64_t backoff_us(unsigned attempt) {
     uint64_t cap = (uint64_t)limit_table[LIMIT_RETRY_CAP].value * 1000;
     uint64_t step = (uint64_t)limit_table[LIMIT_RETRY_INITIAL].value * 1000;
@@ -110,8 +110,8 @@ static void drop_conn(struct berm_client *c) {
     c->conn = NULL;
 }
 
-/* Provides a connection for a new call. Waits for a daemon that was connected before; for the first
- * connection only as long as the options say. Nothing has been sent when this fails. */
+/* Provides a connection for a new call. Retries for connect_ms if the client never connected, and
+ * for reconnect_ms afterwards. When this fails, no request was sent. */
 static int connect_now(struct berm_client *c, uint64_t deadline_us, struct berm_error *e) {
     if (c->conn && conn_is_usable(c->conn))
         return 0;
@@ -122,7 +122,7 @@ static int connect_now(struct berm_client *c, uint64_t deadline_us, struct berm_
     uint64_t until_us = clock_us() + (uint64_t)MAX(timeout_ms, (int64_t)0) * 1000;
     if (deadline_us != 0)
         until_us = MIN(until_us, deadline_us);
-    /* a call made by the waker may have connected */
+    /* on_wake may have made a call that connected; check c->conn after each wait */
     for (unsigned attempt = 1; !c->conn; attempt++) {
         int r = conn_open(&c->conn, &c->target);
         if (r == 0)
@@ -139,7 +139,7 @@ static int connect_now(struct berm_client *c, uint64_t deadline_us, struct berm_
 
 /* --- one message --- */
 
-/* Packs a request after its gRPC prefix. */
+/* Encodes a request with the gRPC prefix before it. */
 static int pack(const ProtobufCMessage *m, uint8_t **ret_body, size_t *ret_n,
                 struct berm_error *e) {
     size_t n = protobuf_c_message_get_packed_size(m);
@@ -173,8 +173,8 @@ static int failed_wait(struct berm_client *c, int r, struct berm_error *e) {
     }
 }
 
-/* Returns whether the call may be retried (RETRY-2). Our requests are always repeatable: they have
- * a request id, change nothing, or carry an offset. */
+/* Returns whether the call may be retried (RETRY-2). A lost connection always permits a
+ * retry, because every request has a request id, changes nothing, or carries an offset. */
 static bool may_repeat(const struct berm_error *e, bool has_request_id) {
     if (e->code == BERM_DISCONNECTED)
         return true;
@@ -252,8 +252,8 @@ static int unary_run(struct berm_client *c, struct unary *u, struct berm_error *
     }
 }
 
-/* Returns the request with a new request id if it has none (RETRY-3). `copy` has space for any
- * request; the strings stay the caller's. */
+/* Adds a new request id if the request has none (RETRY-3). Returns the request, or `copy`, a
+ * shallow copy with the id; `copy` must have space for any request. */
 static const ProtobufCMessage *with_request_id(const ProtobufCMessage *request, void *copy,
                                                char *id, bool *ret_has_one) {
     const ProtobufCFieldDescriptor *f =
@@ -342,7 +342,8 @@ static int stream_send(struct stream *s, struct call *k, uint8_t **body, enum st
     return 0;
 }
 
-/* Handles messages until anything else happens. */
+/* Sends requests and handles messages until the call ends or fails, or on_message stops the
+ * stream. */
 static int stream_messages(struct berm_client *c, struct stream *s, struct call *k, uint8_t **body,
                            enum stream_next *next, struct berm_error *e) {
     uint64_t until_us = clock_us() + (uint64_t)c->silence_ms * 1000;
@@ -358,7 +359,7 @@ static int stream_messages(struct berm_client *c, struct stream *s, struct call 
             continue;
         if (r == 0)
             return error_of_call(e, k);
-        if (r == -ETIMEDOUT) { /* a live daemon sends heartbeats (BEAT-3) */
+        if (r == -ETIMEDOUT) { /* a live daemon would have sent a heartbeat (BEAT-3) */
             conn_give_up(k->conn);
             r = -ECONNRESET;
         }
@@ -398,7 +399,7 @@ static int stream_once(struct berm_client *c, struct stream *s, enum stream_next
 }
 
 /* Returns whether the attempt made progress: it delivered a message, or lasted longer than a
- * heartbeat. Then the retry count starts again. */
+ * heartbeat interval. Progress resets the retry count. */
 static bool was_good(const struct stream *s, uint64_t given, uint64_t began_us) {
     uint64_t heartbeat_us = (uint64_t)limit_table[LIMIT_HEARTBEAT].value * 1000;
     return s->given > given || clock_us() - began_us > heartbeat_us;

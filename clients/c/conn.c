@@ -14,13 +14,13 @@
 #define OUT_BYTES ((size_t)64 * 1024)
 #define SOCKET_BYTES (512 * 1024)
 #define IN_BYTES ((size_t)128 * 1024)
-/* after placed bytes: space for the heads of what follows */
+/* space for the start of the next frames, read in the same call as the rest of a large frame */
 #define IN_BEHIND_BYTES ((size_t)4 * 1024)
-#define PLACE_BYTES ((size_t)16 * 1024) /* smaller frames are copied instead */
+#define PLACE_BYTES ((size_t)16 * 1024) /* a shorter rest of a frame is copied to the inbox */
 #define MAX_FRAME_BYTES (512u << 10)
 #define CONN_WINDOW_BYTES ((int32_t)16 << 20)
-#define DETAILS_BYTES ((size_t)16 * 1024) /* twice what a daemon sends, in base64 */
-#define PING_US ((uint64_t)20 * 1000000)  /* of silence */
+#define DETAILS_BYTES ((size_t)16 * 1024) /* twice the base64 size that a daemon sends */
+#define PING_US ((uint64_t)20 * 1000000)  /* silence before a PING */
 #define LOST_US ((uint64_t)30 * 1000000)
 
 struct conn {
@@ -30,12 +30,12 @@ struct conn {
     struct outbox out;
     struct call *filling; /* the call whose data frame is arriving; NULL: none */
     size_t frame_left;    /* remaining bytes of that frame, including padding */
-    /* set while the bytes being processed are already at the end of an inbox */
+    /* the bytes that nghttp2 processes, if they are already at the end of an inbox; else NULL */
     uint8_t *placed;
     uint64_t heard_us; /* when bytes last arrived, or when waiting started */
-    bool pinged;       /* since then */
+    bool pinged;       /* a PING was sent after heard_us */
     bool leaving;      /* the daemon refuses new calls on this connection */
-    bool deaf;         /* sending failed; received bytes can still be read */
+    bool deaf;         /* the daemon no longer accepts bytes; received bytes can still be read */
     bool lost;
     char authority[256];
     char bearer[300];
@@ -44,14 +44,14 @@ struct conn {
 
 /* --- receiving --- */
 
-/* Returns whether a complete message is at the head of the inbox. Marks the call if it is
+/* Returns whether a complete message is at the head of the inbox. Sets is_bad if the message is
  * malformed. */
 static bool has_message(struct call *k, size_t *ret_n) {
     if (buf_len(&k->in) < GRPC_PREFIX_BYTES)
         return false;
     const uint8_t *p = buf_data(&k->in);
     size_t n = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
-    if (p[0] != 0 || n > CALL_MESSAGE_BYTES) /* we did not announce compression */
+    if (p[0] != 0 || n > CALL_MESSAGE_BYTES) /* the client never accepts compression */
         k->is_bad = true;
     *ret_n = n;
     return !k->is_bad && buf_len(&k->in) >= GRPC_PREFIX_BYTES + n;
@@ -67,7 +67,7 @@ static void give_back(struct call *k, size_t n) {
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *user) {
     (void)session;
     struct conn *c = user;
-    c->filling = NULL; /* until nghttp2 accepts the frame */
+    c->filling = NULL; /* on_data sets it when nghttp2 accepts the frame */
     c->frame_left = head->type == NGHTTP2_DATA ? head->length : 0;
     return 0;
 }
@@ -88,12 +88,12 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     else if (buf_append(k->lent_bytes > 0 ? &k->later : &k->in, bytes, n) < 0)
         k->is_bad = true;
     k->window_bytes += n;
-    if (!has_message(k, &unused)) /* the window must not block the rest of an incomplete message */
+    if (!has_message(k, &unused)) /* the rest of an incomplete message must fit into the window */
         give_back(k, k->window_bytes);
     return 0;
 }
 
-/* Percent-decodes the text and truncates it. */
+/* Percent-decodes the text into the call's message, truncated to its size. */
 static void set_message(struct call *k, struct str text) {
     size_t n = 0;
     for (size_t i = 0; i < text.n && n < sizeof k->message - 1; i++) {
@@ -135,7 +135,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
         set_message(k, value);
     else if (str_is(name, STR("grpc-status-details-bin")) &&
              buf_append(&k->details, value_p, value_n) < 0)
-        buf_clear(&k->details); /* then only the status is available */
+        buf_clear(&k->details); /* incomplete details are useless; the status remains */
     return 0;
 }
 
@@ -165,7 +165,8 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
     return 0;
 }
 
-/* Returns where to read the rest of a large frame: the end of its call's inbox. n = 0: use the common buffer. */
+/* Returns where to read the rest of a large frame: the end of its call's inbox. An empty result
+ * means that the caller must use the common buffer. */
 static struct iovec place(struct conn *c) {
     uint8_t *at;
     struct call *k = c->frame_left >= PLACE_BYTES ? c->filling : NULL;
@@ -181,7 +182,7 @@ static void take_in(struct conn *c, const uint8_t *bytes, size_t n) {
         c->lost = true;
 }
 
-/* Reads what is in the socket without blocking. Returns false if there was nothing. */
+/* Reads and processes available bytes without blocking. Returns false if there were none. */
 static bool receive(struct conn *c) {
     uint8_t behind[IN_BYTES];
     struct iovec placed = place(c);
@@ -194,7 +195,7 @@ static bool receive(struct conn *c) {
         c->lost = true;
     size_t came = n > 0 ? (size_t)n : 0, n_placed = MIN(came, placed.iov_len);
     c->placed = placed.iov_base;
-    c->filling = NULL; /* as at the start of a frame */
+    c->filling = NULL; /* on_data sets it again if the frame is still accepted */
     take_in(c, placed.iov_base, n_placed);
     c->placed = NULL;
     take_in(c, behind, came - n_placed);
@@ -205,7 +206,7 @@ static bool receive(struct conn *c) {
 
 /* --- sending --- */
 
-/* As much as the daemon accepts in one frame; the default of nghttp2 is 16 KiB. */
+/* Returns the largest frame that the daemon accepts, because nghttp2 would use 16 KiB. */
 static ssize_t on_frame_length(nghttp2_session *session, uint8_t type, int32_t id,
                                int32_t session_window, int32_t stream_window, uint32_t max_frame,
                                void *user) {
@@ -235,14 +236,14 @@ static ssize_t on_read_body(nghttp2_session *session, int32_t id, uint8_t *out, 
     return (ssize_t)n;
 }
 
-/* Queues the frame's head; its body is sent from the caller's memory. */
+/* Queues the frame's header, and lends the body to the outbox so that it is not copied. */
 static int on_send_body(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
                         size_t n, nghttp2_data_source *source, void *user) {
     (void)source; /* do not use it: nghttp2 may send a delayed frame after the call is freed */
     struct conn *c = user;
     struct call *k = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
     if (!k)
-        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* a reset is sent instead */
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* nghttp2 then sends RST_STREAM */
     if (c->out.owed)
         return NGHTTP2_ERR_WOULDBLOCK;
     if (buf_append(&c->out.bytes, head, FRAME_HEAD_BYTES) < 0)
@@ -295,12 +296,12 @@ int wait_until(uint64_t until_us, const struct waker *w) {
     return 0;
 }
 
-/* Waits for an event on the connection and handles it. Everything that can be sent must already be
- * sent: sending here might complete the call that the caller waits for, and it would still sleep.
- * until_us 0: no timeout. */
+/* Waits for an event on the connection and handles it. The caller must flush first: if sending
+ * happened here, it might complete the call that the caller waits for, and this function would
+ * still sleep. until_us 0: no timeout. */
 static int conn_step(struct conn *c, uint64_t until_us, const struct waker *w) {
     if (!nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session))
-        c->lost = true; /* the daemon violated HTTP/2, or its last call has ended */
+        c->lost = true; /* the daemon violated HTTP/2, or sent GOAWAY and its last call has ended */
     if (c->lost)
         return -ECONNRESET;
     uint64_t now = clock_us();
@@ -315,7 +316,8 @@ static int conn_step(struct conn *c, uint64_t until_us, const struct waker *w) {
         nghttp2_submit_ping(c->session, NGHTTP2_FLAG_NONE, NULL);
         flush(c);
     }
-    /* poll is skipped, because a large reply arrives faster than it is processed */
+    /* read before poll: a large reply arrives faster than it is processed, so poll is rarely
+     * needed */
     if ((!w || w->fd < 0) && receive(c))
         return 0;
     uint64_t wake_us = c->heard_us + (c->pinged ? LOST_US : PING_US);
@@ -375,7 +377,7 @@ int conn_open(struct conn **ret_conn, const struct target *target) {
         return -ENOMEM;
     }
     c->fd = fd;
-    int bytes = SOCKET_BYTES; /* a refusal only costs speed */
+    int bytes = SOCKET_BYTES; /* ignore a failure: a smaller buffer is only slower */
     (void)!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
     c->refs = 1;
     c->heard_us = clock_us();
@@ -426,7 +428,7 @@ static nghttp2_nv header(const char *name, const char *value) {
                         .valuelen = strlen(value)};
 }
 
-/* Writes at most eight digits and a unit. */
+/* Writes a grpc-timeout value: at most eight digits and a unit. */
 static void put_timeout(char out[16], uint64_t timeout_us) {
     uint64_t ms = MAX(timeout_us / 1000, (uint64_t)1);
     if (ms <= 99999999)
@@ -492,7 +494,7 @@ void call_end(struct call *k) {
     resume(k);
 }
 
-/* Releases the lent message, and appends what arrived meanwhile. */
+/* Releases the message that call_next returned, and appends the bytes that arrived meanwhile. */
 static void take_back(struct call *k) {
     buf_consume(&k->in, k->lent_bytes);
     give_back(k, k->lent_bytes);
@@ -505,7 +507,7 @@ static void take_back(struct call *k) {
 int call_next(struct call *k, uint64_t until_us, const struct waker *w, const uint8_t **ret_bytes,
               size_t *ret_n) {
     take_back(k);
-    if (!k->waits) { /* do not count the caller's own time as silence of the daemon */
+    if (!k->waits) { /* the caller was busy: do not count its time as silence of the daemon */
         k->conn->heard_us = clock_us();
         k->conn->pinged = false;
     }

@@ -1,11 +1,12 @@
 /* conn — one HTTP/2 connection to a daemon and its gRPC calls, for one blocking thread; the only
  * file of the client that includes nghttp2.
  *
- * Owner:   reference counted: the client, while it makes new calls here, and each open call.
- * Waiting: only conn_step sleeps. It handles all calls of the connection, so a call may be made
- *          while messages of another wait in its inbox.
+ * Owner:   reference counted. The client holds a reference while it starts calls on this
+ *          connection; each open call holds one too.
+ * Waiting: only conn_step sleeps. It handles all calls of the connection, so a caller may make
+ *          a call while messages of another call wait in their inbox.
  * Bounds:  an inbox holds one window (CALL_WINDOW_BYTES) beyond an incomplete message of at most
- *          CALL_MESSAGE_BYTES; the daemon can send no more until messages are taken.
+ *          CALL_MESSAGE_BYTES; the daemon can send no more until call_next takes messages.
  * Lost:    a connection that is silent for LOST_US, despite a PING, counts as lost. */
 #pragma once
 
@@ -21,7 +22,7 @@
 #define CALL_WINDOW_BYTES ((size_t)1 << 20)
 #define CALL_MESSAGE_BYTES ((size_t)64 << 20)
 
-/* A descriptor to poll besides the connection; -1: none. */
+/* A descriptor to poll together with the connection; fd -1: none. */
 struct waker {
     int fd;
     int (*on_wake)(void *user); /* nonzero ends the wait */
@@ -30,11 +31,11 @@ struct waker {
 
 struct conn;
 
-/* Fails with -errno, after a few seconds at most. */
+/* Connects to the daemon. Returns 0, or -errno after a few seconds at most. */
 MUST_USE int conn_open(struct conn **ret_conn, const struct target *target);
 struct conn *conn_ref(struct conn *c);
 void conn_unref(struct conn *c);
-/* Handles what has arrived meanwhile. Returns whether a new call may start. */
+/* Processes received frames, then returns whether a new call may start. */
 bool conn_is_usable(struct conn *c);
 /* Ends every call as if the connection had broken. */
 void conn_give_up(struct conn *c);
@@ -43,17 +44,19 @@ void conn_give_up(struct conn *c);
 struct call {
     struct conn *conn;
     int32_t id;
-    struct loan body;    /* the caller's, until it is sent or the call has ended */
-    size_t n_lent;       /* of the body: in a frame that the kernel has not accepted completely */
-    bool open;           /* call_send may be called */
-    bool deferred;       /* HTTP/2 waits for more data */
-    bool waits;          /* call_next returned CALL_DRAINED, and nothing was sent since */
-    struct buf in;       /* received but not taken */
-    size_t lent_bytes;   /* size of the message that call_next returned */
-    struct buf later;    /* received while a message is lent, which must not move; goes to `in` */
-    size_t window_bytes; /* received but not yet returned to the daemon's window */
+    /* unsent request bytes; the caller keeps them until they are sent or the call ends */
+    struct loan body;
+    size_t n_lent; /* bytes of the body in a frame that the kernel has not accepted completely */
+    bool open;     /* more requests may follow with call_send */
+    bool deferred; /* nghttp2 waits until the call has more request bytes */
+    bool waits;    /* call_next returned CALL_DRAINED, and nothing was sent since */
+    struct buf in; /* received bytes that call_next has not released */
+    size_t lent_bytes; /* size of the message that call_next returned */
+    /* received while a message in `in` is lent and must not move; take_back appends it to `in` */
+    struct buf later;
+    size_t window_bytes; /* received bytes not yet returned to the HTTP/2 window of the call */
     bool refused;        /* the daemon reports that it did not process the call */
-    bool answered;       /* the daemon will send nothing more */
+    bool answered;       /* the daemon has finished its reply */
     bool ended;
     bool is_bad; /* the daemon violated the protocol */
     int http_status;
@@ -62,28 +65,32 @@ struct call {
     struct buf details; /* grpc-status-details-bin as received */
 };
 
-/* Starts a call. The daemon gets timeout_us; 0: none. Fails with -ENOMEM or -ECONNRESET. */
+/* Starts a call. Sends timeout_us to the daemon as the call's timeout; 0: none. Fails with -ENOMEM
+ * or -ECONNRESET. */
 MUST_USE int call_begin(struct call *k, struct conn *c, const char *path, const uint8_t *body,
                         size_t n, uint64_t timeout_us);
-/* Call it right after call_begin: more requests follow with call_send, until call_end. */
+/* Call this right after call_begin if more requests follow: call_send sends each of them, and
+ * call_end ends the requests. */
 void call_keep_open(struct call *k);
-/* Returns whether call_send may be called: everything before is sent. */
+/* Returns whether call_send may be called: all earlier requests are sent. */
 static inline bool call_is_drained(const struct call *k) {
     return k->open && loan_len(&k->body) == 0 && k->n_lent == 0 && !k->answered && !k->ended;
 }
-/* The bytes stay the caller's and must not change until the call is drained again. */
+/* Sends another request. The caller owns the bytes and must not change them until the call is
+ * drained again. */
 void call_send(struct call *k, struct loan body);
 void call_end(struct call *k);
 
 #define CALL_DRAINED 2
 
-/* Returns 1 and a message, lent until the next call_next; CALL_DRAINED when something may be sent,
- * because everything is sent or the waker fired; 0 at the end, then see the fields of the call;
- * -ETIMEDOUT at until_us (0: never); -ECANCELED by the waker; -ECONNRESET; -EPROTO. */
+/* Waits for the next message. Returns 1 and a message that is valid until the next call_next;
+ * CALL_DRAINED when call_send may be called, after all requests are sent or the waker fired; 0 at
+ * the end of the call, whose fields then have the status; -ETIMEDOUT at until_us (0: never);
+ * -ECANCELED when on_wake returned nonzero; -ECONNRESET; -EPROTO. */
 MUST_USE int call_next(struct call *k, uint64_t until_us, const struct waker *w,
                        const uint8_t **ret_bytes, size_t *ret_n);
-/* Ends the call at any time and releases the connection. */
+/* Ends the call, cancelling it if it is open, and releases its reference to the connection. */
 void call_done(struct call *k);
 
-/* Sleeps while polling the waker. Returns 0 or -ECANCELED. */
+/* Sleeps until until_us and polls the waker meanwhile. Returns 0 or -ECANCELED. */
 MUST_USE int wait_until(uint64_t until_us, const struct waker *w);

@@ -16,8 +16,8 @@ struct download {
     void *user;
     int result;
     uint64_t next; /* the first byte that the user does not have */
-    void *end;     /* the last message, after it arrived */
-    bool broken;   /* the daemon skipped bytes without reporting it */
+    void *end;     /* copy of the last message; NULL before it arrives */
+    bool broken;   /* the daemon skipped bytes */
 };
 
 static enum stream_next download_give(struct download *d, const ProtobufCBinaryData *data) {
@@ -41,8 +41,8 @@ static int download_run(struct berm_client *c, struct download *d, void *ret_end
     return r < 0 ? r : d->result;
 }
 
-/* Uses bytes in place in their message, because nearly all messages contain only bytes and copying
- * them is expensive. Returns false if the message must be unpacked. */
+/* Finds the data bytes inside a packed message, so that they need no copy: nearly all messages
+ * contain only data. Returns false if the message must be unpacked. */
 static bool ends_with(const uint8_t *bytes, size_t n, uint32_t field, struct pb_field *ret_field) {
     const uint8_t *at = bytes, *end = bytes + n;
     do
@@ -57,9 +57,9 @@ static bool ends_with(const uint8_t *bytes, size_t n, uint32_t field, struct pb_
 struct read {
     struct download down;
     Berm__V1__ReadFileRequest request;
-    uint64_t left; /* bytes still to read, for a request by bytes */
+    uint64_t left; /* bytes still to read; unused for a request by lines */
     bool has_info;
-    uint64_t size_bytes; /* of the file at the first attempt */
+    uint64_t size_bytes; /* size of the file at the first attempt */
     int64_t modified_unix_ns;
     bool changed; /* the file was replaced */
 };
@@ -69,7 +69,7 @@ static void on_read_begin(struct stream *s) {
     if (!r->has_info || r->request.lines)
         return;
     r->request.offset = r->down.next;
-    r->request.max_bytes = MAX(r->left, (uint64_t)1); /* 0 would mean everything */
+    r->request.max_bytes = MAX(r->left, (uint64_t)1); /* 0 would request the whole file */
 }
 
 static enum stream_next on_info(struct read *r, const Berm__V1__FileInfo *info) {
@@ -89,7 +89,7 @@ static enum stream_next on_info(struct read *r, const Berm__V1__FileInfo *info) 
 
 static enum stream_next on_chunk(struct read *r, const Berm__V1__FileChunk *chunk) {
     ProtobufCBinaryData data = chunk->data;
-    if (r->request.lines) { /* only the daemon knows the window's position in the file */
+    if (r->request.lines) { /* only the daemon knows the offset of a line, so do not resume */
         r->down.stream.resumes = false;
         r->down.next = chunk->offset;
         return download_give(&r->down, &data);
@@ -161,10 +161,10 @@ int berm_file_read(struct berm_client *c, const Berm__V1__ReadFileRequest *reque
     Berm__V1__ReadFileEnd *end = NULL;
     r.down.stream.request = &r.request.base;
     int result = download_run(c, &r.down, &end, e);
-    if (r.changed) /* only an error in the last message would hide it */
+    if (r.changed) /* on_info stopped the stream because the file changed */
         return error_set(e, BERM_FILE_CHANGED, "read the file: it changed meanwhile");
     if (end && !request->lines)
-        end->total_bytes = r.down.next - request->offset; /* of all attempts */
+        end->total_bytes = r.down.next - request->offset; /* bytes of all attempts */
     if (ret_end && result == 0)
         *ret_end = TAKE(end);
     berm_free(end);
@@ -221,7 +221,7 @@ int berm_tree_download(struct berm_client *c, const Berm__V1__DownloadTreeReques
 int berm_fd_sink(void *user, uint64_t offset, const void *bytes, size_t n) {
     struct berm_fd *f = user;
     const uint8_t *p = bytes;
-    if (f->next != 0 && f->next != offset) { /* it starts again, and the descriptor cannot rewind */
+    if (f->next != 0 && f->next != offset) { /* the download restarted; f->fd cannot rewind */
         errno = ESPIPE;
         return 1;
     }

@@ -47,7 +47,7 @@ static void set_row(struct berm_error *e, size_t i) {
     e->retry = rows[i].retry;
 }
 
-/* Sets the code of a known name; otherwise BERM_UNKNOWN, with the name in the metadata. */
+/* Sets the code for a reason. An unknown reason sets BERM_UNKNOWN and is kept in the metadata. */
 static void set_reason(struct berm_error *e, struct str reason) {
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         if (str_is(reason, str_of(rows[i].name))) {
@@ -89,8 +89,8 @@ static bool read_varint(struct cursor *c, uint64_t *ret_value) {
     return false;
 }
 
-/* Returns the next field: its number, and its bytes if it has any. Returns false at the end or on
- * an error. */
+/* Reads the next Protobuf field: its number, and its bytes if it has any. Returns false at the end
+ * or on an error. */
 static bool next_field(struct cursor *c, unsigned *ret_number, struct str *ret_bytes) {
     uint64_t tag, n = 0;
     if (!read_varint(c, &tag) || tag >> 3 > 1000)
@@ -146,7 +146,8 @@ static void read_pair(struct berm_error *e, struct str bytes) {
         add_metadata(e, key, value);
 }
 
-/* The reason first, because it sets the default that `retry` in the metadata may change. */
+/* Reads the reason before the metadata, because it sets the default of `retry`, which the metadata
+ * may override. */
 static void read_error_info(struct berm_error *e, struct str bytes) {
     struct str field;
     unsigned number;
@@ -189,7 +190,8 @@ int error_of_status(struct berm_error *e, int grpc_status, const char *message,
     if (!e)
         e = &unwanted;
     *e = (struct berm_error){.grpc_status = grpc_status};
-    /* Without details, as from a proxy: use the code that the status names. */
+    /* There are no details, for example because a proxy replied: use the name of the gRPC
+     * status. */
     set_reason(e, str_of(grpc_code_name((enum grpc_code)grpc_status)));
     snprintf(e->message, sizeof e->message, "%s", message);
     struct cursor c = {details, details + n};

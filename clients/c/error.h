@@ -8,8 +8,8 @@
 
 /* Fills e, which may be NULL, and returns -code. */
 int error_set(struct berm_error *e, enum berm_code code, const char *fmt, ...) PRINTF(3, 4);
-/* Does the same from the status of an ended call. Returns 0 if the status is OK. */
+/* Fills e from the status of an ended call. Returns -code, or 0 if the status is OK. */
 MUST_USE int error_of_call(struct berm_error *e, const struct call *k);
-/* Does the same from a status and its details, an encoded google.rpc.Status. */
+/* Fills e from a status and its details, an encoded google.rpc.Status. Returns -code. */
 int error_of_status(struct berm_error *e, int grpc_status, const char *message,
                     const uint8_t *details, size_t n);

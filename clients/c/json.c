@@ -1,4 +1,4 @@
-/* proto3 JSON of any message, from its descriptor. */
+/* Converts any message to proto3 JSON with the help of its descriptor. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/json.h"
 
 #define JSON_MAX_BYTES ((size_t)1 << 30)
-#define NAME_BYTES 128 /* of a field name; the longest of the API has 24 */
+#define NAME_BYTES 128 /* buffer for a field name; the longest name of the API has 24 bytes */
 
 /* Converts snake_case to lowerCamelCase, like protoc. */
 static void camel_case(const char *name, char out[NAME_BYTES]) {
@@ -41,7 +41,7 @@ static void put_double(struct json_out *o, double value, int digits) {
         json_raw(o, (struct str){text, (size_t)snprintf(text, sizeof text, "%.*g", digits, value)});
 }
 
-/* Writes the name, or the number if this client does not know it (SKEW-5). */
+/* Writes the name of an enum value, or its number if this client does not know it (SKEW-5). */
 static void put_enum(struct json_out *o, const ProtobufCEnumDescriptor *type, int value) {
     const ProtobufCEnumValue *known = protobuf_c_enum_descriptor_get_value(type, value);
     if (known)

@@ -1,4 +1,4 @@
-/* methods — the rows of methods.def by number. */
+/* methods — numbers for the rows of methods.def, and a lookup by number. */
 #pragma once
 
 struct berm_method;

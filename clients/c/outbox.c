@@ -33,8 +33,9 @@ static void sent(struct outbox *o, size_t n) {
         settle(o);
 }
 
-/* splice has no MSG_NOSIGNAL, and the program owns the disposition of SIGPIPE. So block the signal,
- * and consume it if this call caused it. */
+/* Calls splice without letting it raise SIGPIPE. splice has no MSG_NOSIGNAL, and a library must not
+ * change the program's signal handler, so this blocks SIGPIPE and consumes it if splice raised
+ * it. */
 static ssize_t splice_unsignalled(int from, int to, size_t n) {
     sigset_t pipe_only, pending, before;
     sigemptyset(&pipe_only);
@@ -59,7 +60,7 @@ static ssize_t send_bytes(struct outbox *o, int fd) {
         {buf_data(&o->bytes) + before, buf_len(&o->bytes) - before},
     };
     struct msghdr m = {.msg_iov = parts, .msg_iovlen = COUNT_OF(parts)};
-    if (o->lent.n_piped > 0) /* the piped bytes come before the last part */
+    if (o->lent.n_piped > 0) /* omit the last part: outbox_send splices the piped bytes before it */
         m.msg_iovlen--;
     ssize_t n = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
     return n < 0 ? -errno : n;

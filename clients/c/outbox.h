@@ -1,7 +1,7 @@
-/* outbox — the pending output of a connection: frames in order, one of which may have its body
- * elsewhere. The body is lent and sent from its own memory, because copying it would be most of the
- * cost of a large request. The body of a file is in the page cache, referenced by a pipe, and goes
- * to the socket without a copy.
+/* outbox — the pending output of a connection: frames in order. One of the frames may have its body
+ * outside of the outbox: the caller lends the body, and the outbox sends it from the caller's
+ * memory, because copying it would be most of the cost of a large request. When the body comes from
+ * a file, a pipe references its pages in the page cache, and splice sends them without a copy.
  *
  * Owner:  the connection.         Bounds: those of `bytes`; one lent body at a time. */
 #pragma once
@@ -36,17 +36,17 @@ struct outbox {
     struct buf bytes;
     struct loan lent;
     size_t lent_at; /* number of bytes in `bytes` that are sent before `lent` */
-    size_t *owed;   /* the lender's count of bytes it must not touch; NULL: nothing is lent */
+    size_t *owed; /* count that the lender reads: lent bytes not yet sent; NULL: nothing is lent */
 };
 
 static inline bool outbox_is_empty(const struct outbox *o) {
     return !o->owed && buf_len(&o->bytes) == 0;
 }
-/* Queues these bytes. *owed is their count until they are sent or copied, then 0. */
+/* Queues the lent bytes. Sets *owed to their count, and to 0 once all are sent or copied. */
 void outbox_lend(struct outbox *o, struct loan lent, size_t *owed);
-/* Sends what the socket accepts now. Returns the count or -errno. */
+/* Sends as many bytes as the socket accepts now. Returns their count or -errno. */
 MUST_USE ssize_t outbox_send(struct outbox *o, int fd);
-/* Copies the rest, because the lender ends. Fails with -ENOMEM, -ENOBUFS, or -EIO when the pipe has
- * less. */
+/* Copies the unsent lent bytes into the outbox, so that the lender can be freed. Fails with
+ * -ENOMEM, -ENOBUFS, or -EIO when the pipe has fewer bytes than were lent. */
 MUST_USE int outbox_keep(struct outbox *o);
 void outbox_clear(struct outbox *o);

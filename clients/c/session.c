@@ -1,8 +1,8 @@
 /* Interact: a session with a program that survives its connection.
  *
- * Input is kept until the program gets it. A new connection reports how far that is, and the
- * session sends the rest again. It requests output from the first byte that the user does not
- * have. */
+ * The session keeps input until the program accepts it. On a new connection, the daemon reports how
+ * much input the program has accepted, and the session sends the rest again. The session requests
+ * output from the first byte that the user does not have. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,19 +17,19 @@
 struct berm_session {
     struct stream stream;
     struct berm_client *client;
-    Berm__V1__InteractRequest first; /* a start until the program is known, then an attach */
+    Berm__V1__InteractRequest first; /* a start until the exec id is known, then an attach */
     Berm__V1__StartExecRequest start;
     Berm__V1__AttachExecRequest attach;
     char request_id[33];
     char exec_id[64];
     struct output_place place;
-    struct buf input; /* not yet accepted */
-    uint64_t base;    /* offset of its first byte */
-    uint64_t sent;    /* offset of the first byte not sent on this connection */
+    struct buf input; /* input that the program has not accepted yet */
+    uint64_t base;    /* stdin offset of the first byte in `input` */
+    uint64_t sent;    /* stdin offset of the first byte not sent on this connection */
     bool wants_end, sent_end;
     bool has_size, sent_size;
-    bool is_attached; /* on this connection */
-    bool is_known;    /* the user got `attached`; place and base are exact from here on */
+    bool is_attached; /* the daemon sent `attached` on this connection */
+    bool is_known;    /* the user got `attached`; `place` and `base` are exact */
     bool broken;      /* the daemon skipped bytes without reporting a gap */
     Berm__V1__InteractRequest next;
     Berm__V1__StdinChunk chunk;
@@ -62,7 +62,7 @@ void berm_session_resize(struct berm_session *s, uint32_t cols, uint32_t rows) {
     s->sent_size = false;
 }
 
-/* The program got everything before next_offset. */
+/* Removes input before next_offset, which the program has accepted. */
 static void accepted(struct berm_session *s, uint64_t next_offset) {
     if (next_offset <= s->base)
         return;
@@ -118,8 +118,8 @@ static void on_begin(struct stream *stream) {
     s->attach.stderr_offset = s->place.next[1];
 }
 
-/* Sends the rest of the input again. The report of accepted input may have been lost with the
- * connection, so the user gets it now. */
+/* Prepares to send the rest of the input again. Also reports accepted input to the user, because
+ * the daemon's report may have been lost with the connection. */
 static enum stream_next on_attached_again(struct berm_session *s, const Berm__V1__Exec *x,
                                           uint64_t next_offset) {
     Berm__V1__StdinAccepted taken = BERM__V1__STDIN_ACCEPTED__INIT;
@@ -132,11 +132,11 @@ static enum stream_next on_attached_again(struct berm_session *s, const Berm__V1
     m.event_case = BERM__V1__INTERACT_RESPONSE__EVENT_INPUT_ACCEPTED;
     m.input_accepted = &taken;
     enum stream_next next = session_give(s, &m);
-    s->stream.given--; /* attaching is not progress */
+    s->stream.given--; /* attaching again does not count as progress */
     return next;
 }
 
-/* From here on the program has an id and can be attached to. */
+/* Stores the exec id on the first connection, so that later connections attach to the program. */
 static enum stream_next on_attached(struct berm_session *s, const Berm__V1__InteractResponse *m) {
     const Berm__V1__Exec *x = m->attached;
     uint64_t next_offset = x->input ? x->input->next_offset : 0;

@@ -20,7 +20,7 @@ static const char *or_env(const char *given, const char *name) {
     return found && found[0] != '\0' ? found : NULL;
 }
 
-/* Like bermd: the system's directory for root, the user's directory for others. */
+/* Finds the socket like bermd: in the system's directory for root, in the user's for others. */
 static void default_socket(struct target *t) {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     const char *home = getenv("HOME");
@@ -46,7 +46,7 @@ static void read_token(struct target *t, const char *file) {
     snprintf(t->bearer, sizeof t->bearer, "Bearer %.*s", (int)token.n, token.p);
 }
 
-/* Accepts a W3C trace context of 55 characters; anything else is not sent (TEL-1). */
+/* Stores a W3C trace context of 55 characters and ignores any other text (TEL-1). */
 static void set_trace(struct target *t, const char *text) {
     if (text && strlen(text) == 55 && strspn(text, "0123456789abcdef-") == 55)
         memcpy(t->trace, text, 56);

@@ -12,10 +12,10 @@ struct target {
     char bearer[300]; /* "Bearer TOKEN"; empty on a Unix socket */
     char trace[64];   /* traceparent for every call; or empty */
     bool is_tcp;
-    char problem[300]; /* why it cannot be used; empty if it can */
+    char problem[300]; /* why the target cannot be used; empty if it is valid */
 };
 
 void target_init(struct target *t, const struct berm_options *o);
-/* Returns a connected descriptor with CLOEXEC, or -errno; -EHOSTUNREACH if the name has no
- * address. */
+/* Connects. Returns the socket, with CLOEXEC set, or -errno; -EHOSTUNREACH if the host name does
+ * not resolve. */
 MUST_USE int target_connect(const struct target *t);

@@ -1,4 +1,4 @@
-/* Uploads: WriteFile and UploadTree, which start again after a break, with the same request id. */
+/* Uploads: WriteFile and UploadTree. Both start again after a break, with the same request id. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -22,11 +22,11 @@ struct upload {
     uint64_t offset;
     int failure; /* errno of the source; 0: none */
     bool is_repeat;
-    uint8_t *chunk;     /* HEAD_ROOM, then the bytes */
-    uint8_t *ahead;     /* a second buffer, for the next message */
-    bool has_ahead;     /* the second buffer was read */
-    ssize_t ahead_read; /* result of the source for it */
-    int pipe[2];        /* -1: read bytes from the source instead */
+    uint8_t *chunk;     /* buffer being sent: HEAD_ROOM bytes, then the data */
+    uint8_t *ahead;     /* second buffer, for the data of the next message */
+    bool has_ahead;     /* the source was read into `ahead` */
+    ssize_t ahead_read; /* result of the source for `ahead` */
+    int pipe[2];        /* pipe for pages of a file; -1: read from the source into memory */
     void *response;
 };
 
@@ -38,8 +38,8 @@ static void close_pipe(struct upload *u) {
             close(TAKE_FD(u->pipe[i]));
 }
 
-/* Opens the pipe if the source is a large regular file. Otherwise, or if that fails, the bytes are
- * read into memory. */
+/* Opens the pipe if the source is a large regular file. Without a pipe, the upload reads the bytes
+ * into memory. */
 static void open_pipe(struct upload *u) {
     struct stat st;
     if (u->source == berm_fd_source && fstat(((struct berm_fd *)u->user)->fd, &st) == 0 &&
@@ -49,8 +49,8 @@ static void open_pipe(struct upload *u) {
         close_pipe(u);
 }
 
-/* Fills the empty pipe and returns the byte count. A short count or 0 is neither the end nor an
- * error: the source decides then. */
+/* Fills the empty pipe and returns the byte count. A short count is not an error. At 0, the
+ * caller must read from the source, which reports the end of the data or an error. */
 static size_t fill_pipe(struct upload *u) {
     struct berm_fd *f = u->user;
     off_t at = (off_t)u->offset;
@@ -73,7 +73,7 @@ static void on_begin(struct stream *s) {
     berm_free(TAKE(u->response));
 }
 
-/* Writes prefix, tag and length right before the bytes. Returns where they start. */
+/* Writes prefix, tag and length right before the bytes. Returns the start of the message. */
 static uint8_t *put_head(const struct upload *u, size_t n) {
     uint8_t head[HEAD_ROOM];
     size_t at = GRPC_PREFIX_BYTES;
@@ -84,7 +84,7 @@ static uint8_t *put_head(const struct upload *u, size_t n) {
     return memcpy(u->chunk + HEAD_ROOM - at, head, at);
 }
 
-/* Reads the bytes to the place they are sent from, which saves a copy. */
+/* Reads the next bytes directly into the buffer from which they are sent, to save a copy. */
 static ssize_t read_ahead(struct upload *u) {
     u->has_ahead = true;
     u->ahead_read = u->source(u->user, u->offset, u->ahead + HEAD_ROOM, CHUNK_BYTES);
@@ -118,8 +118,8 @@ static enum send_next on_send(struct stream *s, const ProtobufCMessage **ret_mes
     return SEND_PACKED;
 }
 
-/* Reads ahead while the daemon writes. Not after a short read, because the source might block while
- * a part is unsent. */
+/* Reads ahead while the daemon processes the last message. Does not read after a short read,
+ * because the source might block before the last message is sent completely. */
 static void on_sent(struct stream *s) {
     struct upload *u = container_of(s, struct upload, stream);
     if (u->pipe[0] < 0 && u->ahead_read == (ssize_t)CHUNK_BYTES)
@@ -130,7 +130,7 @@ static enum stream_next on_message(struct stream *s, const ProtobufCMessage *mes
     struct upload *u = container_of(s, struct upload, stream);
     berm_free(u->response);
     u->response = client_copy(message);
-    return STREAM_MORE; /* the status follows */
+    return STREAM_MORE; /* the gRPC status follows the response */
 }
 
 static int upload_run(struct berm_client *c, struct upload *u, void *ret_response,

@@ -1,15 +1,15 @@
-/* Events: WatchEvents with resumption, and waiting for a state. */
+/* Events: WatchEvents, which resumes, and waiting for a sandbox state. */
 #include "base/macros.h"
 #include "clients/c/client.h"
 #include "clients/c/methods.h"
 
 struct watch {
     struct stream stream;
-    Berm__V1__WatchEventsRequest request; /* its cursor is the user's position, to resume from */
+    Berm__V1__WatchEventsRequest request; /* on resumption, starts after the user's last event */
     berm_on_event on_event;
     void *user;
     int result;
-    bool in_snapshot; /* a cursor would skip the rest of the snapshot */
+    bool in_snapshot; /* do not move the cursor: it would skip the rest of the snapshot */
     bool caught_up;
     uint64_t cursor;
 };
@@ -38,7 +38,7 @@ static enum stream_next on_caught_up(struct watch *w, const Berm__V1__WatchEvent
 }
 
 static enum stream_next on_event_message(struct watch *w, const Berm__V1__WatchEventsResponse *m) {
-    if (m->sequence <= w->cursor) /* the user already has it */
+    if (m->sequence <= w->cursor) /* the user already has this event */
         return STREAM_MORE;
     move_cursor(w, m->sequence);
     return watch_give(w, m);

@@ -1,4 +1,4 @@
-/* File changes: WatchFiles with resumption; reports that changes may have been missed. */
+/* File changes: WatchFiles, which resumes and then reports that changes may have been missed. */
 #include "base/macros.h"
 #include "clients/c/client.h"
 #include "clients/c/methods.h"
@@ -18,7 +18,8 @@ static enum stream_next watch_files_give(struct watch_files *w,
     return w->result == 0 ? STREAM_MORE : STREAM_STOP;
 }
 
-/* A new watch starts after the old one ended, so changes in between were missed. */
+/* Reports a resync for every watch after the first, because changes between two watches are
+ * missed. */
 static enum stream_next on_watching(struct watch_files *w, const Berm__V1__WatchFilesResponse *m) {
     Berm__V1__FileResync resync = BERM__V1__FILE_RESYNC__INIT;
     Berm__V1__WatchFilesResponse missed = *m;

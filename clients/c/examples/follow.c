@@ -1,5 +1,5 @@
-/* follow — runs three programs in an event loop: prints their output as it comes and their exits,
- * and detaches from the last one.
+/* follow — runs three programs in an event loop, prints their output as it arrives and their exits,
+ * and detaches from the last program.
  *
  *     cc follow.c $(pkg-config --cflags --libs berm) -o follow && ./follow */
 #include <berm.h>
@@ -76,7 +76,7 @@ int main(void) {
 
     struct pollfd p = {.fd = berm_async_fd(a), .events = POLLIN};
     for (size_t n; (n = berm_async_dispatch(a)) > 0; poll(&p, 1, -1))
-        /* the last program would not end; detach, do not kill it */
+        /* the last program never exits: detach from it without killing it */
         if (n == 1 && followers[2].stream)
             berm_pending_cancel(followers[2].stream);
 
