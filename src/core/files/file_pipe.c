@@ -9,24 +9,24 @@
 #define CHUNK_BYTES ((size_t)GUEST_CHUNK_BYTES)
 #define OWN_BYTES ((size_t)65536) /* the default capacity of a pipe */
 
-/* The state of a pipe that stays in the guest. */
+/* The state of a pipe that stays in the guest, so that its bytes travel in chunks. */
 struct chunks {
-    struct file_call *file; /* NULL: the pipe is a descriptor */
-    uint64_t offset;        /* of the first byte in `bytes` */
-    uint8_t *bytes;         /* read and not consumed, or written and not acknowledged */
+    struct file_call *file; /* NULL: bermd has the descriptor of the pipe */
+    uint64_t offset;        /* offset of the first byte in `bytes` */
+    uint8_t *bytes; /* bytes that were read and not consumed, or written and not acknowledged */
     size_t n;
     size_t at;
-    bool is_asked; /* a request is pending */
+    bool is_asked; /* a request to the guest is pending */
     bool is_waited_for;
-    bool is_over;   /* read: end of stream. write: file_pipe_end was called */
-    bool is_broken; /* write: the reader is gone */
+    bool is_over;   /* read: the stream has ended; write: file_pipe_end was called */
+    bool is_broken; /* write: the reader of the pipe is gone */
 };
 
 struct file_pipe {
     uv_poll_t poll;
     int fd;
     int events;
-    int own[2]; /* helper pipe for a pipe without RWF_NOWAIT; -1: not needed so far */
+    int own[2]; /* helper pipe for a pipe without RWF_NOWAIT; -1: not created yet */
     struct chunks chunks;
     void (*on_ready)(void *user);
     void *user;
@@ -168,22 +168,23 @@ struct file_pipe *file_pipe_end(struct file_pipe *p) {
     struct chunks *c = &p->chunks;
     c->is_over = true;
     if (!c->is_asked && !c->is_broken)
-        chunks_ask_write(c); /* otherwise the answer to the pending request leads to it */
+        chunks_ask_write(c); /* if a request is pending, its answer leads to this call */
     return p;
 }
 
 /* --- both kinds --- */
 
-/* Pipes before Linux 6.4 and named FIFOs lack RWF_NOWAIT. O_NONBLOCK does not help, because the
- * guest shares the flags of the pipe. splice takes its own non-blocking flag, and needs a second
- * pipe, which is the daemon's own. */
+/* Returns whether the pipe lacks RWF_NOWAIT, as pipes before Linux 6.4 and named FIFOs do, and
+ * creates the helper pipe for it. O_NONBLOCK does not help, because the guest shares the flags of
+ * the pipe. splice has its own non-blocking flag, but needs a second pipe that only the daemon
+ * uses. */
 static bool file_pipe_lacks_nowait(struct file_pipe *p, ssize_t r) {
     if (r >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL))
         return false;
     return pipe2(p->own, O_CLOEXEC | O_NONBLOCK) == 0;
 }
 
-/* One read returns at most one packet of the pipe, so this reads until everything is out. */
+/* Reads in a loop, because one read returns at most one packet of the pipe. */
 static ssize_t file_pipe_read_through(struct file_pipe *p, uint8_t *out, size_t n) {
     ssize_t all = splice(p->fd, NULL, p->own[1], NULL, n, SPLICE_F_NONBLOCK);
     for (ssize_t at = 0, got; at < all; at += got) {
@@ -194,7 +195,7 @@ static ssize_t file_pipe_read_through(struct file_pipe *p, uint8_t *out, size_t 
     return all;
 }
 
-/* Takes back from the helper pipe what the guest's pipe did not accept. */
+/* Writes through the helper pipe, and takes back the bytes that the guest's pipe did not accept. */
 static ssize_t file_pipe_write_through(struct file_pipe *p, const void *bytes, size_t n) {
     uint8_t rest[4096];
     ssize_t all = write(p->own[1], bytes, MIN(n, OWN_BYTES));
@@ -233,7 +234,7 @@ ssize_t file_pipe_write(struct file_pipe *p, const void *bytes, size_t n) {
 
 static void on_poll(uv_poll_t *poll, int status, int events) {
     struct file_pipe *p = poll->data;
-    (void)status; /* the next read or write reports an error, too */
+    (void)status; /* the next read or write reports the error as well */
     (void)events;
     uv_poll_stop(poll);
     p->on_ready(p->user);

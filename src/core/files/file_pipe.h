@@ -13,7 +13,7 @@
 
 struct file_pipe;
 
-/* Takes the pipe out of the answer to PACK (O_RDONLY) or UNPACK (O_WRONLY). NULL: no memory. */
+/* Takes the pipe from the answer to PACK (O_RDONLY) or UNPACK (O_WRONLY). NULL: no memory. */
 struct file_pipe *file_pipe_open(struct file_call *f, const struct guest_answer *a, int access,
                                  void (*on_ready)(void *user), void *user);
 void file_pipe_close(struct file_pipe *p);

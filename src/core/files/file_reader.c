@@ -10,22 +10,22 @@
 #include "base/failpoint.h"
 #include "base/fd.h"
 
-/* Four messages, because every window costs two wake-ups: of a thread and of the loop. */
+/* A window is as large as four messages, because every window wakes a thread and the loop once. */
 #define WINDOW_BYTES ((uint64_t)1 << 20)
-/* Files up to this size are read directly, which is faster than a thread. */
+/* The loop reads files up to this size directly, which is faster than using a thread. */
 #define SMALL_BYTES ((uint64_t)64 << 10)
 
 struct file_reader {
     struct file_work work;
     int fd;
-    uint64_t at; /* the next byte to read */
+    uint64_t at; /* offset of the next byte to read */
     uint64_t end;
-    uint64_t near;  /* the first byte that may be uncached */
-    uint64_t until; /* `near` after the running prefetch; while is_waiting, the thread's */
-    int result;     /* of the prefetch; while is_waiting, the thread's */
-    int failure;    /* -errno */
+    uint64_t near;  /* offset of the first byte that may be uncached */
+    uint64_t until; /* `near` after the running prefetch; the thread owns it while is_waiting */
+    int result;     /* result of the prefetch; the thread owns it while is_waiting */
+    int failure;    /* -errno of the first failure */
     bool is_waiting;
-    bool is_awaited; /* on_ready must fire */
+    bool is_awaited; /* the caller waits for on_ready */
     bool is_closed;
     void (*on_ready)(void *user);
     void *user;
@@ -95,7 +95,7 @@ static void on_near(struct file_work *work) {
     if (r->is_closed)
         reader_free(r);
     else if (is_awaited)
-        r->on_ready(r->user); /* may close */
+        r->on_ready(r->user); /* on_ready may close the reader */
 }
 
 static void reader_prefetch_next(struct file_reader *r) {

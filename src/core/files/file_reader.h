@@ -18,7 +18,7 @@
 
 struct file_reader;
 
-/* What to read. `known`: the end by the size that the guest reported. */
+/* The part of a file to read. `known` is the end according to the size that the guest reported. */
 struct file_range {
     uint64_t offset, end, known;
 };
@@ -26,8 +26,8 @@ struct file_range {
 /* Takes the descriptor. NULL: no memory; the descriptor is closed. */
 struct file_reader *file_reader_open(struct file_turns *turns, int fd_take, struct file_range range,
                                      void (*on_ready)(void *user), void *user);
-/* NULL is allowed. */
+/* `r` may be NULL. */
 void file_reader_close(struct file_reader *r);
-/* The number of bytes read, at most n; 0: end of file; -EAGAIN: on_ready fires once, from the loop,
- * when the caller should try again; otherwise -errno. */
+/* Returns the number of bytes read, at most n; 0 at the end of the file; -EAGAIN when the caller
+ * should retry after on_ready, which fires once, from the loop; otherwise -errno. */
 MUST_USE ssize_t file_reader_read(struct file_reader *r, uint8_t *into, size_t n);

@@ -18,7 +18,7 @@ static void file_work_submit(struct file_work *w) {
 }
 
 static void on_after(uv_work_t *work, int status) {
-    (void)status; /* work that has started cannot be cancelled */
+    (void)status; /* always 0, because bermd never calls uv_cancel */
     struct file_work *w = container_of(work, struct file_work, work);
     struct list *next = list_pop_front(&w->turns->waiting);
     w->turns->running--;

@@ -13,9 +13,9 @@
 #include "base/macros.h"
 
 #define FILE_WORK_MOST 12
-#define FILE_WORK_THREADS "16" /* bermd's UV_THREADPOOL_SIZE */
+#define FILE_WORK_THREADS "16" /* value of UV_THREADPOOL_SIZE in bermd */
 
-/* One per daemon; it outlives the loop. */
+/* The queue of all file work, one per daemon. It outlives the loop. */
 struct file_turns {
     uv_loop_t *loop;
     unsigned running;
@@ -26,12 +26,12 @@ struct file_work {
     uv_work_t work;
     struct file_turns *turns;
     struct list waiting;
-    void (*run)(struct file_work *w); /* on a worker thread */
+    void (*run)(struct file_work *w); /* called on a worker thread */
     void (*on_done)(struct file_work *w);
 };
 
 void file_turns_init(struct file_turns *t, uv_loop_t *loop);
 
 void file_work_start(struct file_work *w);
-/* True: the work has not started and never will; on_done does not fire. */
+/* Returns true when the work has not started and never will; on_done does not fire then. */
 MUST_USE bool file_work_cancel(struct file_work *w);

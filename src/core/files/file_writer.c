@@ -7,10 +7,10 @@
 
 #include "base/failpoint.h"
 
-/* As much as one socket read returns, which is two messages of most clients. */
+/* A piece is as large as one socket read, which is two messages of most clients. */
 #define PIECE_BYTES ((size_t)512 << 10)
 #define USUAL_BYTES ((size_t)256 << 10)
-/* The first bytes of every file are written directly, which is faster than a thread. */
+/* The loop writes the first bytes of every file directly, which is faster than using a thread. */
 #define SMALL_BYTES ((size_t)64 << 10)
 
 struct piece {
@@ -21,13 +21,13 @@ struct piece {
 struct file_writer {
     struct file_work work;
     int fd;
-    uint64_t offset;      /* of the next byte to write */
+    uint64_t offset;      /* offset of the next byte to write */
     struct piece writing; /* the thread owns this and `result` while is_writing */
-    struct piece filling; /* empty, unless is_writing */
+    struct piece filling; /* always empty unless is_writing */
     int result;
-    int failure; /* -errno */
+    int failure; /* -errno of the first failure */
     bool is_writing;
-    bool is_awaited; /* on_ready must fire */
+    bool is_awaited; /* the caller waits for on_ready */
     bool is_closed;
     void (*on_ready)(void *user);
     void *user;
@@ -104,7 +104,7 @@ static void on_written(struct file_work *work) {
     bool is_awaited = w->is_awaited;
     w->is_awaited = false;
     if (is_awaited)
-        w->on_ready(w->user); /* may close */
+        w->on_ready(w->user); /* on_ready may close the writer */
 }
 
 static int writer_wait(struct file_writer *w) {

@@ -22,12 +22,13 @@ struct file_writer;
 /* Takes the descriptor and writes from offset 0 on. NULL: no memory; the descriptor is closed. */
 struct file_writer *file_writer_open(struct file_turns *turns, int fd_take,
                                      void (*on_ready)(void *user), void *user);
-/* NULL is allowed. */
+/* `w` may be NULL. */
 void file_writer_close(struct file_writer *w);
-/* The number of bytes accepted; -EAGAIN: on_ready fires once, from the loop, when the caller should
- * try again; otherwise -errno. */
+/* Returns the number of bytes accepted; -EAGAIN when the caller should retry after on_ready, which
+ * fires once, from the loop; otherwise -errno. */
 MUST_USE ssize_t file_writer_write(struct file_writer *w, const uint8_t *bytes, size_t n);
-/* Whether it accepts another message of the usual size whole. If not, on_ready fires as above. */
+/* Returns whether the writer accepts another message of the usual size as a whole. If not, on_ready
+ * fires once, from the loop. */
 bool file_writer_is_writable(struct file_writer *w);
-/* 0 once everything accepted is written; -EAGAIN and failures as above. */
+/* Returns 0 when all accepted bytes are written; -EAGAIN and failures as file_writer_write does. */
 MUST_USE int file_writer_flush(struct file_writer *w);

@@ -18,7 +18,7 @@ struct file_call {
     uint64_t handle;
     uint64_t watch_id;
     bool with_handle;
-    bool is_closed; /* by its owner; it waits for a pending answer */
+    bool is_closed; /* its owner closed the call, which still waits for an answer */
     bool is_gone;   /* the guest or its link ends, which closes handle and watch */
 };
 
@@ -102,7 +102,7 @@ void files_notice(struct files *set, const struct guest_notice *n) {
         if (!is_its || f->is_closed || !f->events->on_notice)
             continue;
         f->events->on_notice(f->user, n);
-        return; /* the callback may have changed the list */
+        return; /* stop here, because the callback may have changed the list */
     }
 }
 
@@ -112,7 +112,7 @@ int file_call_open(struct files *set, uint64_t incarnation, bool with_handle,
     int r = box_check_ready(set->box, incarnation, e);
     if (r == 0)
         set->box->ops->wake(set->box);
-    if (r == 0 && !set->box->link) /* requests sent before the hello is answered are queued */
+    if (r == 0 && !set->box->link) /* with a link, requests wait until hello is answered */
         r = err_set(e, ERR_GUEST_LOST, "the guest cannot be reached now");
     if (r == 0 && set->n_calls >= FILE_CALLS_MAX)
         r = err_set(e, ERR_LIMIT_REACHED, "%d file calls are already open in this sandbox",
@@ -156,8 +156,8 @@ struct env *file_call_env(const struct file_call *f) {
 
 /* --- bytes --- */
 
-/* Filesystems on a local disk or in memory: I/O there waits neither for a program nor for a network
- * and has no side effects. */
+/* Returns whether the filesystem is on a local disk or in memory. I/O there waits neither for a
+ * program nor for a network and has no side effects. */
 static bool files_is_plain(const struct statfs *fs) {
     switch ((unsigned long)fs->f_type) {
     case OVERLAYFS_SUPER_MAGIC:
@@ -175,7 +175,8 @@ static bool files_is_plain(const struct statfs *fs) {
     }
 }
 
-/* A memfd has no size limit, and the daemon is charged for the pages that it writes there. */
+/* Returns whether the file is a memfd. A memfd has no size limit, and the kernel charges the daemon
+ * for the pages that the daemon writes there. */
 static bool files_is_memfd(const struct statfs *fs) {
     return fs->f_type == TMPFS_MAGIC && fs->f_blocks == 0;
 }

@@ -24,14 +24,14 @@
 /* All file calls of one sandbox; the sandbox embeds it. */
 struct files {
     struct box *box;
-    struct list calls; /* including closed ones that wait for an answer */
+    struct list calls; /* including closed calls that wait for an answer */
     unsigned n_calls;
     unsigned n_handles;
 };
 void files_init(struct files *set, struct box *b);
 /* Reports to every call that the guest is frozen or (is_final) gone. */
 void files_gone(struct files *set, bool is_final);
-/* Hands a CHANGED or TREE_DONE to its call. */
+/* Passes a CHANGED or TREE_DONE notification to its call. */
 void files_notice(struct files *set, const struct guest_notice *n);
 
 struct file_call;
@@ -42,7 +42,7 @@ struct file_events {
     /* `is_final`: the last callback; close the call. Otherwise the sandbox is frozen, and the guest
      * answers the pending request when it runs again, unless the call is closed by then. */
     void (*on_gone)(void *user, const struct err *e, bool is_final);
-    /* CHANGED of its watch or TREE_DONE of its handle. Optional. */
+    /* Reports CHANGED of the call's watch or TREE_DONE of its handle. May be NULL. */
     void (*on_notice)(void *user, const struct guest_notice *n);
 };
 
@@ -52,31 +52,31 @@ MUST_USE int file_call_open(struct files *set, uint64_t incarnation, bool with_h
                             struct err *e);
 /* Closes the handle and the watch of the call. NULL is allowed. */
 void file_call_close(struct file_call *f);
-/* Asks the guest; on_answer follows. One request at a time. */
+/* Sends a request to the guest; on_answer follows. A call has at most one pending request. */
 void file_call_ask(struct file_call *f, const struct guest_file_request *r);
 bool file_call_is_waiting(const struct file_call *f);
-uint64_t file_call_handle(const struct file_call *f); /* 0 = none */
+uint64_t file_call_handle(const struct file_call *f); /* 0 = the call has no handle */
 struct env *file_call_env(const struct file_call *f);
 
-/* Takes the regular file out of an answer, to read it (O_RDONLY) or to write it at offsets
- * (O_WRONLY). -1: the guest passed none, or one where I/O could block for long or have side
- * effects. The kernel also calls a file of a cgroup regular, and a write to that would move the
- * daemon into the cgroup. */
+/* Takes the regular file from an answer, to read it (O_RDONLY) or to write it at offsets
+ * (O_WRONLY). Returns -1 if the guest passed no file, or a file on which I/O could block for long
+ * or have side effects: a file of a cgroup is regular too, and a write to it would move the daemon
+ * into the cgroup. */
 int file_take(const struct guest_answer *a, int access);
 
-/* Records that a request id is about to act, without an object. The record of the finished call
- * with the same key replaces it. `is_over`: the call did not act, and the request id is free
- * again. */
+/* Records that the call with this request id is about to act, without an object. The record of the
+ * finished call with the same key replaces this record. `is_over`: the call did not act, and the
+ * request id is free again. */
 MUST_USE int file_call_intend(struct file_call *f, const struct request_key *key, bool is_over,
                               struct ledger_wait *w, struct err *e);
 
-/* What a call did, for its event. Texts end with NUL. */
+/* What a call did, for its event. Texts are NUL-terminated. */
 struct file_audit {
     int operation; /* FileOperation */
     struct str path;
-    struct str new_path; /* of a rename */
+    struct str new_path; /* set for a rename */
     uint64_t bytes_moved;
 };
-/* Commits the event and, with c->key, the request id with its answer. */
+/* Commits the event and, if c->key is set, the request id with its answer. */
 MUST_USE int file_call_record(struct file_call *f, const struct file_audit *audit,
                               const struct change *c, struct str answer, struct err *e);

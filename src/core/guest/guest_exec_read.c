@@ -4,7 +4,7 @@
 
 #include "core/guest/guest_field.h"
 
-#define RSS_MAX ((uint64_t)1 << 53) /* larger values of a guest are ignored */
+#define RSS_MAX ((uint64_t)1 << 53) /* bermd ignores larger values from a guest */
 #define MESSAGE_MAX ((size_t)255)
 #define SIGNAL_MAX 64
 

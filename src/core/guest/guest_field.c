@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#define PATH_MAX_BYTES 16384 /* of a path that the guest sends; longer than any real path */
+#define PATH_MAX_BYTES 16384 /* limit for a path that the guest sends; longer than any real path */
 #define EXEC_ID_MAX 48
 
 int guest_field_bad(struct err *e, const char *key) {

@@ -112,8 +112,9 @@ static void files_put_pack(struct json_out *o, const struct guest_file_request *
 
 static const struct {
     const char *name;
-    bool takes_handle; /* instead of a path and a user */
-    void (*put)(struct json_out *o, const struct guest_file_request *r); /* NULL: nothing more */
+    bool takes_handle; /* the method takes a handle instead of a path and a user */
+    /* NULL: no further members. */
+    void (*put)(struct json_out *o, const struct guest_file_request *r);
 } methods[] = {
     [GUEST_READ] = {"read", false, NULL},
     [GUEST_READ_LINES] = {"read_lines", false, files_put_read_lines},
@@ -134,7 +135,7 @@ static const struct {
     [GUEST_UNPACK] = {"unpack", false, NULL},
 };
 
-/* The range that the answer to `r` must keep to. */
+/* Returns the range within which the answer to `r` must stay. */
 static struct guest_bound files_bound_of(const struct guest_file_request *r) {
     switch ((int)r->method) {
     case GUEST_READ_LINES:

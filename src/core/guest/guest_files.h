@@ -12,8 +12,8 @@
 #include "berm/v1/berm.pb-c.h"
 #include "core/guest/guest_link.h"
 
-#define GUEST_CHUNK_BYTES 49152 /* most raw bytes of a read_chunk or write_chunk */
-#define GUEST_TOKEN_BYTES 4096  /* most raw bytes of a page token of `list` */
+#define GUEST_CHUNK_BYTES 49152 /* largest number of raw bytes in a read_chunk or write_chunk */
+#define GUEST_TOKEN_BYTES 4096  /* largest number of raw bytes in a page token of `list` */
 
 /* The guest protocol carries UTF-8 paths as text and raw paths as base64. */
 struct guest_path {
@@ -43,9 +43,9 @@ enum guest_file_method {
 
 struct guest_file_request {
     enum guest_file_method method;
-    struct guest_path path; /* of methods that take a path */
-    const char *user;       /* NULL or "": the sandbox's user */
-    uint64_t handle;        /* of READ_CHUNK, WRITE_CHUNK and COMMIT */
+    struct guest_path path; /* for methods that take a path */
+    const char *user;       /* NULL or "": use the sandbox's user */
+    uint64_t handle;        /* for READ_CHUNK, WRITE_CHUNK and COMMIT */
     union {
         struct {
             uint64_t first_line;
@@ -58,21 +58,21 @@ struct guest_file_request {
         } read_chunk;
         struct {
             uint64_t offset;
-            struct str data; /* empty: the end of a tree */
+            struct str data; /* empty: marks the end of a tree */
         } write_chunk;
         struct {
             bool has_mode;
             uint32_t mode;
             bool make_parents;
-            bool must_not_exist; /* of WRITE only */
-        } make;                  /* WRITE and MKDIR */
+            bool must_not_exist; /* for WRITE only */
+        } make;                  /* for WRITE and MKDIR */
         struct {
             uint64_t size_bytes;
         } commit;
         struct {
             uint64_t depth;
             uint64_t max_entries;
-            struct str page_token; /* raw bytes; empty: the first page */
+            struct str page_token; /* raw bytes; empty: request the first page */
         } list;
         struct {
             bool follow;
@@ -88,14 +88,14 @@ struct guest_file_request {
         } rename;
         struct {
             size_t n_edits;
-            Berm__V1__TextEdit *const
-                *edits; /* as the caller sent them, so that nothing is copied */
+            /* Borrowed from the caller's request, so that nothing is copied. */
+            Berm__V1__TextEdit *const *edits;
         } edit;
         struct {
             const char *pattern;
             bool regex;
             bool ignore_case;
-            const char *glob; /* "": every file */
+            const char *glob; /* "": search every file */
             uint64_t max_matches;
             uint32_t before_lines;
             uint32_t after_lines;
@@ -116,7 +116,7 @@ struct guest_file_request {
     };
 };
 
-/* The numbers are those of FileType in berm.proto. */
+/* The numbers are the same as in FileType of berm.proto. */
 enum guest_file_type {
     GUEST_FILE_UNKNOWN,
     GUEST_FILE_REGULAR,
@@ -130,14 +130,14 @@ enum guest_file_type {
 struct guest_file_info {
     struct guest_path path; /* never empty */
     enum guest_file_type type;
-    uint64_t size_bytes; /* 0 unless it is a regular file */
-    uint32_t mode;       /* 07777 at most */
+    uint64_t size_bytes; /* 0 unless the file is regular */
+    uint32_t mode;       /* at most 07777 */
     uint32_t uid;
     uint32_t gid;
     struct str user;
     struct str group;
-    int64_t modified_unix_ns; /* times outside 1678 to 2262 stay at the end of the range */
-    struct guest_path target; /* of a symlink; else empty */
+    int64_t modified_unix_ns; /* clamped to the years 1678 to 2262 */
+    struct guest_path target; /* for a symlink; otherwise empty */
 };
 
 struct guest_match {
@@ -151,7 +151,7 @@ struct guest_match {
     const struct str *after;
 };
 
-/* The numbers are those of TruncatedReason in berm.proto. */
+/* The numbers are the same as in TruncatedReason of berm.proto. */
 enum guest_truncated {
     GUEST_TRUNCATED_NONE,
     GUEST_TRUNCATED_MATCHES,
@@ -161,10 +161,11 @@ enum guest_truncated {
 
 struct guest_file_answer {
     enum guest_file_method method;
-    uint64_t handle;             /* READ, READ_LINES, WRITE, PACK and UNPACK; never 0 there */
-    uint64_t watch_id;           /* WATCH; never 0 there */
-    struct guest_file_info info; /* READ, READ_LINES, COMMIT, STAT, MKDIR, RENAME, EDIT and WATCH */
-    bool created;                /* COMMIT and MKDIR */
+    uint64_t handle;   /* set by READ, READ_LINES, WRITE, PACK and UNPACK; these never set 0 */
+    uint64_t watch_id; /* set by WATCH, which never sets 0 */
+    /* Set by READ, READ_LINES, COMMIT, STAT, MKDIR, RENAME, EDIT and WATCH. */
+    struct guest_file_info info;
+    bool created; /* set by COMMIT and MKDIR */
     union {
         struct {
             uint64_t offset; /* offset + length fits into int64_t */
@@ -178,8 +179,8 @@ struct guest_file_answer {
             bool is_end;     /* always true when data is empty */
         } read_chunk;
         struct {
-            /* Bytes that the guest took: at most those sent, and at least one unless none were
-             * sent. */
+            /* Number of bytes that the guest accepted: at most as many as were sent, and at least
+             * one unless none were sent. */
             size_t n_taken;
         } write_chunk;
         struct {
@@ -212,10 +213,10 @@ struct guest_file_answer {
     };
 };
 
-/* The answer, or a failure, arrives at `w`. A pipe that comes with PACK or UNPACK has the right
- * access mode. */
+/* Sends the request. The answer, or a failure, arrives at `w`. A pipe that comes with PACK or
+ * UNPACK has the right access mode. */
 void guest_files_ask(struct guest_link *l, const struct guest_file_request *r,
                      struct guest_wait *w);
-/* Both tell the guest to release what it holds; nobody waits for the answer. */
+/* These two release a handle or a watch of the guest. The link ignores the answer. */
 void guest_files_close(struct guest_link *l, uint64_t handle);
 void guest_files_unwatch(struct guest_link *l, uint64_t watch_id);

@@ -5,17 +5,17 @@
 
 #include "core/guest/guest_field.h"
 
-/* Bounds of guest.schema.json. */
+/* These bounds are the same as in guest.schema.json. */
 #define ENTRIES_MAX 10000
 #define UNREADABLE_MAX 100
 #define MATCHES_MAX 10000
 #define AROUND_MAX 20
 
-/* What a reader gets; `into` is zeroed. */
+/* The argument of each reader function; `into` is zeroed. */
 struct result {
     const struct json *object;
     struct arena *arena;
-    struct guest_bound bound; /* of the request */
+    struct guest_bound bound; /* range of the request */
     const int *fds;
     size_t n_fds;
     struct guest_file_answer *into;
@@ -54,14 +54,14 @@ static int files_read_chunk(const struct result *r, struct err *e) {
                           &f->read_chunk.data, e) < 0 ||
         guest_field_bool(r->object, "end", &f->read_chunk.is_end, e) < 0)
         return -(int)e->code;
-    /* Otherwise a reader would repeat its request forever. */
+    /* Refuse this, because a reader would repeat its request forever. */
     return f->read_chunk.data.n == 0 && !f->read_chunk.is_end ? guest_field_bad(e, "end") : 0;
 }
 
 static int files_read_write_chunk(const struct result *r, struct err *e) {
     uint64_t next = r->bound.offset + r->bound.max_bytes;
-    /* Without next_offset, the guest accepted everything. If that is wrong, it harms only the
-     * guest's own file. */
+    /* Without next_offset, the guest accepted all bytes. A wrong answer harms only the guest's own
+     * file. */
     if (json_get(r->object, "next_offset") &&
         guest_field_u64(r->object, "next_offset", &next, e) < 0)
         return -(int)e->code;
@@ -177,7 +177,7 @@ static int files_read_watch(const struct result *r, struct err *e) {
     return files_read_member_info(r, e);
 }
 
-/* No descriptor: the bytes of the tree travel in chunks. */
+/* Reads the pipe of a tree. Without a descriptor, the bytes of the tree travel in chunks. */
 static int files_read_tree(const struct result *r, int access, struct err *e) {
     struct stat st;
     if (files_read_handle(r, e) < 0)

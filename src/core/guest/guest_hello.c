@@ -87,7 +87,7 @@ static void on_page(struct guest_wait *w, const struct guest_answer *a) {
     struct guest_hello *h = container_of(w, struct guest_hello, page);
     struct err e;
     int r = 0;
-    if (a->e) { /* the guest refused it, or it was not sent */
+    if (a->e) { /* the guest refused the request, or the link did not send it */
         e = *a->e;
         if (e.code != ERR_GUEST_VERSION && e.code != ERR_GUEST_LOST)
             e.code = w->id < 0 ? ERR_GUEST_LOST : ERR_GUEST_PROTOCOL;

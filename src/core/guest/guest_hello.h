@@ -12,7 +12,7 @@
 
 struct guest_hello {
     struct guest_link *link;
-    struct guest_wait page; /* the pending request */
+    struct guest_wait page; /* the pending hello or status request */
     unsigned n_pages;
     size_t n_execs;
     bool greeted; /* the guest answered hello; the members below are set */
@@ -27,6 +27,6 @@ struct guest_hello {
 void guest_hello_begin(struct guest_hello *h, struct guest_link *l,
                        const struct guest_link_spec *spec,
                        void (*on_done)(struct guest_link *l, const struct err *e));
-void guest_hello_end(struct guest_hello *h); /* its members stay valid */
+void guest_hello_end(struct guest_hello *h); /* the members stay valid */
 void guest_hello_done(struct guest_hello *h);
 bool guest_hello_has(const struct guest_hello *h, const char *capability);

@@ -15,7 +15,7 @@
 
 #define HELLO_US UINT64_C(10000000)
 #define ARENA_BYTES ((size_t)16 << 10)
-#define ARENA_MAX ((size_t)16 << 20) /* a message within its bounds cannot fill it */
+#define ARENA_MAX ((size_t)16 << 20) /* a message within its bounds needs less */
 
 static_assert(GUEST_FDS_MAX == RPC_MESSAGE_FDS_MAX, "spec/guest.md has one bound for both");
 
@@ -25,18 +25,18 @@ struct guest_link {
     struct guest_hello hello;
     struct deadlines *deadlines;
     struct deadline hello_due;
-    struct deadline kick; /* reports failures inside a call from the loop */
+    struct deadline kick; /* makes the loop report failures that happened inside a call */
     struct transcript *transcript;
     const struct guest_events *events;
     void *user;
-    struct arena arena; /* of the message being read */
+    struct arena arena; /* memory of the message being read */
 
     struct json_out out; /* the request being written, at the end of the stream's tx */
     size_t out_at;
     bool asking;
 
     int64_t next_id;
-    int64_t *asked; /* ids without an answer, with or without a waiter; unordered */
+    int64_t *asked; /* ids of unanswered requests, with or without a waiter; unordered */
     size_t n_asked;
     size_t asked_capacity;
     struct list waits;
@@ -63,7 +63,7 @@ static void link_kick(struct guest_link *l) {
         deadline_set(l->deadlines, &l->kick, clock_us() + 1);
 }
 
-/* Loses the link from inside a call: the loop runs link_lose. */
+/* Ends the link from inside a call: the loop runs link_lose later. */
 static void link_fail(struct guest_link *l, int sys, const char *what) {
     if (l->failing || l->lost)
         return;
@@ -80,7 +80,8 @@ struct json_out *guest_link_ask(struct guest_link *l, const char *method) {
     return &l->out;
 }
 
-/* Ends the message at the end of tx. ERR_NONE, or the error that the request fails with. */
+/* Completes the message at the end of tx. Returns ERR_NONE, or the error with which the request
+ * fails. */
 static enum err_code link_end_request(struct guest_link *l, size_t n_fds) {
     if (n_fds > 0)
         json_put_u64(&l->out, "fds", n_fds);
@@ -131,8 +132,8 @@ static enum err_code link_post(struct guest_link *l, const int *fds, size_t n_fd
     return ERR_NONE;
 }
 
-/* Nobody would notice the loss of a request without a waiter, so the link ends instead. Its owner
- * connects again and starts from the state that the guest reports. */
+/* Fails a request that was not sent. Without a waiter nobody would notice that, so the link ends
+ * instead. Its owner connects again and starts from the state that the guest reports. */
 static void link_refuse(struct guest_link *l, struct guest_wait *w, enum err_code code) {
     if (!w) {
         link_fail(l, 0, "a request without a waiter could not be sent");
@@ -208,7 +209,7 @@ static int link_read_error(const struct json *error, struct err *e, int64_t *ret
     return 0;
 }
 
-/* Takes the descriptors of this message. The message says how many there are. */
+/* Takes the descriptors of this message. A member of the message says how many there are. */
 static int link_claim_fds(struct guest_link *l, const struct rpc_message *m, int *fds,
                           size_t *ret_n, struct err *why) {
     const struct json *count = json_get(m->result, "fds");
@@ -250,7 +251,8 @@ static struct guest_wait *link_take_wait(struct guest_link *l, int64_t id) {
     return NULL;
 }
 
-/* An answer that breaks the protocol fails its waiter first and then ends the link. */
+/* Passes an answer to its waiter. An answer that breaks the protocol fails its waiter first and
+ * then ends the link. */
 static int link_take_answer(struct guest_link *l, const struct rpc_message *m, int *fds,
                             size_t n_fds, struct err *why) {
     struct err e;
@@ -331,7 +333,8 @@ static int link_receive(struct guest_link *l, struct err *why) {
         return 0;
     if (r == -EMSGSIZE)
         return link_broken(why, "too many descriptors");
-    if (r == -EMFILE) /* the link could no longer match descriptors and messages */
+    /* Without these descriptors, the link cannot match later ones with their messages. */
+    if (r == -EMFILE)
         return err_sys(why, ERR_GUEST_LOST, EMFILE, "take descriptors from the guest");
     if (r < 0)
         return err_sys(why, ERR_GUEST_LOST, r == -EPIPE ? 0 : -r, "the guest closed the link");
@@ -342,7 +345,7 @@ static int link_receive(struct guest_link *l, struct err *why) {
     return r;
 }
 
-/* -errno: the stream is broken. */
+/* Returns 0, or -errno when the stream is broken. */
 static int link_write_more(struct guest_link *l) {
     int r = guest_stream_flush(&l->stream);
     return r < 0 || l->stream.is_full ? r : link_watch(l);
@@ -363,7 +366,7 @@ static void on_poll(uv_poll_t *poll, int status, int events) {
     if (r < 0)
         link_lose(l, &why);
     else if (!l->closing)
-        buf_trim(&l->stream.rx.bytes); /* most links are idle, so they keep no buffer */
+        buf_trim(&l->stream.rx.bytes); /* free the buffer, because most links are idle */
 }
 
 /* --- hello, loss and close --- */
@@ -390,8 +393,8 @@ static void link_explain(enum err_code code, struct err *e) {
         err_set(e, code, "%s", err_face(code)->meaning);
 }
 
-/* Requests refused by these callbacks wait for the next turn, so that a waiter cannot keep this
- * loop running. */
+/* Fails the refused requests. Requests that the waiters' callbacks add wait for the next turn, so
+ * that a waiter cannot keep this loop running. */
 static void link_answer_refused(struct guest_link *l) {
     size_t n = 0;
     LIST_FOR_EACH(it, &l->refused)

@@ -44,14 +44,14 @@ struct guest_events {
     void (*on_ready)(struct guest_link *l);
     void (*on_notice)(struct guest_link *l, const struct guest_notice *n);
     void (*on_lost)(struct guest_link *l,
-                    const struct err *e); /* the last callback; the owner closes the link */
+                    const struct err *e); /* the last callback; the owner then closes the link */
 };
 
 struct guest_link_spec {
     uv_loop_t *loop;
     struct deadlines *deadlines;
     int fd;                        /* a connected Unix stream socket; the link takes it */
-    bool is_bytes_only;            /* it passes no descriptors */
+    bool is_bytes_only;            /* the socket passes no descriptors */
     struct transcript *transcript; /* borrowed; NULL = none */
     const char *run_id;
     const char *sandbox_id;
@@ -66,9 +66,9 @@ struct guest_link_spec {
  * block. */
 struct guest_answer {
     const struct err *e;       /* NULL on success */
-    int64_t next_offset;       /* sent with an error; -1 = none */
-    const struct json *result; /* as received; only core/guest reads it */
-    /* The typed call sets the one that its comment names; the others are NULL. */
+    int64_t next_offset;       /* offset that came with an error; -1 = none */
+    const struct json *result; /* not validated; only core/guest reads it */
+    /* The typed call sets the member that its comment names; the others are NULL. */
     const struct guest_file_answer *file;
     const struct guest_exec_state *exec;
     const struct guest_input_answer *input;
@@ -96,20 +96,22 @@ struct guest_wait {
     struct guest_bound bound;
 };
 
-/* NULL: no memory or no poll handle; the descriptor is closed then. */
+/* Returns NULL, and closes the descriptor, when there is no memory or no poll handle. */
 struct guest_link *guest_link_open(const struct guest_link_spec *spec);
 void guest_link_close(struct guest_link *l);
-/* Hands the link to another owner. on_ready has fired, and no request is pending. */
+/* Passes the link to another owner. Call this only after on_ready and while no request is
+ * pending. */
 void guest_link_give(struct guest_link *l, const struct guest_events *events, void *user);
 void *guest_link_user(const struct guest_link *l);
-/* From the answer to hello; false before on_ready. */
+/* Returns whether the guest's hello named the capability; false before on_ready. */
 bool guest_link_has(const struct guest_link *l, const char *capability);
-/* Descriptors can travel. Otherwise the guest keeps output itself and moves files in chunks. */
+/* Returns whether the link passes descriptors. Otherwise the guest keeps output itself, and files
+ * travel in chunks. */
 bool guest_link_passes_fds(const struct guest_link *l);
 
 void guest_wait_init(struct guest_wait *w,
                      void (*on_answer)(struct guest_wait *w, const struct guest_answer *a));
-/* The link drops the answer when it arrives. Safe to call at any time. */
+/* Cancels the wait: the link drops the answer when it arrives. Allowed at any time. */
 void guest_wait_cancel(struct guest_wait *w);
 static inline bool guest_wait_is_on(const struct guest_wait *w) {
     return !list_is_empty(&w->in_link);

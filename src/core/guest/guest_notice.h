@@ -16,7 +16,7 @@ enum guest_notice_kind {
     GUEST_TREE_DONE,
 };
 
-/* The numbers are those of FileChangeKind in berm.proto. */
+/* The numbers are the same as in FileChangeKind of berm.proto. */
 enum guest_change_kind {
     GUEST_CHANGE_CREATED = 1,
     GUEST_CHANGE_MODIFIED,
@@ -33,7 +33,7 @@ struct guest_change {
     struct guest_file_info info;
 };
 
-/* The numbers are those of FileResyncReason in berm.proto. */
+/* The numbers are the same as in FileResyncReason of berm.proto. */
 enum guest_resync {
     GUEST_RESYNC_NONE,
     GUEST_RESYNC_OVERFLOW,
@@ -51,7 +51,7 @@ struct guest_changed {
 
 struct guest_tree_done {
     uint64_t handle;    /* never 0 */
-    struct err failure; /* code ERR_NONE: the tree is complete */
+    struct err failure; /* code ERR_NONE: the tree is complete; otherwise the reason */
     uint64_t files;
     uint64_t directories;
     uint64_t total_bytes;
@@ -76,6 +76,7 @@ struct guest_notice {
     };
 };
 
-/* 1; 0: unknown, to be ignored; or an error as guest_field says. */
+/* Returns 1 for a valid notification, 0 for an unknown one, which the caller ignores, or an error
+ * as in guest_field.h. */
 MUST_USE int guest_notice_read(struct str method, const struct json *params, struct arena *a,
                                struct guest_notice *ret, struct err *e);

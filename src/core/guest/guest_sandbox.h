@@ -10,10 +10,10 @@
 struct guest_settings {
     const char *sandbox_id;
     uint64_t incarnation;
-    const char *workspace; /* "": the guest's default */
+    const char *workspace; /* "": use the guest's default */
     const char *user;
     int64_t lease_ms;
-    const char *path; /* PATH of programs; NULL: the guest's default */
+    const char *path; /* PATH of programs; NULL: use the guest's default */
     size_t n_env;
     Berm__V1__KeyValue *const *env;
 };

@@ -8,11 +8,11 @@
 
 #define READ_BYTES ((size_t)65536)
 
-/* Descriptors of a message whose first byte is unsent. */
+/* The descriptors of a message whose first byte is not sent yet. */
 struct parcel {
     struct list in_stream;
-    uint64_t at;  /* stream offset of that byte */
-    bool is_ours; /* false: the caller's, valid for its call only */
+    uint64_t at;  /* stream offset of the first byte */
+    bool is_ours; /* the stream owns them; false: borrowed from the caller of post */
     size_t n;
     int fds[RPC_MESSAGE_FDS_MAX];
 };
@@ -65,7 +65,8 @@ static ssize_t stream_send(int fd, const void *bytes, size_t n, const struct par
     return sent < 0 ? -errno : sent;
 }
 
-/* One write ends where the message of the next descriptors begins. */
+/* Writes up to the next message that has descriptors, because descriptors travel with the first
+ * byte of their message. */
 static ssize_t stream_write(struct guest_stream *s) {
     size_t n = buf_len(&s->tx);
     struct parcel *now = NULL;

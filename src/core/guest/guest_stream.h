@@ -16,24 +16,25 @@
 #define GUEST_UNREAD_MAX ((size_t)4 << 20)
 
 struct guest_stream {
-    int fd; /* owned */
+    int fd; /* the stream owns it */
     struct rpc_in rx;
     struct buf tx;
     uint64_t tx_offset;  /* stream offset of the first byte in tx */
     struct list parcels; /* pending descriptors, in the order of their messages */
-    bool is_full;        /* the socket is not writable; otherwise tx is empty */
+    bool is_full;        /* the socket is not writable; tx is empty otherwise */
 };
 
 void guest_stream_init(struct guest_stream *s, int fd);
 void guest_stream_done(struct guest_stream *s);
-/* Drops unsent bytes and shuts the socket down; the descriptor stays open until _done. */
+/* Drops unsent bytes and shuts the socket down. The descriptor stays open until
+ * guest_stream_done. */
 void guest_stream_end(struct guest_stream *s);
 
-/* Sends the message at the end of tx, from `from` on, with descriptors that stay the caller's.
- * -ENOBUFS: it can neither send nor keep the descriptors, has sent nothing of the message, and the
- * caller truncates it. Another -errno: the stream is broken. */
+/* Sends the message at the end of tx, which starts at `from`, with descriptors that the caller
+ * keeps. -ENOBUFS: the stream can neither send nor keep the descriptors. It has sent nothing of the
+ * message, and the caller truncates the message. Another -errno: the stream is broken. */
 MUST_USE int guest_stream_post(struct guest_stream *s, size_t from, const int *fds, size_t n_fds);
 MUST_USE int guest_stream_flush(struct guest_stream *s);
-/* Reads once into rx. 1, or 0 if nothing is available. -EPIPE: end of stream. -EMSGSIZE: too many
- * descriptors. */
+/* Reads once into rx. Returns 1, or 0 if no bytes are available. -EPIPE: end of stream. -EMSGSIZE:
+ * too many descriptors. */
 MUST_USE int guest_stream_receive(struct guest_stream *s);

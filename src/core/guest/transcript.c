@@ -13,7 +13,7 @@
 
 #define GATHER_BYTES ((size_t)16 << 10)
 #define LINE_MAX_BYTES ((size_t)16 << 10) /* a longer message is logged as its size */
-#define TEXT_MAX_BYTES 1024               /* a longer string is, too */
+#define TEXT_MAX_BYTES 1024               /* a longer string is also logged as its size */
 #define ARENA_MAX ((size_t)16 << 20)
 
 static const struct json_bounds bounds = {.depth = 32, .nodes = 131072, .members = 256};
@@ -58,14 +58,15 @@ static bool transcript_is_one_of(struct str key, const char *const *names) {
     return false;
 }
 
-/* Members with input, output or file contents. */
+/* Returns whether the member contains input, output or file contents. */
 static bool transcript_is_content(struct str key) {
     static const char *const names[] = {"data_b64", "old_b64", "new_b64", "old_text",
                                         "new_text", "text",    NULL};
     return transcript_is_one_of(key, names);
 }
 
-/* The lines around a match. `after` also names an id, which is not an array. */
+/* Returns whether the member contains the lines around a match. An array is required, because
+ * another member named `after` is an id. */
 static bool transcript_is_content_list(const struct json *j) {
     static const char *const names[] = {"before", "after", NULL};
     return j->type == JSON_ARRAY && transcript_is_one_of(j->key, names);
@@ -136,7 +137,7 @@ static void transcript_put_value(struct json_out *o, const struct json *j, enum 
     }
 }
 
-/* -errno: the line must not show the message. */
+/* Returns -errno when the line must not show the message. */
 static int transcript_put_message(struct buf *to, struct str message) {
     struct arena a;
     struct json *root;
@@ -154,7 +155,7 @@ static int transcript_put_message(struct buf *to, struct str message) {
     return r;
 }
 
-/* Time and direction. */
+/* Writes the time and the direction. */
 static int transcript_put_head(struct buf *to, enum transcript_way way, size_t n_fds) {
     struct timespec now;
     struct tm tm;
@@ -181,7 +182,7 @@ void transcript_add(struct transcript *t, enum transcript_way way, struct str me
         buf_truncate(&line, head);
         r = buf_append(&line, text, (size_t)n);
     }
-    if (r == 0) /* it flushes below, so there is always space for one more line */
+    if (r == 0) /* the flush below leaves space for one more line */
         (void)!buf_append(&t->lines, buf_data(&line), buf_len(&line));
     buf_done(&line);
     if (buf_len(&t->lines) >= GATHER_BYTES)
@@ -190,13 +191,13 @@ void transcript_add(struct transcript *t, enum transcript_way way, struct str me
 
 /* --- the file --- */
 
-/* The newest whole lines of `bytes` that fit into max. */
+/* Returns the newest complete lines of `bytes` that fit into max. */
 static struct str transcript_newest(const void *bytes, size_t n, size_t max) {
     const char *p = bytes;
     if (n <= max)
         return (struct str){p, n};
-    const char *cut =
-        p + n - max - 1; /* so that a line that starts exactly at the limit is found */
+    /* Search one byte earlier, to find a line that starts at the limit. */
+    const char *cut = p + n - max - 1;
     const char *end = memchr(cut, '\n', max + 1);
     return end ? (struct str){end + 1, (size_t)(p + n - end - 1)} : (struct str){p, 0};
 }

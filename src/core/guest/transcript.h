@@ -16,14 +16,14 @@
 
 struct transcript;
 
-/* Creates the file beneath `dir_fd` (borrowed) at the first write. -1: not before
- * transcript_set_dir. NULL: no memory. */
+/* Creates the file below `dir_fd` (borrowed) at the first write. If dir_fd is -1, writes start
+ * after transcript_set_dir. Returns NULL if there is no memory. */
 struct transcript *transcript_open(int dir_fd, const char *name, int64_t max_bytes);
 void transcript_set_dir(struct transcript *t, int dir_fd);
-void transcript_close(struct transcript *t); /* flushes */
+void transcript_close(struct transcript *t); /* flushes first */
 
 enum transcript_way { TRANSCRIPT_SENT, TRANSCRIPT_GOT };
-/* `message` is one JSON-RPC message. Only the size is written if it is not JSON. */
+/* Adds one JSON-RPC message. If `message` is not JSON, writes only its size. */
 void transcript_add(struct transcript *t, enum transcript_way way, struct str message,
                     size_t n_fds);
 void transcript_flush(struct transcript *t);
