@@ -8,7 +8,7 @@
 
 #define READ_AT_ONCE 512
 
-/* A durable event in memory: one block that also holds the texts. */
+/* A durable event in memory: one memory block with the struct and its texts. */
 struct recent {
     uint64_t sequence;
     uint32_t kind;
@@ -27,12 +27,12 @@ struct held {
 };
 
 struct entry {
-    struct list in_ledger; /* in ledger.entries */
+    struct list in_ledger; /* node in ledger.entries */
     struct list waits;
     struct ledger *ledger;
     struct db_txn *txn;
     uint64_t number;
-    uint64_t head; /* ledger.durable once this entry is durable */
+    uint64_t head; /* value of ledger.durable when this entry becomes durable */
     struct held *held;
     size_t n_held;
     struct recent **events;
@@ -43,13 +43,13 @@ struct entry {
 
 struct ledger {
     struct db *db;
-    uint64_t head;    /* newest sequence assigned */
-    uint64_t durable; /* newest sequence that watches may see */
+    uint64_t head;    /* the newest assigned sequence */
+    uint64_t durable; /* the newest sequence that watches may see */
     uint64_t n_entries;
-    unsigned failing;    /* failed entries that the store has not replied to yet */
-    struct list entries; /* pending, in order of commit */
+    unsigned failing;    /* number of failed entries to which the store has not replied yet */
+    struct list entries; /* pending entries, in order of commit */
     struct list watches;
-    struct recent *recent[LEDGER_RECENT]; /* at index sequence % LEDGER_RECENT */
+    struct recent *recent[LEDGER_RECENT]; /* indexed by sequence % LEDGER_RECENT */
 };
 
 struct ledger *ledger_open(uv_loop_t *loop, struct db *db, const struct db_facts *facts) {
@@ -298,7 +298,8 @@ static void ledger_fail_all(struct ledger *l, const struct err *e) {
                 r->ops->on_reverted(r);
         }
     }
-    ledger_answer_waits(&waits, e); /* last, because a callback may read objects and wait again */
+    /* Call this last, because a callback may read objects and wait again. */
+    ledger_answer_waits(&waits, e);
 }
 
 static void on_answer(void *user, const struct err *e) {
@@ -348,7 +349,7 @@ bool ledger_wait(struct ledger *l, const struct recorded *r, struct ledger_wait 
     while (r && node != &l->entries &&
            container_of(node, struct entry, in_ledger)->number > r->entry)
         node = node->prev;
-    if (node == &l->entries) /* its last entry is durable, and entry_durable is running */
+    if (node == &l->entries) /* the last entry of `r` is durable, and entry_durable is running */
         return false;
     list_push_back(&container_of(node, struct entry, in_ledger)->waits, &w->in_ledger);
     return true;

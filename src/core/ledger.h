@@ -32,19 +32,21 @@ struct db_txn;
 struct ledger;
 struct entry;
 
-/* The ledger's part of a sandbox or exec, which embeds it. */
+/* The ledger's part of a sandbox or exec, embedded in that object. */
 struct recorded {
     uint8_t *durable; /* the packed record in the store; NULL: not stored yet */
     size_t n_durable;
     uint32_t durable_extra; /* db_sandbox.wanted of that record; 0 for an exec */
-    uint64_t entry; /* number of the last entry that changed it; 0: none since the daemon started */
-    unsigned n_pending; /* pending entries that refer to it; free the object only at 0 */
+    /* Number of the last entry that changed the object; 0: none since the daemon started. */
+    uint64_t entry;
+    /* Number of pending entries that refer to the object; free the object only at 0. */
+    unsigned n_pending;
     const struct recorded_ops *ops;
 };
 struct recorded_ops {
-    /* The last entry that changed the object is durable. */
+    /* Called when the last entry that changed the object is durable. */
     void (*on_durable)(struct recorded *r);
-    /* Restore the object from `durable`. NULL: it was never stored. */
+    /* Restores the object from `durable`. If `durable` is NULL, the object was never stored. */
     void (*on_reverted)(struct recorded *r);
 };
 
@@ -52,40 +54,42 @@ struct recorded_ops {
 struct ledger_wait {
     struct list in_ledger;
     uint64_t entry;
-    void (*on_done)(struct ledger_wait *w, const struct err *e); /* NULL: durable */
+    void (*on_done)(struct ledger_wait *w, const struct err *e); /* e NULL: the entry is durable */
 };
 
-/* A request id and the digest of its request, which an entry stores. */
+/* A request id and the digest of its request, both stored by an entry. */
 struct request_key {
     const char *identity;
-    const char *request_id; /* empty: nothing is stored */
+    const char *request_id; /* empty: the request id is not stored */
     const char *method;
     uint8_t digest[32];
-    int64_t keep_ms; /* how long the store keeps it */
+    int64_t keep_ms; /* how long the store keeps the request id */
 };
 
 struct ledger *ledger_open(uv_loop_t *loop, struct db *db, const struct db_facts *facts);
-void ledger_free(struct ledger *l); /* after db_close has reported */
+void ledger_free(struct ledger *l); /* call this after db_close has reported */
 
-/* NULL: out of memory, or the store is failing now; nothing has changed. */
+/* Starts an entry. Returns NULL, and changes nothing, if memory is short or the store is failing
+ * now. */
 struct entry *ledger_begin(struct ledger *l);
-/* Sets the event's sequence and time, and packs it now. `labels` are those of the sandbox. Returns
- * the sequence. */
+/* Adds an event: sets its sequence and time, and packs it before returning. `labels` are those of
+ * the sandbox. Returns the sequence. */
 uint64_t entry_event(struct entry *t, Berm__V1__Event *event, size_t n_labels,
                      Berm__V1__KeyValue *const *labels);
-/* `own` has the columns that are not part of the record. */
+/* Adds the record. `own` has the columns that are not part of the record. */
 void entry_put_sandbox(struct entry *t, struct recorded *r, const Berm__V1__Sandbox *record,
                        const struct db_sandbox *own);
 void entry_put_exec(struct entry *t, struct recorded *r, const Berm__V1__Exec *record,
                     const char *owner, uint64_t number, uint32_t cgroup);
 void entry_put_request(struct entry *t, const struct request_key *key, const char *object_id,
                        struct str answer);
-struct db_txn *entry_txn(struct entry *t); /* for other writes: forget, prune */
-/* Commits and frees the entry. `w` may be NULL; its on_done fires from the loop. */
+/* Returns the transaction, for other writes: forget, prune. */
+struct db_txn *entry_txn(struct entry *t);
+/* Commits and frees the entry. `w` may be NULL; otherwise the loop calls its on_done. */
 void ledger_commit(struct entry *t, struct ledger_wait *w);
 
-/* Waits for the last entry that changed `r` (NULL: for all entries so far). Returns false if it is
- * already durable; on_done does not fire then. */
+/* Waits for the last entry that changed `r`, or for all entries so far if `r` is NULL. Returns
+ * false if they are already durable; on_done does not fire then. */
 bool ledger_wait(struct ledger *l, const struct recorded *r, struct ledger_wait *w);
 void ledger_wait_init(struct ledger_wait *w,
                       void (*on_done)(struct ledger_wait *w, const struct err *e));
@@ -99,9 +103,9 @@ struct event_filter {
     struct str owner; /* empty: events of all owners, including the daemon */
     const char *const *sandbox_ids;
     size_t n_sandbox_ids;
-    Berm__V1__KeyValue *const *labels; /* all must match */
+    Berm__V1__KeyValue *const *labels; /* an event must have all of these labels */
     size_t n_labels;
-    uint32_t kinds; /* bit per EventKind; 0 = all */
+    uint32_t kinds; /* one bit per EventKind; 0 = all kinds */
 };
 /* `packed` is a berm.v1.Event, valid during the callback. Return false to stop. */
 typedef bool ledger_on_event(void *user, uint64_t sequence, struct str packed);

@@ -11,9 +11,9 @@
 #define STATE_BIT(state) (UINT32_C(1) << (state))
 
 struct state_table {
-    const char *what;         /* for the log: "sandbox_goal" */
-    const char *const *names; /* by state */
-    const uint32_t *next;     /* by state: STATE_BIT of each state that may follow */
+    const char *what;         /* name in the log, such as "sandbox_goal" */
+    const char *const *names; /* indexed by state */
+    const uint32_t *next;     /* indexed by state: STATE_BIT of each state that may follow */
     unsigned n_states;        /* at most 32 */
 };
 

@@ -63,7 +63,7 @@ static void on_started(struct guest_wait *w, const struct guest_answer *a) {
     if (!a->e)
         exec_on_known(x, a->exec);
     else if (a->e->code == ERR_GUEST_LOST || a->e->code == ERR_GUEST_PROTOCOL)
-        exec_set_phase(x, PHASE_WAITING); /* the hello of the next link reports whether it runs */
+        exec_set_phase(x, PHASE_WAITING); /* the next hello says whether the exec runs */
     else
         exec_not_started(x, a->e);
 }

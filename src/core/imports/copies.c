@@ -11,28 +11,29 @@
 #include "core/imports/tools.h"
 
 #define MARK "copied"
-#define TREE_DONE_WITHIN_US UINT64_C(60000000) /* from the moment when everything is in the pipe */
+/* Counts from the moment when all bytes are in the pipe. */
+#define TREE_DONE_WITHIN_US UINT64_C(60000000)
 
 /* A credentials file of a tool. */
 struct copy_secret {
     char source[128];
     char target[128];
-    size_t index; /* of the tool, in spec.tools */
+    size_t index; /* index of the tool in spec.tools */
 };
 
 struct copying {
     struct copies *copies;
-    size_t at;    /* current copy: spec.copies first, then `secrets` */
-    size_t found; /* credentials files of the current tool that exist */
+    size_t at;    /* index of the current copy: spec.copies first, then `secrets` */
+    size_t found; /* number of existing credentials files of the current tool */
     struct copy_secret secrets[TOOLS_MAX * TOOL_FILES_MAX];
     size_t n_secrets;
     uint32_t uid;
     bool is_file;
-    struct open_ask ask; /* checks the source, then packs it */
+    struct open_ask ask; /* first checks the source, then packs it */
     struct guest_wait wait;
     struct deadline late;
-    uint64_t handle;        /* of the unpacking in the guest; 0 = none */
-    struct copy_feed *feed; /* NULL: the guest passed a pipe */
+    uint64_t handle;        /* handle of the unpacking in the guest; 0 = none */
+    struct copy_feed *feed; /* NULL: not used, because the guest passed a pipe */
     bool packed;
     bool unpacked;
     struct err pack_failure;
@@ -187,8 +188,8 @@ static void copies_next(struct copying *c, bool was_there) {
         copies_finish(c);
 }
 
-/* A failure of one side looks like an early end of stream to the other, so this reports the side
- * that has the cause. */
+/* Checks whether the copy has ended. A failure of one side looks like an early end of stream to the
+ * other side, so this function reports the side that has the cause. */
 static void copies_check_ends(struct copying *c) {
     enum err_code pack = c->pack_failure.code, unpack = c->unpack_failure.code;
     struct deadlines *deadlines = c->copies->box->env->deadlines;

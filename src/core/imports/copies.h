@@ -20,7 +20,7 @@ struct copies {
     struct box *box;
     struct copying *now; /* the running copy; NULL: none */
     bool are_done;
-    void (*on_done)(struct copies *all, const struct err *e); /* NULL: all are done */
+    void (*on_done)(struct copies *all, const struct err *e); /* e NULL: all copies are done */
 };
 
 /* Returns whether nothing is left to copy. */
@@ -31,5 +31,5 @@ void copies_forget(struct copies *all);
 void copies_begin(struct copies *all);
 /* Abandons a running copy, without on_done. */
 void copies_drop(struct copies *all);
-/* Handles the guest's TREE_DONE: it finished unpacking. */
+/* Handles the guest's TREE_DONE: the guest finished unpacking. */
 void copies_notice(struct copies *all, const struct guest_tree_done *done);

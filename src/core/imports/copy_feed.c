@@ -10,12 +10,12 @@
 
 struct copy_feed {
     uv_poll_t poll;
-    int fd; /* -1: reading has ended */
+    int fd; /* -1: the feed reads no more */
     struct guest_link *link;
     struct guest_wait wait;
     uint64_t handle;
-    uint64_t offset; /* of the first byte that the guest has not accepted */
-    size_t n, at;    /* bytes in `bytes`, and how many of them the guest has accepted */
+    uint64_t offset; /* offset of the first byte that the guest has not accepted */
+    size_t n, at;    /* number of bytes in `bytes`, and how many of them the guest has accepted */
     uint8_t bytes[CHUNK_BYTES];
 };
 

@@ -13,8 +13,8 @@
 
 struct copy_feed;
 
-/* The caller owns *ret_write_fd. The link must outlive the feed. */
+/* Creates a pipe and passes its write end to the caller. The link must outlive the feed. */
 MUST_USE int copy_feed_new(uv_loop_t *loop, struct guest_link *link, uint64_t handle,
                            struct copy_feed **ret_feed, int *ret_write_fd, struct err *e);
-/* NULL is allowed. */
+/* `f` may be NULL. */
 void copy_feed_close(struct copy_feed *f);

@@ -36,7 +36,8 @@ static bool imports_add(struct imports *in, const struct import_item *model) {
     return item->source && (item->target || !model->target);
 }
 
-/* Returns NULL if the tool needs no search, because every sandbox sees it in /usr. */
+/* Returns the tool if bermd must search for it. Returns NULL for a tool that every sandbox sees in
+ * /usr. */
 static const struct tool *imports_missing_tool(const Berm__V1__Tool *t) {
     const struct tool *tool = tool_named(t->name);
     return tool && !tool_is_on_host(tool) ? tool : NULL;
@@ -209,7 +210,8 @@ static int imports_wrap_tool(struct err *e, size_t index, const char *member) {
     return err_wrap(e, "%s", e->field);
 }
 
-/* Credentials are copies from the caller's home, so they need the same permission. */
+/* Checks that the owner may import host paths if a tool needs credentials, which are copies from
+ * the caller's home. */
 static int imports_check_tools(struct env *env, const char *owner,
                                const Berm__V1__SandboxSpec *spec, struct err *e) {
     uint32_t uid;

@@ -22,22 +22,23 @@ enum import_kind { IMPORT_MOUNT, IMPORT_COPY, IMPORT_CACHE, IMPORT_TOOL };
 struct import_item {
     enum import_kind kind;
     char *source;
-    char *target; /* NULL for a copy */
+    char *target; /* NULL if the item is a copy */
     bool writable;
-    bool is_foreign; /* set when opened: the directory does not belong to the sandbox's owner */
-    bool is_bin;     /* a tool's directory that contains programs */
-    unsigned index;  /* in its list of the spec */
-    int fd;          /* -1: not open yet, a copy, or a cache that does not exist */
+    /* Set when the directory is opened: it does not belong to the sandbox's owner. */
+    bool is_foreign;
+    bool is_bin;    /* a tool's directory that contains programs */
+    unsigned index; /* index in the item's list of the spec */
+    int fd;         /* -1: not open yet, a copy, or a cache that does not exist */
 };
 
 struct imports {
     struct env *env;
     struct open_ask ask;
-    struct import_item *items; /* mounts in order, then copies, caches, directories of tools */
+    struct import_item *items; /* mounts in order, then copies, caches and directories of tools */
     size_t n_items;
     size_t at; /* index of the item that is being opened */
     struct tool_search search;
-    const struct tool *tools[TOOLS_MAX]; /* by index in the spec; NULL: needs no search */
+    const struct tool *tools[TOOLS_MAX]; /* by index in the spec; NULL: the tool needs no search */
     size_t n_tools;
     size_t tool; /* index of the tool that is being searched for */
     uint32_t uid;
@@ -62,5 +63,5 @@ size_t imports_mounts(const struct imports *in,
 char *imports_path(const struct imports *in);
 /* Returns the largest number of mounts that this spec can lead to. */
 size_t imports_mounts_max(const Berm__V1__SandboxSpec *spec);
-/* Closes every open directory. Idempotent; a zeroed struct is allowed. */
+/* Closes every open directory. May be called repeatedly, also for a zeroed struct. */
 void imports_end(struct imports *in);

@@ -12,14 +12,14 @@
 struct opener {
     uv_poll_t poll;
     struct deadlines *deadlines;
-    struct deadline kick; /* answers `refused` from the loop */
+    struct deadline kick; /* makes the loop answer the requests in `refused` */
     int fd;
     uint32_t seq;
     bool lost;
     bool closing;
     struct list unsent;
     struct list asked;
-    struct list refused; /* not sent: out of memory, or berm-open has exited */
+    struct list refused; /* requests that were not sent: out of memory, or berm-open has exited */
     void (*on_closed)(void *user);
     void *close_user;
 };
@@ -207,7 +207,7 @@ void opener_pack(struct opener *o, struct open_ask *a, uint32_t uid,
     for (size_t i = 0; i < spec->n_excludes; i++) {
         size_t n = strlen(spec->excludes[i]) + 1;
         if (n > sizeof q->excludes - at)
-            break; /* cannot happen: spec_check limits their size */
+            break; /* never reached, because spec_check limits the size of the excludes */
         memcpy(q->excludes + at, spec->excludes[i], n);
         at += n;
         q->n_excludes++;

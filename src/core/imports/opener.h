@@ -23,22 +23,22 @@ struct opener;
 
 struct open_result {
     const struct err *e; /* NULL on success; the members below are then set */
-    int *fd;             /* opener_directory: the directory; set it to -1 to keep the descriptor */
-    bool is_file;        /* opener_source: a regular file, not a directory */
-    bool is_foreign;     /* opener_directory: it belongs to another user */
-    const char *path;    /* opener_directory: the path with "~" expanded; "" if too long */
-    const char *real;    /* opener_directory, opener_program: without symlinks; "" if too long */
+    int *fd; /* opener_directory: the directory; to keep the descriptor, copy it and set -1 here */
+    bool is_file;     /* opener_source: the source is a regular file, not a directory */
+    bool is_foreign;  /* opener_directory: the directory belongs to another user */
+    const char *path; /* opener_directory: the path with "~" expanded; "" if too long */
+    const char *real; /* opener_directory, opener_program: path without symlinks; "" if too long */
 };
 
 struct open_ask {
     struct list in_opener;
-    void *message; /* NULL once it is sent */
+    void *message; /* NULL once the message is sent */
     int pipe_fd;
     uint32_t seq;
     void (*on_done)(struct open_ask *a, const struct open_result *result);
 };
 
-/* Takes the descriptor, even when it fails and returns NULL. */
+/* Takes ownership of the descriptor, also on failure. Returns NULL on failure. */
 struct opener *opener_new(uv_loop_t *loop, struct deadlines *deadlines, int fd);
 /* Drops pending requests without on_done. */
 void opener_close(struct opener *o, void (*on_closed)(void *user), void *user);
@@ -48,7 +48,8 @@ void open_ask_init(struct open_ask *a,
 /* Allowed at any time after open_ask_init. berm-open still carries out a request that was sent. */
 void open_ask_cancel(struct open_ask *a);
 
-/* Opens a directory to mount. Here and below, "~/…" is in the home of `uid`. */
+/* Opens a directory to mount. In this and the following functions, "~/…" is in the home of
+ * `uid`. */
 void opener_directory(struct opener *o, struct open_ask *a, uint32_t uid, const char *path,
                       bool writable);
 /* Checks that `uid` may copy this file or directory. */
@@ -57,12 +58,12 @@ void opener_source(struct opener *o, struct open_ask *a, uint32_t uid, const cha
 void opener_program(struct opener *o, struct open_ask *a, uint32_t uid, const char *path);
 struct open_pack_spec {
     const char *path;
-    const char *name; /* of the only member, if `path` is a regular file */
+    const char *name; /* name of the only member, if `path` is a regular file */
     size_t n_excludes;
     char *const *excludes;
-    bool is_private; /* files get mode 0600 at most */
+    bool is_private; /* limit the mode of files to 0600 */
 };
-/* Writes a file or directory as an archive into the pipe, which the caller keeps. on_done fires
- * when everything is in the pipe. */
+/* Writes a file or directory as an archive into the pipe. The caller keeps its descriptor. on_done
+ * fires when all bytes are in the pipe. */
 void opener_pack(struct opener *o, struct open_ask *a, uint32_t uid,
                  const struct open_pack_spec *spec, int pipe_fd);

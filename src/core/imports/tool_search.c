@@ -54,7 +54,8 @@ static void tool_search_next_home(struct tool_search *s, const struct err *e) {
     s->on_done(s, &none);
 }
 
-/* Refuses a path with a colon, because PATH would read two entries. */
+/* Keeps the opened directory. Refuses a path with a colon, because a colon separates the entries of
+ * PATH. */
 static bool tool_search_keep_tree(struct tool_search *s, const struct open_result *result) {
     struct tool_tree *t = &s->trees[s->at];
     if (!result->path[0] || !result->real[0] || strchr(result->path, ':') || *result->fd < 0)
@@ -93,7 +94,7 @@ static void on_opened(struct open_ask *a, const struct open_result *result) {
         tool_search_next_home(s, result->e);
     } else {
         if (s->at > 0 && !result->e)
-            (void)tool_search_keep_tree(s, result); /* optional: the program's path decides */
+            (void)tool_search_keep_tree(s, result); /* the second tree is optional */
         s->at++;
         tool_search_ask(s);
     }

@@ -14,13 +14,13 @@
 #include "core/imports/opener.h"
 #include "core/imports/tools.h"
 
-#define TOOL_PATH_MAX 256 /* with the NUL; equal to the limit of a mount target */
+#define TOOL_PATH_MAX 256 /* including the NUL; equal to the limit of a mount target */
 
 struct tool_tree {
     char path[TOOL_PATH_MAX]; /* the same on the host and in the sandbox */
-    char real[TOOL_PATH_MAX]; /* without symlinks */
-    bool is_foreign;          /* belongs to another user */
-    int fd;                   /* -1: not open, or taken by the owner of the search */
+    char real[TOOL_PATH_MAX]; /* the path without symlinks */
+    bool is_foreign;          /* the directory belongs to another user */
+    int fd;                   /* -1: not open, or the owner of the search took it */
 };
 
 struct tool_search {
@@ -29,8 +29,8 @@ struct tool_search {
     uint32_t uid;
     struct open_ask ask;
     size_t home; /* index in tool.homes */
-    size_t at;   /* index of the tree being opened; TOOL_TREES_MAX: the program */
-    struct tool_tree trees[TOOL_TREES_MAX]; /* the first contains the program */
+    size_t at;   /* index of the tree being opened; TOOL_TREES_MAX: the program is checked */
+    struct tool_tree trees[TOOL_TREES_MAX]; /* the first tree contains the program */
     struct err refused; /* the first reason why an existing tool cannot be used */
     void (*on_done)(struct tool_search *s, const struct err *e);
 };
@@ -38,7 +38,8 @@ struct tool_search {
 /* Starts the search; on_done follows, from the loop. */
 void tool_search_begin(struct tool_search *s, struct opener *o, uint32_t uid, const struct tool *t,
                        void (*on_done)(struct tool_search *s, const struct err *e));
-/* Closes the trees that the owner has not taken. Idempotent; a zeroed struct is allowed. */
+/* Closes the trees that the owner has not taken. May be called repeatedly, also for a zeroed
+ * struct. */
 void tool_search_end(struct tool_search *s);
 /* Sets the error UNSUPPORTED, which lists the directories of the tool. `why` is the reason, or
  * NULL. */

@@ -39,7 +39,7 @@ const struct tool *tool_named(const char *name) {
     return NULL;
 }
 
-/* A symlink that leaves /usr is broken in a sandbox. */
+/* Follows symlinks, because a symlink that leaves /usr is broken in a sandbox. */
 bool tool_is_on_host(const struct tool *t) {
     static const char *const dirs[] = {"/usr/local/bin", "/usr/bin"};
     char path[64], real[PATH_MAX];

@@ -14,27 +14,27 @@
 #define FAILED_MAX_US UINT64_C(60000000)
 #define CONNECT_TURNS 20000
 #define CONNECT_US 500
-#define LEASE_MS 10000 /* without a daemon the guest ends soon */
+#define LEASE_MS 10000 /* without bermd, a parked guest ends after this time */
 
 struct pool {
     struct env *env;
     struct driver *driver; /* the first driver that has parking */
-    struct list ready;     /* oldest first */
-    struct entrant *next;  /* being created; NULL: none */
+    struct list ready;     /* parked instances, oldest first */
+    struct entrant *next;  /* the instance being created; NULL: none */
     unsigned n_ready;
     uint64_t pause_us; /* delay before the next create */
     struct deadline again;
 };
 
-/* An instance that is being created for the pool, is in it, or is being discarded. */
+/* An instance that is being created for the pool, is in the pool, or is being discarded. */
 struct entrant {
     struct list in_pool;
-    struct pool *pool; /* NULL: it is being discarded */
+    struct pool *pool; /* NULL: the instance is being discarded */
     struct env *env;
     struct driver *driver;
     struct parked parked;
     char id[INSTANCE_ID_MAX];
-    unsigned n_tries; /* to connect */
+    unsigned n_tries; /* number of attempts to connect */
     struct deadline again;
 };
 
@@ -58,8 +58,8 @@ static struct instance_limits pool_limits(const struct pool *p) {
     return l;
 }
 
-/* A claim can change a limit, but neither add nor remove one; the disk limit is part of the
- * layer. */
+/* Returns whether a claim can set the limits of the spec. A claim can change a limit, but neither
+ * add nor remove one. It cannot change the disk limit, which is part of the layer. */
 static bool pool_limits_fit(const struct pool *p, const Berm__V1__SandboxSpec *spec) {
     struct instance_limits own = pool_limits(p), l;
     sandbox_limits(spec, &l);
@@ -68,8 +68,9 @@ static bool pool_limits_fit(const struct pool *p, const Berm__V1__SandboxSpec *s
            l.disk_inodes == own.disk_inodes;
 }
 
-/* A claim can only add read-only mounts: a writable one needs a filter that is installed when the
- * instance is created, and a cache needs the layer. */
+/* Returns whether a claim can add the mounts of the spec. A claim can only add read-only mounts: a
+ * writable mount needs a filter that is installed when the instance is created, and a cache needs
+ * the layer. */
 static bool pool_mounts_fit(const Berm__V1__SandboxSpec *spec) {
     for (size_t i = 0; i < spec->n_mounts; i++)
         if (spec->mounts[i]->writable)
@@ -120,7 +121,7 @@ static void pool_leave(struct entrant *it) {
     it->pool = NULL;
 }
 
-/* Ends the instance, and returns its slot when the driver has removed everything. */
+/* Ends the instance. Returns its slot to the driver when the driver has removed everything. */
 static void pool_clear(struct entrant *it) {
     if (it->parked.link)
         guest_link_close(TAKE(it->parked.link));
@@ -154,7 +155,7 @@ static void on_link_ready(struct guest_link *l) {
     p->n_ready++;
     list_push_back(&p->ready, &it->in_pool);
     log_text(LOG_DEBUG, "parked", "%s", it->id);
-    p->pause_us = REST_US; /* creation works again */
+    p->pause_us = REST_US; /* a create succeeded, so end the backoff */
     pool_rest(p, p->pause_us);
 }
 
@@ -216,8 +217,8 @@ static void on_gone(struct instance *instance) {
 
 static const struct instance_events instance_events = {on_ready, on_failed, on_gone};
 
-/* The id ends with a hyphen, which no sandbox id does. The host name becomes the sandbox id unless
- * the caller chooses one. */
+/* Creates a parked instance. Its id ends with a hyphen, which no sandbox id does. Its host name
+ * becomes the sandbox id unless the caller chooses one. */
 static bool pool_create(struct entrant *it, struct err *e) {
     struct env *env = it->env;
     struct instance_spec spec = {
@@ -267,7 +268,7 @@ static void on_again(struct deadline *d) {
     if (p->next || p->n_ready >= (unsigned)env->limits->of[LIMIT_SANDBOXES_PARKED])
         return;
     if (!fd_are_available(env->state_dir_fd, 2 * SANDBOX_FDS))
-        pool_rest(p, SHORT_US); /* leave the descriptors to requested sandboxes */
+        pool_rest(p, SHORT_US); /* leave the descriptors to sandboxes that callers request */
     else if (p->driver->parking->is_idle(p->driver))
         pool_create_next(p);
     else

@@ -16,13 +16,13 @@
 
 struct pool;
 
-/* NULL: no memory, or the pool is disabled. The functions below accept NULL. pool_begin starts the
- *       refill. */
+/* Returns NULL if there is no memory or the pool is disabled. The functions below accept NULL.
+ * pool_begin starts the refill. */
 struct pool *pool_new(struct env *env);
 void pool_begin(struct pool *p);
 void pool_close(struct pool *p);
 
 /* Takes the oldest parked instance, if it fits the spec. */
 bool pool_take(struct pool *p, const Berm__V1__SandboxSpec *spec, struct parked *ret_parked);
-/* Discards an instance that was taken and cannot be used. */
+/* Discards an instance that pool_take returned and that cannot be used. */
 void pool_discard(struct pool *p, const struct parked *parked);

@@ -12,8 +12,8 @@
 
 #define WAKE_AT_ONCE 8
 #define WAKE_PAUSE_US 2000
-#define RECOVERY_QUIET_US 2000000 /* after the last guest that answered */
-#define RECOVERY_MAX_US 10000000  /* in all */
+#define RECOVERY_QUIET_US 2000000 /* recovery waits this long after the last guest that answered */
+#define RECOVERY_MAX_US 10000000  /* recovery waits this long in total */
 
 /* --- the end: the event, then the daemon listens --- */
 
@@ -22,7 +22,7 @@ struct report {
     struct registry *registry;
 };
 
-/* Only a few per loop turn, so that calls do not wait long. */
+/* Wakes only a few sandboxes per loop turn, so that calls do not wait long. */
 static void recovery_wake_some(struct registry *r) {
     for (int i = 0; i < WAKE_AT_ONCE && sandboxes_wake_next(&r->all); i++)
         ;
@@ -93,7 +93,8 @@ static void recovery_report(struct registry *r) {
 
 /* --- sweeping --- */
 
-/* Removes directories that no record names: the last daemon was killed during a removal. */
+/* Removes directories that no record names. They exist if the last daemon was killed during a
+ * removal. */
 static void recovery_sweep_directories(struct registry *r) {
     int copy = openat(r->env.sandboxes_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = copy < 0 ? NULL : fdopendir(copy);
@@ -130,7 +131,8 @@ static void recovery_sweep_driver(struct registry *r, struct driver *d) {
 
 static void recovery_sweep(struct registry *r) {
     recovery_sweep_directories(r);
-    r->n_sweeping = 1; /* one extra, which is removed after all drivers were asked */
+    /* One extra, so that the count reaches 0 only after all drivers were asked. */
+    r->n_sweeping = 1;
     for (size_t i = 0; env_driver_at(&r->env, i); i++)
         recovery_sweep_driver(r, env_driver_at(&r->env, i));
     on_swept(r, NULL);
@@ -161,7 +163,8 @@ void recovery_count_one(struct registry *r) {
     recovery_sweep(r);
 }
 
-/* Status files show which execs have ended. The guest reports the others when it answers. */
+/* Stops waiting for guests. Status files show which execs have ended. A guest reports the others
+ * when it answers. */
 static void on_recovery_deadline(struct deadline *d) {
     struct registry *r = container_of(d, struct registry, recovery_deadline);
     r->env.recovery_timed_out = true;
@@ -177,7 +180,8 @@ void recovery_init(struct registry *r) {
 void registry_recover(struct registry *r,
                       void (*on_recovered)(struct registry *r, const struct err *e)) {
     r->on_recovered = on_recovered;
-    r->n_recovering = 1; /* one extra, so that the count reaches 0 only after all were started */
+    /* One extra, so that the count reaches 0 only after all sandboxes were started. */
+    r->n_recovering = 1;
     LIST_FOR_EACH(node, &r->all.list)
         r->n_recovering++;
     r->recover_by_us = clock_us() + RECOVERY_MAX_US;

@@ -146,10 +146,10 @@ static void on_turn(uv_check_t *turn) {
     exec_table_drop_idle(&r->all.execs);
     if (!r->flushed && !r->flush.is_set && !r->env.is_closing)
         deadline_set(r->env.deadlines, &r->flush, clock_us() + FLUSH_AFTER_US);
-    r->flushed = false; /* a flush does not trigger another flush */
+    r->flushed = false; /* a flush set it, so as not to trigger another flush */
 }
 
-/* Handles a few sandboxes per loop turn, because each needs a query. Returns true when others are
+/* Prunes a few sandboxes per loop turn, because each needs a query. Returns true when others are
  * left. */
 static bool registry_prune_execs(struct registry *r, struct entry *t) {
     int n = 0;
@@ -193,7 +193,7 @@ static void on_flush(struct deadline *d) {
 
 /* --- the end --- */
 
-/* For --stop-sandboxes: waits until all sandboxes are down. */
+/* For --stop-sandboxes: calls on_stopped once all sandboxes are down. */
 static void registry_look(struct registry *r) {
     if (!r->on_stopped)
         return;
@@ -226,7 +226,7 @@ static void on_turn_closed(uv_handle_t *handle) {
 
 static void on_db_closed(void *user) {
     struct registry *r = user;
-    /* Every entry has ended, so no entry holds an object. */
+    /* Free the sandboxes now: no entry is pending, so no entry refers to an object. */
     sandboxes_done(&r->all);
     ledger_free(r->env.ledger);
     uv_close((uv_handle_t *)&r->turn, on_turn_closed);

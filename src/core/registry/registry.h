@@ -17,7 +17,7 @@ struct sandbox;
 struct exec;
 
 MUST_USE int registry_open(const struct env *env, struct registry **ret_r, struct err *e);
-/* on_recovered follows once, from the loop. */
+/* Starts recovery. on_recovered follows once, from the loop. */
 void registry_recover(struct registry *r,
                       void (*on_recovered)(struct registry *r, const struct err *e));
 /* Stops every sandbox; on_stopped follows when all are down. For --stop-sandboxes. */
@@ -38,38 +38,39 @@ struct driver *registry_driver_at(const struct registry *r, size_t i);
 const char *registry_no_driver(const struct registry *r);
 bool registry_has_opener(const struct registry *r);
 
-/* `spec` is checked and has every default filled in; it is copied. An empty id gets a generated
- * one. *ret_sb may be reverted and freed when c->wait gets an error. */
+/* Creates a sandbox. `spec` is checked and has every default filled in; the function copies it. If
+ * `id` is empty, the function generates one. *ret_sb may be reverted and freed when c->wait gets an
+ * error. */
 MUST_USE int registry_create_sandbox(struct registry *r, const char *id,
                                      const Berm__V1__SandboxSpec *spec, const struct change *c,
                                      struct sandbox **ret_sb, struct err *e);
 
-/* SANDBOX_NOT_FOUND, also for a sandbox of another owner. For DELETED ones see
- * registry_find_deleted. */
+/* Finds a sandbox that is not DELETED; for the others see registry_find_deleted. SANDBOX_NOT_FOUND,
+ * also for a sandbox of another owner. */
 MUST_USE int registry_find_sandbox(struct registry *r, const struct caller *who, const char *id,
                                    struct sandbox **ret_sb, struct err *e);
-/* The last record of a deleted sandbox whose history is kept, to be freed by the caller
- * (berm__v1__sandbox__free_unpacked). SANDBOX_NOT_FOUND. */
+/* Returns the last record of a deleted sandbox whose history is kept. The caller frees it with
+ * berm__v1__sandbox__free_unpacked. SANDBOX_NOT_FOUND. */
 MUST_USE int registry_find_deleted(struct registry *r, const struct caller *who, const char *id,
                                    Berm__V1__Sandbox **ret_record, struct err *e);
-/* Reads an exec that has ended from the store. EXEC_NOT_FOUND. The exec stays in memory until the
- * next turn of the loop, longer while it runs or is watched. */
+/* Finds an exec; reads it from the store if it has ended. EXEC_NOT_FOUND. The exec stays in memory
+ * until the next turn of the loop, or longer while it runs or is watched. */
 MUST_USE int registry_find_exec(struct registry *r, const struct caller *who, const char *id,
                                 struct exec **ret_x, struct err *e);
 /* Calls `on` for each sandbox in memory, newest first, until `on` returns false. */
 void registry_each_sandbox(struct registry *r, bool (*on)(void *user, struct sandbox *sb),
                            void *user);
 
-/* A record as the store holds it, borrowed for the callback. */
+/* A record in the store, borrowed for the callback. */
 struct registry_row {
-    uint64_t number; /* order of creation */
+    uint64_t number; /* number in order of creation */
     uint32_t state;  /* SandboxState or ExecState */
     struct str sandbox_id;
-    struct str record; /* berm.v1.Sandbox or berm.v1.Exec; empty: no longer kept */
+    struct str record; /* berm.v1.Sandbox or berm.v1.Exec; empty: the store no longer keeps it */
 };
-typedef bool registry_on_row(void *user, const struct registry_row *row); /* false stops */
-/* Newest first, numbered below `before` (0 = from the newest). An empty owner means everyone's, an
- * empty sandbox_id all sandboxes. STORE_FAILED, STORE_CORRUPT. */
+typedef bool registry_on_row(void *user, const struct registry_row *row); /* return false to stop */
+/* Lists records with a number below `before` (0 = all), newest first. An empty owner means all
+ * owners, an empty sandbox_id all sandboxes. STORE_FAILED, STORE_CORRUPT. */
 MUST_USE int registry_list_sandboxes(struct registry *r, struct str owner, uint64_t before,
                                      registry_on_row *on, void *user, struct err *e);
 MUST_USE int registry_list_execs(struct registry *r, struct str owner, struct str sandbox_id,
@@ -82,9 +83,9 @@ MUST_USE int registry_list_running_execs(struct registry *r, registry_on_row *on
 struct accepted_request {
     struct str object_id; /* NUL-terminated */
     struct str answer;
-    bool is_same; /* false: the id was used for another method or content */
+    bool is_same; /* false: the request id was used for another method or content */
 };
-/* 1: the request id was accepted before. 0: it is new, or it has expired. OUT_OF_MEMORY,
+/* Returns 1 if the request id was accepted before, or 0 if it is new or has expired. OUT_OF_MEMORY,
  * STORE_FAILED, STORE_CORRUPT. */
 MUST_USE int registry_find_request(struct registry *r, const struct request_key *key,
                                    struct arena *arena, struct accepted_request *ret,

@@ -8,7 +8,7 @@
 struct registry {
     struct env env;
     struct sandboxes all;
-    struct pool *pool; /* NULL: disabled, or already closed */
+    struct pool *pool; /* NULL: the pool is disabled or already closed */
     uv_check_t turn;
     struct deadline prune;
     struct deadline flush;
@@ -25,7 +25,7 @@ struct registry {
     uint64_t recover_by_us;
     unsigned n_adopted;
     unsigned n_adopted_execs;
-    unsigned n_sweeping; /* drivers that have not reported their sweep */
+    unsigned n_sweeping; /* number of drivers that have not reported the end of their sweep */
     /* the end */
     void (*on_stopped)(struct registry *r);
     void (*on_closed)(void *user);
@@ -34,5 +34,5 @@ struct registry {
 
 /* Prunes now, and then every ten minutes. */
 void registry_prune(struct registry *r);
-/* recovery.c: recovery no longer waits for one more sandbox */
+/* recovery.c: call this when recovery need not wait for one of its sandboxes any more */
 void recovery_count_one(struct registry *r);

@@ -9,13 +9,13 @@
 #define FILES_PER_MS 256
 #define SOONEST_US UINT64_C(50000)
 #define LATEST_US UINT64_C(10000000)
-#define SHORT_US UINT64_C(1000000) /* while sandboxes wait for disk space */
+#define SHORT_US UINT64_C(1000000) /* interval of the checks while sandboxes wait for disk space */
 
 static void reserve_hold(struct registry *r, struct sandbox *sb) {
     struct err why, e;
     sandbox_reserve_explain(&r->env, &why);
     struct change c = {.cause = BERM__V1__STATE_CAUSE__STATE_CAUSE_ERROR, .e = &why};
-    if (sandbox_pause(sb, 0, &c, &e) < 0) /* the next check tries again */
+    if (sandbox_pause(sb, 0, &c, &e) < 0) /* if this fails, the next check tries again */
         log_text(LOG_WARN, "reserve", "%s: %s", sandbox_record(sb)->sandbox_id, e.text);
 }
 

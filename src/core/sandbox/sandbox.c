@@ -62,7 +62,7 @@ uint64_t sandbox_number(const struct sandbox *sb) {
     return sb->number;
 }
 
-/* Also true while DELETED is being committed. */
+/* Returns whether the sandbox is being deleted, including while DELETED is being committed. */
 static bool sandbox_is_going(const struct sandbox *sb) {
     return box_is(&sb->box, SB_DELETING) || box_is(&sb->box, SB_DELETED);
 }
@@ -123,9 +123,9 @@ void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct 
     event.body_case = BERM__V1__EVENT__BODY_SANDBOX_STATE;
     event.sandbox_state = &change;
     record->changed_sequence = entry_event(t, &event, spec->n_labels, spec->labels);
-    record->running_execs = 0; /* counted, not recorded */
+    record->running_execs = 0; /* computed for each reply, not stored */
     if (state == SB_PAUSED)
-        execs_put_running(&sb->execs, t); /* a frozen guest cannot be asked */
+        execs_put_running(&sb->execs, t); /* now, because a frozen guest does not answer */
     sandbox_put(sb, t);
 }
 
@@ -158,8 +158,8 @@ static void on_durable(struct recorded *r) {
     sandbox_converge(sb);
 }
 
-/* The commit failed. Reverts the record; sandbox_converge then records outcomes that already
- * happened again. */
+/* Called when a commit failed. Reverts the record. If an outcome has already happened,
+ * sandbox_converge records it again. */
 static void on_reverted(struct recorded *r) {
     struct sandbox *sb = container_of(r, struct sandbox, recorded);
     if (!r->durable) {
@@ -192,7 +192,7 @@ static void on_copied(struct copies *copies, const struct err *e) {
     sandbox_converge(sb);
 }
 
-/* The guest did not accept its settings, or did not end, in time. */
+/* Called when the guest did not accept its settings, or did not end, in time. */
 static void on_guest_deadline(struct deadline *d) {
     struct sandbox *sb = container_of(d, struct sandbox, guest_deadline);
     if (sb->box.instance_state != INST_UP && sb->box.instance_state != INST_SHUTDOWN)
@@ -239,7 +239,7 @@ struct sandbox *sandbox_new(struct sandboxes *all, struct driver *driver, Berm__
     return sb;
 }
 
-/* Every record has these parts; nothing checks for them later. */
+/* Returns whether the record has the parts that other code uses without a check. */
 static bool sandbox_is_record(const Berm__V1__Sandbox *record, const struct db_sandbox *row) {
     return record && record->spec && str_is(row->id, str_of(record->sandbox_id)) &&
            record->state >= SB_PENDING && record->state <= SB_DELETED && row->wanted >= GOAL_RUN &&
@@ -284,7 +284,8 @@ void sandbox_free(struct sandbox *sb) {
     free(sb->tool_path);
     if (sb->box.instance)
         instance_close(sb->box.instance);
-    if (sb->box.instance && sb->claim.is_active) /* no record names the parked instance */
+    /* Discard the parked instance, because no record names it. */
+    if (sb->box.instance && sb->claim.is_active)
         driver_discard(sb->box.driver, sb->instance_id, true, NULL, NULL);
     deadline_clear(deadlines, &sb->again);
     deadline_clear(deadlines, &sb->guest_deadline);
@@ -306,7 +307,7 @@ void sandbox_free(struct sandbox *sb) {
 /* --- changes --- */
 
 /* Stores the reason of the pause with the intent, so that a daemon that restarts before the outcome
- * still has it. A pause by a caller replaces a pause by the reserve. */
+ * still has the reason. A pause by a caller replaces a pause by the reserve. */
 static void sandbox_put_intent(struct sandbox *sb, struct entry *t, const struct change *c) {
     if (c->e || sandbox_is_held(sb))
         sandbox_set_reason(sb->box.record,
@@ -314,7 +315,7 @@ static void sandbox_put_intent(struct sandbox *sb, struct entry *t, const struct
     sandbox_put(sb, t);
 }
 
-/* Commits a new goal: with a new state and its event, or alone when `state` is 0. */
+/* Commits a new goal, together with a new state and its event unless `state` is 0. */
 static int sandbox_intend(struct sandbox *sb, enum sandbox_op op, enum sandbox_goal goal, int state,
                           const struct change *c, struct err *e) {
     struct entry *t = ledger_begin(sb->box.env->ledger);
@@ -339,7 +340,7 @@ static int sandbox_intend(struct sandbox *sb, enum sandbox_op op, enum sandbox_g
     return 0;
 }
 
-/* The sandbox already has this goal: only stores the request id. */
+/* Only stores the request id, because the sandbox already has this goal. */
 static int sandbox_keep_request(struct sandbox *sb, const struct change *c, struct err *e) {
     struct entry *t = ledger_begin(sb->box.env->ledger);
     if (!t)

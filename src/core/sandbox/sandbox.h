@@ -20,7 +20,7 @@ struct execs;
 struct files;
 struct sandbox;
 
-/* incarnation 0 = any. grace_ms as in the contract. */
+/* incarnation 0 = any. grace_ms is as in StopSandboxRequest. */
 MUST_USE int sandbox_stop(struct sandbox *sb, uint64_t incarnation, int64_t grace_ms,
                           const struct change *c, struct err *e);
 MUST_USE int sandbox_start(struct sandbox *sb, uint64_t incarnation, const struct change *c,
@@ -31,14 +31,15 @@ MUST_USE int sandbox_resume(struct sandbox *sb, uint64_t incarnation, const stru
                             struct err *e);
 MUST_USE int sandbox_delete(struct sandbox *sb, uint64_t incarnation, const struct change *c,
                             struct err *e);
-/* `spec` is the whole new spec, checked; `parts` names what the caller gave ("labels", …), for the
- * event. The driver applies new limits first; if it refuses, the update fails. */
+/* Replaces the spec. `spec` is the whole new spec, checked; `parts` names the members that the
+ * caller sent ("labels", …), for the event. The driver applies new limits first; if the driver
+ * refuses, the update fails. */
 MUST_USE int sandbox_update(struct sandbox *sb, uint64_t incarnation,
                             const Berm__V1__SandboxSpec *spec, const char *const *parts,
                             size_t n_parts, const struct change *c, struct err *e);
 
-/* Borrowed until the next turn of the loop. Report it only when ledger_wait(sandbox_recorded) has
- * nothing to wait for. */
+/* Returns the record, borrowed until the next turn of the loop. Report it only when
+ * ledger_wait(sandbox_recorded) has nothing to wait for. */
 const Berm__V1__Sandbox *sandbox_record(const struct sandbox *sb);
 /* Sets the fields that are not stored, in a record that was read from the store. */
 void sandbox_put_live(const struct sandbox *sb, Berm__V1__Sandbox *copy);
@@ -46,20 +47,20 @@ const struct recorded *sandbox_recorded(const struct sandbox *sb);
 uint64_t sandbox_number(const struct sandbox *sb);
 /* Returns whether the next start runs spec.copies. */
 bool sandbox_needs_copies(struct sandbox *sb);
-/* The sets for exec calls and file calls. */
+/* Return the sets that exec calls and file calls use. */
 struct execs *sandbox_execs(struct sandbox *sb);
 struct files *sandbox_files(struct sandbox *sb);
 /* Returns 0 when bermd may send an exec or file call to the guest now, else the error of SBX-8. */
 MUST_USE int sandbox_check_ready(const struct sandbox *sb, uint64_t incarnation, struct err *e);
 
-/* Waits until the sandbox has reached its goal and its record is durable. Zero it before the first
- * use. */
+/* Waits until the sandbox has reached its goal and its record is durable. Zero the struct before
+ * its first use. */
 struct sandbox_wait {
     struct waiter waiter;
     struct deadline deadline;
     struct deadlines *deadlines;
     struct sandbox *sandbox;
-    bool until_deleted; /* false: wait until the state is final for its goal */
+    bool until_deleted; /* false: wait until the state is final for the current goal */
 };
 /* Wakes `w` once, from the loop: when the wait has ended, when the sandbox is freed, or after
  * wait_ms. */

@@ -87,7 +87,7 @@ static void sandbox_converge_shutdown(struct sandbox *sb) {
                  clock_us() + (uint64_t)(grace_ms + STOP_MARGIN_MS) * 1000);
 }
 
-/* After a restart, a guest that was frozen has no link yet. */
+/* Connects to the guest, because a guest that was frozen has no link after a restart. */
 static void sandbox_converge_reach(struct sandbox *sb) {
     if (!sb->guest_deadline.is_set)
         deadline_set(sb->box.env->deadlines, &sb->guest_deadline,
@@ -96,7 +96,7 @@ static void sandbox_converge_reach(struct sandbox *sb) {
         sandbox_connect(sb);
 }
 
-/* While execs run, the end is graceful, so that the guest records how they end. */
+/* Ends the guest. While execs run, the end is graceful, so that the guest records how they end. */
 static void sandbox_converge_end_guest(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_COMMIT);
     files_gone(&sb->files, true);
@@ -117,7 +117,7 @@ static void sandbox_converge_end_guest(struct sandbox *sb) {
     sandbox_failpoint(sb, OP_SEND);
 }
 
-/* If the TTL requested the stop, it stays the cause in the outcome. */
+/* Returns the cause for the outcome. If the TTL requested the stop, the cause stays TTL. */
 static int sandbox_converge_cause(const struct sandbox *sb) {
     bool by_clock = sb->request.cause == CAUSE(IDLE_TTL) || sb->request.cause == CAUSE(TTL);
     return by_clock ? sb->request.cause : CAUSE(COMPLETED);
@@ -137,7 +137,8 @@ static void removal_remove(uv_work_t *work) {
     box_dir_remove(m->parent_fd, m->name);
 }
 
-/* When the driver is lost, the sweep of the next start removes the files. */
+/* Called when the driver has removed the files. If the driver is lost, the sweep of the next start
+ * removes them. */
 static void on_discarded(void *user, const struct err *e) {
     struct sandbox *sb = user;
     if (env_job_end(sb->box.env))
@@ -188,8 +189,8 @@ static void sandbox_converge_remove(struct sandbox *sb) {
 
 /* --- the steps --- */
 
-/* The instance ended without a request. The files stay, and a caller can start the sandbox
- * again. */
+/* Records that the instance ended without a request. The files stay, and a caller can start the
+ * sandbox again. */
 static void sandbox_converge_lost(struct sandbox *sb) {
     bool by_reboot = sb->box.env->host_was_rebooted && !sb->box.env->is_recovered;
     struct err e = sb->failure;
@@ -202,8 +203,8 @@ static void sandbox_converge_lost(struct sandbox *sb) {
                               .by_sandbox = true});
 }
 
-/* A sandbox that was never READY has no files to keep. Otherwise the files stay, and a caller can
- * start the sandbox again. */
+/* Records a failed start. A sandbox that was never READY has no files to keep. Otherwise the files
+ * stay, and a caller can start the sandbox again. */
 static void sandbox_converge_failed(struct sandbox *sb) {
     struct sandbox_why why = {.cause = CAUSE(ERROR), .e = &sb->failure};
     if (sb->box.record->incarnation == 1)
@@ -234,7 +235,7 @@ static void sandbox_converge_paused(struct sandbox *sb, int state) {
     sandbox_outcome(sb, state, sb->box.goal, &why);
 }
 
-/* Goal STOP or DELETE. */
+/* Takes the next step for goal STOP or DELETE. */
 static void sandbox_converge_end(struct sandbox *sb) {
     switch (sb->box.instance_state) {
     case INST_NONE:
@@ -244,7 +245,7 @@ static void sandbox_converge_end(struct sandbox *sb) {
             sandbox_converge_stopped(sb);
         return;
     case INST_SHUTDOWN:
-        if (sb->shutdown_goal != sb->box.goal) /* a delete after a stop: no grace time */
+        if (sb->shutdown_goal != sb->box.goal) /* the goal is now DELETE: no grace time */
             sandbox_converge_end_guest(sb);
         return;
     case INST_PARKED:
@@ -260,11 +261,12 @@ static void sandbox_converge_end(struct sandbox *sb) {
     case INST_STOPPING:
     case INST_CLEARING:
     case INST_REMOVING:
-        return; /* the reply calls converge */
+        return; /* the reply calls sandbox_converge */
     }
 }
 
-/* Goal RUN, PENDING, the instance is up: connect, configure, copy, READY. */
+/* Takes the next step for goal RUN, state PENDING, while the instance is up: connect, configure,
+ * copy, READY. */
 static void sandbox_converge_start_guest(struct sandbox *sb) {
     switch (sb->box.link_state) {
     case LINK_NONE:
@@ -288,11 +290,11 @@ static void sandbox_converge_start_guest(struct sandbox *sb) {
     }
 }
 
-/* Goal RUN, PENDING. */
+/* Takes the next step for goal RUN, state PENDING. */
 static void sandbox_converge_start(struct sandbox *sb) {
     bool has_failed = sb->failure.code != ERR_NONE;
     if (sb->claim.is_active && has_failed) {
-        sandbox_unclaim(sb); /* then create the instance as without a pool */
+        sandbox_unclaim(sb); /* sandbox_converge then creates an instance without the pool */
         return;
     }
     switch (sb->box.instance_state) {
@@ -325,7 +327,8 @@ static void sandbox_converge_start(struct sandbox *sb) {
     }
 }
 
-/* Goal RUN, READY or PAUSED, the instance is up and not frozen. */
+/* Takes the next step for goal RUN, state READY or PAUSED, while the instance is up and not
+ * frozen. */
 static void sandbox_converge_run_guest(struct sandbox *sb) {
     switch (sb->box.link_state) {
     case LINK_NONE:
@@ -339,13 +342,13 @@ static void sandbox_converge_run_guest(struct sandbox *sb) {
     case LINK_GREETED:
     case LINK_CONFIGURING:
     case LINK_CONFIGURED:
-        if (box_is(&sb->box, SB_PAUSED)) /* a resume: the guest answers again */
+        if (box_is(&sb->box, SB_PAUSED)) /* after a resume, the guest answers again */
             sandbox_converge_paused(sb, SB_READY);
         return;
     }
 }
 
-/* Goal RUN or PAUSE, READY or PAUSED. */
+/* Takes the next step for goal RUN or PAUSE, state READY or PAUSED. */
 static void sandbox_converge_run(struct sandbox *sb) {
     switch (sb->box.instance_state) {
     case INST_NONE:
@@ -353,7 +356,7 @@ static void sandbox_converge_run(struct sandbox *sb) {
         return;
     case INST_UP:
         if (sb->failure.code != ERR_NONE && !sb->box.link)
-            sandbox_converge_kill(sb); /* the guest cannot be reached */
+            sandbox_converge_kill(sb); /* bermd cannot reach the guest */
         else if (sb->box.goal == GOAL_PAUSE)
             sandbox_converge_freeze(sb);
         else
@@ -364,7 +367,7 @@ static void sandbox_converge_run(struct sandbox *sb) {
             sandbox_converge_thaw(sb);
         else if (box_is(&sb->box, SB_READY))
             sandbox_converge_paused(sb, SB_PAUSED);
-        else if (!sb->box.link && !sandbox_is_dormant(sb)) /* adopted */
+        else if (!sb->box.link && !sandbox_is_dormant(sb)) /* an adopted instance */
             sandbox_watch_exit(sb);
         return;
     case INST_PARKED:
@@ -381,8 +384,8 @@ static void sandbox_converge_run(struct sandbox *sb) {
     }
 }
 
-/* Returns whether recovery must still wait for the sandbox. The daemon listens when this is false
- * for all. */
+/* Returns whether recovery must still wait for the sandbox. The daemon listens when this returns
+ * false for all sandboxes. */
 static bool sandbox_converge_holds_recovery(const struct sandbox *sb) {
     if (sb->recorded.n_pending > 0 || sb->box.instance_state == INST_CLEARING)
         return true;

@@ -19,7 +19,7 @@ static int sandbox_create_check_id(struct sandboxes *all, const char *id, struct
     return err_about(e, "sandbox_id", id);
 }
 
-/* A new record that owns copies of everything. NULL: no memory. */
+/* Creates a record that owns copies of all its values. Returns NULL if there is no memory. */
 static Berm__V1__Sandbox *sandbox_create_record(const char *id, const char *owner,
                                                 const Berm__V1__SandboxSpec *spec) {
     Berm__V1__Sandbox model = BERM__V1__SANDBOX__INIT;
@@ -77,7 +77,7 @@ static struct sandbox *sandbox_create_object(struct sandboxes *all, const char *
         record ? sandbox_new(all, d, record, all->newest + 1, (uint64_t)slot, instance) : NULL;
     if (sb) {
         sb->request.op = OP_CREATE;
-        sb->execs.output_counted = true; /* there is none */
+        sb->execs.output_counted = true; /* a new sandbox has no output */
         if (p)
             sandbox_claim(sb, p);
         return sb;

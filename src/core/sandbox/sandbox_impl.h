@@ -25,8 +25,8 @@ enum sandbox_step { OP_INTENT, OP_COMMIT, OP_SEND, OP_ACK, OP_OUTCOME, OP_REPLY 
 struct sandbox_request {
     enum sandbox_op op;
     int cause;         /* StateCause */
-    int64_t grace_ms;  /* of a stop; see StopSandboxRequest */
-    struct caller who; /* of a pause or resume */
+    int64_t grace_ms;  /* set for a stop; see StopSandboxRequest */
+    struct caller who; /* set for a pause or resume */
     char request_id[132];
 };
 
@@ -34,12 +34,12 @@ struct sandbox_request {
 struct sandbox_claim {
     bool is_active; /* from the claim until the sandbox is READY or the claim is undone */
     bool has_name;  /* the parked instance already has this sandbox's host name */
-    struct instance_limits limits; /* of the parked instance */
+    struct instance_limits limits; /* limits of the parked instance */
 };
 
 /* sandbox_link.c: lost links and failed connects. */
 struct sandbox_relink {
-    unsigned n_lost; /* within RELINKS_WITHIN_US */
+    unsigned n_lost; /* number of losses within RELINKS_WITHIN_US */
     uint64_t first_lost_us;
     uint64_t connecting_since_us; /* 0 = the last connect succeeded */
     struct guest_wait configure_wait;
@@ -64,11 +64,11 @@ struct sandbox {
     struct recorded recorded;
     uint64_t number;
     uint64_t slot;
-    char instance_id[INSTANCE_ID_MAX]; /* of the sandbox, or of the claimed instance */
+    char instance_id[INSTANCE_ID_MAX]; /* id of the sandbox, or of the claimed instance */
 
     enum sandbox_goal
         shutdown_goal;  /* in SHUTDOWN: the goal for which the guest was asked to end */
-    struct err failure; /* why creating the instance or reaching the guest failed */
+    struct err failure; /* why the instance was not created or the guest was not reached */
     struct sandbox_request request;
     bool is_recovering; /* on_recovered has not been called yet */
     struct sandbox_claim claim;
@@ -81,11 +81,12 @@ struct sandbox {
     struct list waits;
     struct list measures; /* waiters for the pending measurement */
     struct instance_usage usage;
-    bool has_usage; /* as last measured */
+    bool has_usage; /* `usage` has the last measurement */
 
-    struct deadline again;          /* retry: the store failed, or the guest did not answer */
-    struct deadline guest_deadline; /* by then the guest must accept its settings, or end */
-    struct deadline due;            /* the TTL or the idle TTL ends */
+    struct deadline again; /* when to retry after the store failed or the guest did not answer */
+    /* When the guest must have accepted its settings, or have ended. */
+    struct deadline guest_deadline;
+    struct deadline due; /* when the TTL or the idle TTL ends */
 };
 
 static inline struct sandbox *sandbox_of(struct box *b) {
@@ -97,8 +98,8 @@ static inline bool sandbox_is_dormant(const struct sandbox *sb) {
 
 void sandbox_failpoint(const struct sandbox *sb, enum sandbox_step step);
 
-/* sandbox.c: takes the record and adds the sandbox to `all`. An empty `instance` means that the id
- * is the sandbox's. NULL: no memory. */
+/* sandbox.c: takes ownership of the record and adds the sandbox to `all`. If `instance` is empty,
+ * the id of the instance is the sandbox's id. Returns NULL if there is no memory. */
 struct sandbox *sandbox_new(struct sandboxes *all, struct driver *driver, Berm__V1__Sandbox *record,
                             uint64_t number, uint64_t slot, struct str instance);
 /* sandbox_create.c: returns 0 when a sandbox with this spec can start now. DRIVER_UNAVAILABLE,
@@ -108,12 +109,12 @@ MUST_USE int sandbox_check_new(const struct env *env, const Berm__V1__SandboxSpe
 /* The reason of a state change. */
 struct sandbox_why {
     int cause;                /* StateCause */
-    const struct err *e;      /* the error that caused it; NULL: none */
+    const struct err *e;      /* the error that caused the change; NULL: none */
     const struct caller *who; /* NULL: the daemon, or the sandbox when `by_sandbox` */
     bool by_sandbox;
     const char *request_id;
 };
-/* Puts its record into the entry. */
+/* Puts the record of the sandbox into the entry. */
 void sandbox_put(struct sandbox *sb, struct entry *t);
 /* Puts the change of state and its event into the entry. */
 void sandbox_enter(struct sandbox *sb, struct entry *t, int state, const struct sandbox_why *why);
@@ -128,7 +129,7 @@ void sandbox_waits_end(struct sandbox *sb);
 
 /* sandbox_lifetime.c */
 void sandbox_lifetime_init(struct sandbox *sb);
-/* Starts its TTL. */
+/* Starts the TTL of the sandbox. */
 void sandbox_lifetime_begin(struct sandbox *sb);
 /* Recalculates the deadline of the TTL and idle TTL after a change that affects them. */
 void sandbox_lifetime_update(struct sandbox *sb);
@@ -151,10 +152,10 @@ void sandbox_converge(struct sandbox *sb);
 void sandbox_claim(struct sandbox *sb, struct parked *p);
 /* Opens the imports, then creates the instance or claims the parked instance. */
 void sandbox_make_instance(struct sandbox *sb);
-/* A claim failed, or a restart interrupted it: removes the instance with its files, and creates
- * another one. */
+/* Call this when a claim failed or a restart interrupted it. Removes the instance with its files,
+ * and creates another one. */
 void sandbox_unclaim(struct sandbox *sb);
-/* At a restart: finds the instance that its record names. */
+/* Call this at a restart. Finds the instance that the record names. */
 void sandbox_adopt(struct sandbox *sb);
 
 /* sandbox.c: returns 0 when the spec may change now */
@@ -175,5 +176,6 @@ void sandbox_take_link(struct sandbox *sb, struct guest_link *link, struct trans
 /* Sends the guest its settings, unless the guest has them or configure is pending. */
 void sandbox_configure(struct sandbox *sb);
 void sandbox_disconnect(struct sandbox *sb);
-/* The guest is gone or about to end: resets the state of the link for the next guest. */
+/* Call this when the guest is gone or about to end. Resets the state of the link for the next
+ * guest. */
 void sandbox_forget_guest(struct sandbox *sb);

@@ -22,14 +22,16 @@ static void on_failed(struct instance *p, const struct err *e) {
     sandbox_converge(sb);
 }
 
-/* The instance has ended: execs without a reported exit get their exit from status files. */
+/* Called when the instance has ended. Execs without a reported exit get their exit from status
+ * files. */
 static void on_gone(struct instance *p) {
     struct sandbox *sb = sandbox_of(p->user);
     sb->box.instance = NULL;
     box_set_instance(&sb->box, INST_NONE);
     sb->shutdown_goal = GOAL_NONE;
-    sb->copies.are_done = false; /* a layer in memory is gone */
-    imports_end(&sb->imports);   /* they were opened for this instance; no answer may follow */
+    sb->copies.are_done = false; /* because a layer in memory is gone */
+    /* The imports were opened for this instance; cancel pending requests. */
+    imports_end(&sb->imports);
     deadline_clear(sb->box.env->deadlines, &sb->guest_deadline);
     if (box_is(&sb->box, SB_PENDING) && sb->failure.code == ERR_NONE)
         err_set(&sb->failure, ERR_GUEST_LOST, "the guest ended before it was ready");
@@ -61,7 +63,7 @@ void sandbox_limits(const Berm__V1__SandboxSpec *spec, struct instance_limits *r
 
 /* --- creating --- */
 
-/* The imports own descriptors and targets of the mounts. */
+/* Returns the spec of the instance. The imports own the descriptors and targets of its mounts. */
 static struct instance_spec sandbox_instance_spec(
     const struct sandbox *sb, struct instance_mount mounts[INSTANCE_MOUNTS_MAX]) {
     const Berm__V1__SandboxSpec *spec = sb->box.record->spec;
@@ -111,15 +113,17 @@ static void sandbox_claim_limits(struct instance_limits *limits,
     limits->pids = limits->pids == own->pids ? 0 : limits->pids;
 }
 
-/* Returns whether only the guest needs a request, because the parked instance matches. */
+/* Returns whether the claim needs no request to the driver, because the parked instance matches the
+ * spec. */
 static bool sandbox_claim_is_bare(const struct instance_spec *spec) {
     const struct instance_limits *l = &spec->limits;
     return !spec->hostname && l->memory_bytes == 0 && l->cpu_milli == 0 && l->pids == 0 &&
            spec->n_mounts == 0;
 }
 
-/* Configure the guest first so that it overlaps with the claim, unless the guest would create a
- * workspace where a mount goes: only the default workspace exists in every root. */
+/* Claims the parked instance. Configures the guest first so that it overlaps with the claim, unless
+ * the guest would create a workspace where a mount goes: only the default workspace exists in every
+ * root. */
 static void sandbox_instance_claim(struct sandbox *sb, struct instance_spec *spec) {
     const char *workspace = sb->box.record->spec->workspace;
     spec->hostname = sb->claim.has_name ? NULL : spec->hostname;
@@ -190,7 +194,7 @@ void sandbox_make_instance(struct sandbox *sb) {
 
 /* --- clearing and adopting --- */
 
-/* The driver has removed what was left of the instance. */
+/* Called when the driver has removed what was left of the instance. */
 static void on_cleared(void *user, const struct err *e) {
     struct sandbox *sb = user;
     if (env_job_end(sb->box.env))
@@ -224,7 +228,8 @@ void sandbox_unclaim(struct sandbox *sb) {
     sandbox_instance_clear(sb, true);
 }
 
-/* A restart interrupted the claim, and how much of it was done is unknown. */
+/* Returns whether a restart interrupted the claim; how much of the claim was done is then
+ * unknown. */
 static bool sandbox_claim_is_half_done(const struct sandbox *sb) {
     return box_is(&sb->box, SB_PENDING) && sb->box.record->incarnation == 1 &&
            strcmp(sb->instance_id, sb->box.record->sandbox_id) != 0;
@@ -249,7 +254,7 @@ void sandbox_adopt(struct sandbox *sb) {
     box_set_instance(&sb->box, box_is(&sb->box, SB_PAUSED) ? INST_FROZEN : INST_UP);
     if (!box_is(&sb->box, SB_PENDING))
         box_set_link(&sb->box, LINK_LOST);
-    if (sb->execs.n_running > 0) /* the guest may report an exit at once */
+    if (sb->execs.n_running > 0) /* now, because the guest may report an exit at once */
         execs_learn_kills(&sb->execs);
     else
         list_push_back(&sb->all->dormant, &sb->in_dormant);

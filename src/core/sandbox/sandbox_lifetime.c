@@ -4,12 +4,12 @@
 #include "core/sandbox/sandbox_impl.h"
 
 #define LATER_US UINT64_C(1000000)
-#define FAR_MS (INT64_C(1) << 40) /* a deadline beyond this is not set */
+#define FAR_MS (INT64_C(1) << 40) /* no deadline is set beyond this time */
 
 #define ACTION(name) BERM__V1__LIFETIME_ACTION__LIFETIME_ACTION_##name
 
-/* A sandbox is idle while it is READY, no exec runs and no file is open; a watch of files does not
- * count. 0 = it is not idle, or has no idle TTL. */
+/* Returns when the idle TTL ends. A sandbox is idle while it is READY, no exec runs and no file is
+ * open; a watch of files does not count. 0 = the sandbox is not idle, or has no idle TTL. */
 static int64_t sandbox_lifetime_idle_due(const struct sandbox *sb) {
     const Berm__V1__Lifetime *l = sb->box.record->spec->lifetime;
     if (!l || l->idle_ttl_ms <= 0 || sb->execs.n_running > 0 || sb->files.n_handles > 0 ||
@@ -43,7 +43,7 @@ void sandbox_touch(struct box *b) {
     sandbox_lifetime_update(sb);
 }
 
-/* Makes the change that the TTL requests. */
+/* Makes the change that the TTL or idle TTL requests. */
 static int sandbox_lifetime_act(struct sandbox *sb, int action, int cause, struct err *e) {
     struct change c = {.cause = cause};
     if (action == ACTION(DELETE))

@@ -25,19 +25,20 @@ static void on_exec(struct guest_link *l, const struct guest_exec_state *state) 
     if (x && !exec_is_settled(x))
         exec_on_known(x, state);
     else
-        guest_exec_forget(l, state->exec_id); /* its end is recorded, or bermd does not know it */
+        guest_exec_forget(l, state->exec_id); /* its end is durable, or it is unknown to bermd */
 }
 
 static void sandbox_link_configured(struct sandbox *sb) {
     box_set_link(&sb->box, LINK_CONFIGURED);
     execs_fetch(&sb->execs);
-    if (sb->box.goal < GOAL_STOP) /* otherwise no exec may start */
+    if (sb->box.goal < GOAL_STOP) /* in a sandbox that is ending, no exec may start */
         execs_resume(&sb->execs);
     sandbox_converge(sb);
 }
 
-/* When a restart came before the reply, the guest has its settings already and refuses a second
- * configure without naming a field. A setting that it refuses has a field. */
+/* Returns whether the guest has its settings. If a restart came before the reply, the guest already
+ * has them and refuses a second configure without naming a field. When the guest refuses a setting,
+ * the error names a field. */
 static bool sandbox_link_has_settings(const struct err *e) {
     return !e || (e->code == ERR_INVALID_ARGUMENT && !e->field[0]);
 }
@@ -129,13 +130,13 @@ static void on_notice(struct guest_link *l, const struct guest_notice *n) {
     }
 }
 
-/* bermd ran out of descriptors. That is temporary and not the guest's fault. */
+/* Returns whether bermd ran out of descriptors, which is temporary and not the guest's fault. */
 static bool sandbox_link_is_shortage(const struct err *e) {
     return e->sys == EMFILE || e->sys == ENFILE;
 }
 
-/* The link broke, or the guest broke the protocol. After too many losses in a short time the guest
- * counts as lost. */
+/* Called when the link broke or the guest broke the protocol. After too many losses in a short time
+ * the guest counts as lost. */
 static void on_lost(struct guest_link *l, const struct err *e) {
     struct sandbox *sb = sandbox_of_link(l);
     uint64_t now = clock_us();
@@ -207,7 +208,7 @@ void sandbox_wake(struct box *b) {
     if (!sandbox_is_dormant(sb))
         return;
     list_remove(&sb->in_dormant);
-    execs_learn_kills(&sb->execs); /* before any exec can end */
+    execs_learn_kills(&sb->execs); /* read the OOM count before any exec can end */
     if (sb->box.instance_state == INST_UP && !sb->box.link)
         sandbox_connect(sb);
     else if (sb->box.instance)

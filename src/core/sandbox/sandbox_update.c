@@ -7,7 +7,7 @@
 
 /* An update that waits for the driver; it owns copies of what the caller passed. */
 struct update {
-    struct list waits; /* the caller's node; empty when the caller is gone */
+    struct list waits; /* the node of the waiting caller; empty when the caller is gone */
     Berm__V1__SandboxSpec *spec;
     struct caller who;
     struct request_key key;
@@ -60,7 +60,7 @@ static void update_fail(struct update *u, const struct err *e) {
     update_free(u);
 }
 
-/* Puts the new spec into the record and commits it. After a failure the update is unchanged. */
+/* Puts the new spec into the record and commits it. On failure, the update stays unchanged. */
 static int update_record(struct sandbox *sb, struct update *u, struct err *e) {
     struct entry *t = ledger_begin(sb->box.env->ledger);
     if (!t)
@@ -96,7 +96,7 @@ static void on_limits(struct instance *p, const struct instance_answer *a, void 
 void sandbox_update_without_instance(struct sandbox *sb) {
     struct err e;
     struct update *u = TAKE(sb->updates.pending);
-    if (u && update_record(sb, u, &e) < 0) /* the limits take effect at the next start */
+    if (u && update_record(sb, u, &e) < 0) /* the new limits take effect at the next start */
         update_fail(u, &e);
 }
 
@@ -126,7 +126,7 @@ static struct update *update_new(const Berm__V1__SandboxSpec *spec, const char *
     u->key.request_id = u->request_id;
     u->key.method = u->method;
     for (; u->n_parts < n_parts && u->n_parts < COUNT_OF(u->parts); u->n_parts++)
-        u->parts[u->n_parts] = parts[u->n_parts]; /* static strings of the handler */
+        u->parts[u->n_parts] = parts[u->n_parts]; /* no copy: the strings are static */
     return u;
 }
 

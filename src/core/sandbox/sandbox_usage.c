@@ -29,7 +29,7 @@ int sandbox_measure(struct sandbox *sb, struct waiter *w, struct err *e) {
     return 0;
 }
 
-/* The driver will not reply any more. */
+/* Wakes all waiters, because the driver will not reply any more. */
 void sandbox_measures_end(struct sandbox *sb) {
     sb->has_usage = false;
     waiters_end(&sb->measures);

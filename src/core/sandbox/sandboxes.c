@@ -43,7 +43,7 @@ bool sandboxes_wake_next(struct sandboxes *all) {
 }
 
 void sandbox_recover(struct sandbox *sb) {
-    if (!sb->box.driver) { /* its record waits for a daemon that has the driver */
+    if (!sb->box.driver) { /* the record stays until a daemon has the driver */
         log_text(LOG_WARN, "start", "%s: the driver \"%s\" is not loaded",
                  sb->box.record->sandbox_id, sb->box.record->spec->driver);
         sb->all->ops->on_recovered(sb->all);

@@ -14,11 +14,11 @@ struct sandboxes;
 struct transcript;
 
 struct sandbox_owner_ops {
-    /* Its record became durable: it may have started or stopped running. */
+    /* The record of the sandbox became durable: the sandbox may have started or stopped running. */
     void (*on_durable)(struct sandboxes *all, struct sandbox *sb);
-    /* A sandbox is STOPPED or FAILED, or was freed. */
+    /* A sandbox became STOPPED or FAILED, or was freed. */
     void (*on_ended)(struct sandboxes *all);
-    /* Recovery no longer waits for one more sandbox. */
+    /* Recovery need not wait for one of its sandboxes any more. */
     void (*on_recovered)(struct sandboxes *all);
 };
 
@@ -26,20 +26,20 @@ struct sandboxes {
     struct env *env;
     const struct sandbox_owner_ops *ops;
     struct map by_id;
-    struct list list;    /* oldest first; see sandbox_at */
-    struct list dormant; /* adopted, and no call has needed their guest yet */
+    struct list list;    /* all sandboxes, oldest first; see sandbox_at */
+    struct list dormant; /* adopted sandboxes whose guest no call has needed yet */
     uint64_t newest;     /* number of the newest sandbox */
     struct exec_table execs;
 };
 
-/* An instance from the pool, with its link; the taker owns all of it. */
+/* An instance from the pool, with its link. The sandbox that takes it owns all members. */
 struct parked {
     struct instance *instance;
     struct guest_link *link;
-    struct transcript *transcript; /* messages so far */
+    struct transcript *transcript; /* has the messages of the link so far */
     uint64_t slot;
     char name[INSTANCE_ID_MAX];    /* host name; the sandbox id unless the caller chose one */
-    struct instance_limits limits; /* the limits at its creation */
+    struct instance_limits limits; /* the limits with which the instance was created */
 };
 #define PARKED_WORKSPACE "/workspace" /* a directory that exists in every root */
 
@@ -48,35 +48,38 @@ struct parked {
  * some for calls. */
 #define SANDBOX_FDS 16
 
-/* -errno */
+/* Returns 0 or -errno. */
 MUST_USE int sandboxes_init(struct sandboxes *all, struct env *env,
                             const struct sandbox_owner_ops *ops, const struct db_facts *facts);
 void sandboxes_done(struct sandboxes *all);
-struct sandbox *sandboxes_find(const struct sandboxes *all, const char *id); /* NULL: none */
-struct sandbox *sandbox_at(struct list *node);                               /* of `list` */
-/* Greets the guest of the first dormant sandbox. False: none is dormant. */
+/* NULL: no such sandbox. */
+struct sandbox *sandboxes_find(const struct sandboxes *all, const char *id);
+struct sandbox *sandbox_at(struct list *node); /* node of sandboxes.list */
+/* Greets the guest of the first dormant sandbox. Returns false if no sandbox is dormant. */
 bool sandboxes_wake_next(struct sandboxes *all);
 
-/* 0 when the id is free and the resources for this sandbox suffice. SANDBOX_EXISTS, LIMIT_REACHED,
- * STORE_FULL, DRIVER_UNAVAILABLE */
+/* Returns 0 when the id is free and the resources for this sandbox suffice. SANDBOX_EXISTS,
+ * LIMIT_REACHED, STORE_FULL, DRIVER_UNAVAILABLE */
 MUST_USE int sandbox_check_create(struct sandboxes *all, const char *id,
                                   const Berm__V1__SandboxSpec *spec, struct err *e);
-/* After sandbox_check_create. `spec` has every default filled in; it is copied. An empty id gets a
- * generated one. `p` NULL: create the instance. Sets p->instance to NULL when the sandbox has taken
- * it. */
+/* Creates a sandbox; call sandbox_check_create first. `spec` has every default filled in; the
+ * function copies it. If `id` is empty, the function generates one. `p` NULL: the driver creates an
+ * instance. Sets p->instance to NULL when the sandbox has taken it. */
 MUST_USE int sandbox_create(struct sandboxes *all, const char *id,
                             const Berm__V1__SandboxSpec *spec, struct parked *p,
                             const struct change *c, struct sandbox **ret_sb, struct err *e);
-/* Rebuilds a sandbox from its row; NULL on a damaged record or no memory. */
+/* Rebuilds a sandbox from its row. Returns NULL if the record is damaged or memory is short. */
 struct sandbox *sandbox_restore(struct sandboxes *all, const struct db_sandbox *row);
-/* Adopts its instance, or finds that the instance is gone; on_recovered follows once. */
+/* Adopts the instance of the sandbox, or finds that the instance is gone; on_recovered follows
+ * once. */
 void sandbox_recover(struct sandbox *sb);
 /* Recovery stops waiting for the guest. */
 void sandbox_recovery_timeout(struct sandbox *sb);
-/* The daemon is exiting: closes its end of the link and its handle. The instance keeps running. */
+/* Call this when the daemon exits. Closes the daemon's end of the link and its handle of the
+ * instance. The instance keeps running. */
 void sandbox_let_go(struct sandbox *sb);
 void sandbox_free(struct sandbox *sb);
-/* Writes the buffered messages of its link to the transcript file. */
+/* Writes the buffered messages of the sandbox's link to the transcript file. */
 void sandbox_flush(struct sandbox *sb);
 
 struct box *sandbox_box(struct sandbox *sb);
@@ -92,7 +95,8 @@ bool sandbox_may_fill_disk(const struct sandbox *sb);
 /* Returns whether the reserve pauses the sandbox, or is about to, until there is disk space
  * again. */
 bool sandbox_is_held(const struct sandbox *sb);
-/* Free disk space and the reserve; a disk that cannot be read counts as having space. */
+/* Returns the free disk space and the reserve. A disk that cannot be read counts as having
+ * space. */
 void sandbox_reserve_read(const struct env *env, struct disk_space *ret_space);
 /* Sets the error that explains why the reserve pauses a sandbox. */
 void sandbox_reserve_explain(const struct env *env, struct err *ret_e);
