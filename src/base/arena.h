@@ -16,7 +16,7 @@ struct arena {
     uint8_t *at;
     uint8_t *end;
     struct arena_block *blocks; /* newest first; the last element is the first block */
-    size_t used_bytes;          /* size of all blocks except the first */
+    size_t used_bytes;          /* total size of all blocks except the first */
     size_t max_bytes;
 };
 

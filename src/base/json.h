@@ -49,7 +49,7 @@ struct json {
 struct json_bounds {
     size_t depth; /* at most JSON_DEPTH_MAX; a scalar has depth 0 */
     size_t nodes;
-    size_t members; /* per object; the duplicate check is quadratic in this number */
+    size_t members; /* maximum per object; the duplicate check takes quadratic time */
 };
 
 /* Fails with -EBADMSG when the text is not JSON, -E2BIG over a bound, -ENOMEM when the arena is

@@ -42,7 +42,7 @@ static inline struct list *list_pop_front(struct list *head) {
     return node;
 }
 
-/* The loop body may remove `it`, but no other node. */
+/* The loop body may remove the current node, `it`, but no other node. */
 #define LIST_FOR_EACH(it, head)                                               \
     for (struct list *it = (head)->next, *it##_next = it->next; it != (head); \
          it = it##_next, it##_next = it->next)

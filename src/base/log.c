@@ -12,8 +12,8 @@
 #define VALUE_BYTES ((size_t)512)
 #define STAMP_BYTES ((size_t)19) /* 2026-11-15T19:41:50 */
 
-/* The only writable file-scope data of the project. Every file may log, even in error paths, so the logger is not
- * passed around. */
+/* Writable file-scope data, which this project otherwise avoids. Every file may log, even in error
+ * paths, so functions do not pass the logger around. */
 static struct {
     int fd;
     bool is_file; /* a regular file does not block, so one write takes the whole batch */
@@ -51,7 +51,7 @@ void log_flush(void) {
         if (w < 0 && errno == EINTR)
             continue;
         if (w < 0 && errno != EAGAIN)
-            w = (ssize_t)n; /* the log has no reader any more: discard */
+            w = (ssize_t)n; /* the log has no reader or is broken: discard the lines */
         if (w < 0)
             break;
         done += (size_t)w;

@@ -21,7 +21,7 @@ struct map {
     struct map_node **slots;
     size_t n_slots; /* a power of two */
     size_t count;
-    uint64_t seed; /* random, because clients choose the keys */
+    uint64_t seed; /* random, so that clients cannot choose keys that collide */
 };
 
 MUST_USE int map_init(struct map *m);

@@ -19,7 +19,7 @@
 #define OUTLOG_CAP_MIN 65536
 
 struct outlog {
-    int fd;         /* owned; -1: appended bytes are counted and discarded */
+    int fd;         /* owned; if -1, appended bytes are counted and discarded */
     uint64_t size;  /* bytes ever appended */
     uint64_t first; /* offset of the first byte kept */
 };

@@ -59,8 +59,8 @@ static int state_write_text(int dir_fd, const char *name, const char *text, stru
 }
 
 /* Returns whether the process named in the lock file has exited. If a daemon is killed while it
- * starts berm-spawn, a child may still hold the lock for a moment, because it has not closed its
- * descriptors yet. */
+ * starts berm-spawn, its child may hold the lock a moment longer, because the child has not closed
+ * the inherited descriptors yet. */
 static bool state_is_gone(const char *holder) {
     long pid = strtol(holder, NULL, 10);
     return pid > 0 && kill((pid_t)pid, 0) < 0 && errno == ESRCH;

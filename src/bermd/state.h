@@ -14,7 +14,7 @@ struct state {
     int lock_fd;
     char instance_id[STATE_ID_CHARS + 1]; /* created once per directory */
     char run_id[STATE_ID_CHARS + 1];      /* created at each start */
-    bool host_was_rebooted;               /* since the previous start with this directory */
+    bool host_was_rebooted; /* the host rebooted since the last start with this directory */
 };
 
 /* Fails with LIMIT_REACHED, naming the process, when another daemon uses the directory. */

@@ -1,4 +1,4 @@
-/* The command line: parses options by the command's lists, and values in human notation. */
+/* The command line: parses options according to the command's lists, and values with units. */
 #include <errno.h>
 #include <stdarg.h>
 

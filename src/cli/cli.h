@@ -43,7 +43,7 @@ struct command {
     int max_args;     /* -1: any number */
     bool has_program; /* a program's command line follows the arguments */
     int (*run)(struct cli *cli);
-    bool no_daemon; /* works without a daemon and does not start one */
+    bool no_daemon; /* needs no daemon, so berm does not start one */
 };
 
 extern const struct command commands[];
@@ -57,7 +57,7 @@ struct cli {
     struct berm_client *client;
     char **args;
     size_t n_args;
-    char **program; /* with its arguments */
+    char **program; /* the program to run, and its arguments */
     size_t n_program;
     struct {
         const char *name;
@@ -85,12 +85,13 @@ extern const struct opt quiet_opt[];
 /* Returns -1 to continue, or the exit status of an invalid command line. */
 int args_parse(struct cli *cli, int argc, char **argv);
 bool opt_has(const struct cli *cli, const char *name);
-/* Returns the last value given, or NULL. */
+/* Returns the last value of the option on the command line, or NULL. */
 char *opt_get(const struct cli *cli, const char *name);
 size_t opt_count(const struct cli *cli, const char *name);
-/* Returns the next value from *at, or NULL. */
+/* Returns the next value of a repeated option and advances *at, or returns NULL. */
 char *opt_next(const struct cli *cli, const char *name, size_t *at);
-/* Each sets the value of an option or leaves the default. Returns false after printing an error. */
+/* Each function sets *value if the option is given, and leaves the default otherwise. Returns false
+ * after printing an error. */
 bool opt_size(const struct cli *cli, const char *name, int64_t *value);
 bool opt_duration(const struct cli *cli, const char *name, int64_t *value_ms);
 bool opt_number(const struct cli *cli, const char *name, int64_t min, int64_t max, int64_t *value);
@@ -101,12 +102,12 @@ int opt_usage(const struct cli *cli, const char *fmt, ...) PRINTF(2, 3);
 
 /* --- out.c --- */
 
-/* Returns zeroed memory of the run. Exits when out of memory. */
+/* Returns zeroed memory that is valid until the end of the run. Exits when out of memory. */
 void *cli_alloc(struct cli *cli, size_t n);
 char *cli_text(struct cli *cli, const char *fmt, ...) PRINTF(2, 3);
 /* Returns sixteen random hexadecimal digits. */
 char *cli_random(struct cli *cli);
-/* Keeps a response until the end of the run. */
+/* Takes ownership of a response. cli_done frees it at the end of the run. */
 void cli_keep(struct cli *cli, void *message);
 void cli_done(struct cli *cli);
 /* Prints the error and what to do next. Returns EXIT_BERM. */
@@ -126,7 +127,7 @@ const char *cli_pairs(struct cli *cli, size_t n, Berm__V1__KeyValue **pairs);
 struct table {
     struct cli *cli;
     size_t n_columns;
-    size_t colored; /* the column with colours */
+    size_t colored; /* index of the column with colours */
     size_t n_rows;
     size_t cap;
     const char **cells;
@@ -147,25 +148,26 @@ bool limits_fill(struct cli *cli, Berm__V1__Limits *limits, bool *ret_any);
 bool lifetime_fill(struct cli *cli, Berm__V1__Lifetime *lifetime, bool *ret_any);
 bool exec_fill(struct cli *cli, Berm__V1__ExecSpec *spec);
 /* Creates a sandbox and waits until it is ready. Returns -code, or -1 with e->code 0 after printing
- * an error. When a signal interrupts it, it still returns the sandbox, so that the caller can
- * remove it. */
+ * an error. When a signal interrupts the wait, ret_sandbox is still set, so that the caller can
+ * remove the sandbox. */
 int sandbox_make(struct cli *cli, bool wait, Berm__V1__Sandbox **ret_sandbox, struct berm_error *e);
 int sandbox_remove(struct cli *cli, const char *id, struct berm_error *e);
-/* A program in the foreground. Between begin and end, signals end our calls; while a program runs
- * they are forwarded to it. */
+/* A program in the foreground. Between foreground_begin and foreground_end, a signal cancels our
+ * calls; while a program runs, the first signal is forwarded to the program instead. */
 struct foreground;
 struct foreground *foreground_begin(struct cli *cli);
 /* Starts the program, prints its output and, if asked, sends our input. Returns the exit status. */
 int foreground_run(struct foreground *f, char *sandbox_id, Berm__V1__ExecSpec *spec, bool input);
 int foreground_signal(const struct foreground *f); /* the last signal, or 0 */
 void foreground_end(struct foreground *f);
-/* Does the same for a running program; signals are not forwarded. */
+/* Prints the output of a running program and, if asked, sends our input. Does not forward signals.
+ * Returns the exit status. */
 int foreground_attach(struct cli *cli, Berm__V1__AttachExecRequest *request, bool input);
-/* Connects a program with our terminal, or with our input stream if we have none: starts it, or
- * attaches to a running one. Returns the exit status; 0 and cli->detached when the user
- * detached. */
+/* Starts a program or attaches to a running one, and connects it with our terminal, or with our
+ * input stream if we have no terminal. Returns the exit status. When the user detached, returns 0
+ * and sets cli->detached. */
 int terminal_run(struct cli *cli, const Berm__V1__InteractRequest *first);
-/* Describes a new terminal like ours. */
+/* Returns the settings of a new terminal, with the type and size of ours. */
 Berm__V1__Terminal *terminal_fill(struct cli *cli);
 /* Prints why a program could not be started. Returns the exit status. */
 int start_failed(struct cli *cli, const struct berm_error *e);
@@ -175,7 +177,8 @@ int exit_status_of(const Berm__V1__ExitStatus *exit);
 const char *exit_text(struct cli *cli, const Berm__V1__Exec *exec);
 struct berm_client *cli_client(const struct cli *cli, int64_t connect_ms);
 
-/* Starts a daemon as root if none listens at the default socket, unless disabled. */
+/* If berm runs as root and no daemon listens at the default socket, starts a daemon, unless the
+ * user disabled that. */
 void daemon_ensure(struct cli *cli);
 
 /* --- files --- */
@@ -196,14 +199,14 @@ void progress_begin(struct progress *p, struct cli *cli, uint64_t total_bytes);
 void progress_at(struct progress *p, uint64_t bytes);
 void progress_end(struct progress *p);
 
-/* A local tree as a tar stream: a berm_source that can start again. */
+/* A local tree as a tar stream: a berm_source that can restart from the beginning. */
 struct pack;
 struct pack *pack_new(struct cli *cli, const char *root, struct progress *p);
 ssize_t pack_source(void *user, uint64_t offset, void *into, size_t n);
 uint64_t pack_left_out(const struct pack *k); /* number of omitted entries; each was reported */
 void pack_free(struct pack *k);
-/* Unpacks a tar stream below a local directory: a berm_sink that can start again. Follows no
- * links. */
+/* Unpacks a tar stream below a local directory: a berm_sink that can restart from the beginning.
+ * Follows no links. */
 struct unpack;
 struct unpack *unpack_new(struct cli *cli, int root, struct progress *p);
 int unpack_sink(void *user, uint64_t offset, const void *bytes, size_t n);

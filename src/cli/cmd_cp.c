@@ -73,7 +73,7 @@ int tree_put(struct cli *cli, const char *local, char *sandbox_id, char *path,
     pack_free(pack);
     if (r < 0)
         return cli_fail(cli, &e);
-    if (cli->json && !cli->command->has_program) /* run prints its own response */
+    if (cli->json && !cli->command->has_program) /* `berm run` prints its own response */
         cli_print_json(response);
     berm_free(response);
     return 0;
@@ -209,7 +209,7 @@ static int tree_get(struct cli *cli, char *sandbox_id, char *path, const char *l
     struct unpack *unpack = unpack_new(cli, root, &progress);
     int r = berm_tree_download(cli->client, &request, unpack_sink, unpack, &end, &e);
     progress_end(&progress);
-    if (r < 0) /* why it is incomplete */
+    if (r < 0) /* print why the copy is incomplete */
         cli_fail(cli, &e);
     else if (unpack_end(unpack) && end && end->skipped_unreadable == 0) {
         if (cli->json)

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 
-#define START_US ((uint64_t)60 * 1000000) /* the daemon first adopts running sandboxes */
+#define START_US ((uint64_t)60 * 1000000) /* long: bermd first adopts sandboxes */
 #define STOP_MS 60000
 #define LOG_TAIL_BYTES 2048
 
@@ -92,7 +92,7 @@ static char **bermd_argv(struct cli *cli, const char *program) {
             argv[n++] = opt_get(cli, passed[i]);
         }
     if (!opt_has(cli, "socket") &&
-        !opt_has(cli, "config")) { /* bermd must listen where berm connects */
+        !opt_has(cli, "config")) { /* make bermd listen where berm connects */
         argv[n++] = (char *)"--socket";
         argv[n++] = (char *)berm_client_target(cli->client);
     }
@@ -201,7 +201,7 @@ static bool is_default(const struct cli *cli) {
 }
 
 void daemon_ensure(struct cli *cli) {
-    struct cli other = *cli; /* without the command's own options */
+    struct cli other = *cli; /* a copy, to drop the command's own options */
     const char *path;
     if (geteuid() != 0 || !is_default(cli) || opt_has(cli, "no-start") || getenv("BERM_NO_START") ||
         listener_of(berm_client_target(cli->client)) > 0)
@@ -227,7 +227,7 @@ int cmd_daemon_stop(struct cli *cli) {
     if (pid <= 0)
         return cli_complain("no daemon listens at %s", target);
     AUTO_CLOSE int fd = pidfd_open(pid, 0);
-    if (fd < 0 || listener_of(target) != pid) /* the pidfd still refers to the listener */
+    if (fd < 0 || listener_of(target) != pid) /* check that the pid was not reused */
         return cli_complain("the daemon at %s has exited", target);
     if (pidfd_send_signal(fd, SIGTERM, NULL, 0) < 0)
         return cli_complain("pid %ld: %s", (long)pid, strerror(errno));

@@ -29,8 +29,9 @@ static const char *read_line(struct cli *cli, const char *path) {
     return cli_text(cli, "%s", line);
 }
 
-/* Every sandbox has a core limit of 1, which stops a handler behind a pipe. A socket ignores the
- * limit. */
+/* Checks that a crash in a sandbox starts no core dump handler of the host. Every sandbox has a
+ * core limit of 1, at which the kernel skips a handler that reads a pipe. A handler that reads a
+ * socket ("@") ignores the limit. */
 static bool check_core_dumps(struct cli *cli, const char **found) {
     const char *pattern = read_line(cli, "/proc/sys/kernel/core_pattern");
     *found = cli_text(cli, "core_pattern %s", pattern ? pattern : "unknown");
@@ -59,8 +60,8 @@ static bool has_word(const char *words, const char *wanted) {
     return false;
 }
 
-/* Like berm-spawn: a v2 tree or the v1 freezer to hold programs, and a tree of either version for
- * each limit. */
+/* Has the same requirements as berm-spawn: a v2 tree or the v1 freezer to hold programs, and a tree
+ * of either version for each limit. */
 static bool check_cgroups(struct cli *cli, const char **found) {
     static const char *const needed[] = {"cpu", "memory", "pids"};
     const char *v2 = NULL, *v1 = "", *missing = "";
@@ -136,7 +137,7 @@ static bool check_programs(struct cli *cli, const char **found) {
     return all;
 }
 
-/* Checks the disk of the state directory, existing or future. */
+/* Checks the disk of the state directory, which may not exist yet. */
 static bool check_disk(struct cli *cli, const char **found) {
     static const char *const folders[] = {"/var/lib/berm", "/var/lib", "/"};
     struct statvfs fs;

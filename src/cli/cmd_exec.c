@@ -21,7 +21,8 @@ const struct opt exec_opts[] = {
     {0},
 };
 
-/* By default, output into a pipe or file must be complete, so the program waits for us. */
+/* By default, output into a pipe or file must be complete, so the program blocks until berm has
+ * read its output. */
 static bool fill_policy(struct cli *cli, Berm__V1__ExecSpec *spec) {
     static const char *const names[] = {"drop", "block", "kill", NULL};
     static const int policies[] = {BERM__V1__OUTPUT_POLICY__OUTPUT_POLICY_DROP_OLDEST,
@@ -55,7 +56,7 @@ bool exec_fill(struct cli *cli, Berm__V1__ExecSpec *spec) {
         !opt_size(cli, "output-limit", &spec->output_limit_bytes) || !fill_policy(cli, spec))
         return false;
     if (opt_has(cli, "grace") && spec->grace_ms == 0)
-        /* no grace means SIGKILL immediately; 0 would select the daemon's default */
+        /* -1 means SIGKILL immediately; 0 would select the daemon's default */
         spec->grace_ms = -1;
     return true;
 }
@@ -160,7 +161,7 @@ int cmd_shell(struct cli *cli) {
 
 /* --- attach, logs --- */
 
-/* An offset belongs to one stream: stdout, unless another is named. */
+/* An offset applies to one stream: stdout, unless the user names another stream. */
 static bool fill_attach(struct cli *cli, Berm__V1__AttachExecRequest *request) {
     static const char *const names[] = {"stdout", "stderr", "both", NULL};
     static const int streams[] = {BERM__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDOUT,
@@ -192,7 +193,7 @@ static bool fill_attach(struct cli *cli, Berm__V1__AttachExecRequest *request) {
 
 struct logs {
     struct cli *cli;
-    int status; /* of the program, after it has ended */
+    int status; /* exit status of the program, after it has ended */
 };
 
 static int on_log(const Berm__V1__AttachExecResponse *m, void *user) {
@@ -224,7 +225,8 @@ int cmd_logs(struct cli *cli) {
     return r < 0 ? cli_fail(cli, &e) : r > 0 ? EXIT_BERM : 0;
 }
 
-/* If this fails, the call that follows reports the error. */
+/* Returns whether a running program has a terminal. Returns false on failure, because the caller's
+ * next call reports the error. */
 static bool has_terminal(struct cli *cli) {
     Berm__V1__GetExecRequest request = BERM__V1__GET_EXEC_REQUEST__INIT;
     Berm__V1__GetExecResponse *response;

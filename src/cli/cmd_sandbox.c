@@ -1,14 +1,15 @@
 /* create, ls, update, stop, start, pause, resume, rm. */
 #include "cli/cli.h"
 
-#define WAIT_MS 60000 /* the longest wait of the daemon; after that we wait by events */
+#define WAIT_MS 60000 /* longest wait that bermd allows; berm then waits for events */
 #define STATE(name) (1u << BERM__V1__SANDBOX_STATE__SANDBOX_STATE_##name)
 
 static bool is_state(const Berm__V1__Sandbox *s, uint32_t states) {
     return (unsigned)s->state < 32 && (states >> s->state & 1) != 0;
 }
 
-/* Reports a sandbox that did not reach its state, with its own reason as the error. */
+/* Prints an error for a sandbox that did not reach the requested state, with the sandbox's own
+ * reason. */
 static int complain_state(struct cli *cli, const Berm__V1__Sandbox *s) {
     const char *state = cli_enum(cli, &berm__v1__sandbox_state__descriptor, (int)s->state);
     const char *code = s->reason && s->reason->code[0] != '\0' ? s->reason->code : NULL;
@@ -36,7 +37,7 @@ int sandbox_make(struct cli *cli, bool wait, Berm__V1__Sandbox **ret_sandbox,
     if (opt_has(cli, "id"))
         request.sandbox_id = opt_get(cli, "id");
     int r = berm_sandbox_create(cli->client, &request, &made, e);
-    if (r == -(int)BERM_CANCELLED) { /* repeating the request returns its outcome */
+    if (r == -(int)BERM_CANCELLED) { /* repeat the request to get its outcome */
         request.wait_ms = 0;
         berm_client_set_wake(cli->client, -1, NULL, NULL);
         if (berm_sandbox_create(cli->client, &request, &made, NULL) < 0)
@@ -196,7 +197,7 @@ int cmd_update(struct cli *cli) {
 struct change {
     const char *method;
     uint32_t until; /* states that end the wait */
-    uint32_t good;  /* of these, the requested ones */
+    uint32_t good;  /* the states in `until` that mean success */
 };
 
 static const struct change STOP = {"StopSandbox", ~STATE(STOPPING), STATE(STOPPED)};
@@ -205,15 +206,16 @@ static const struct change PAUSE = {"PauseSandbox", ~STATE(READY), STATE(PAUSED)
 static const struct change RESUME = {"ResumeSandbox", ~STATE(PAUSED), STATE(READY)};
 static const struct change DELETE = {"DeleteSandbox", STATE(DELETED), STATE(DELETED)};
 
-/* Returns a field of any message by name; NULL if it has none. */
+/* Returns a pointer to the field with this name in any message, or NULL if the message has no such
+ * field. */
 static void *member(void *message, const char *name) {
     const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(
         ((ProtobufCMessage *)message)->descriptor, name);
     return f ? (char *)message + f->offset : NULL;
 }
 
-/* Calls the method, and waits for the outcome if wait_ms says so. *ret_sandbox lives as long as the
- * run. */
+/* Calls the method, and waits for the outcome if wait_ms is positive. *ret_sandbox is valid until
+ * the end of the run. */
 static int change(struct cli *cli, const struct change *how, const char *id, int64_t wait_ms,
                   Berm__V1__Sandbox **ret_sandbox, struct berm_error *e) {
     const struct berm_method *m = berm_method_find(how->method);
@@ -228,7 +230,7 @@ static int change(struct cli *cli, const struct change *how, const char *id, int
     if (grace && !opt_duration(cli, "grace", grace))
         return -1; /* the error is already printed */
     if (grace && opt_has(cli, "grace") && *grace == 0)
-        *grace = -1; /* no grace means SIGKILL immediately; 0 would select the daemon's default */
+        *grace = -1; /* -1 means SIGKILL immediately; 0 would select the daemon's default */
     int r = berm_unary(cli->client, m, request, &response, e);
     if (r < 0)
         return r;
@@ -245,7 +247,7 @@ static int change(struct cli *cli, const struct change *how, const char *id, int
     return 0;
 }
 
-/* Handles each argument; a failure does not stop the others. */
+/* Changes each sandbox named in the arguments. Continues with the next one after a failure. */
 static int change_all(struct cli *cli, const struct change *how) {
     int status = 0;
     int64_t wait_ms = opt_has(cli, "no-wait") ? 0 : WAIT_MS;

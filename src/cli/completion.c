@@ -9,8 +9,8 @@ static void print_words(const struct command *c) {
             printf(" --%s", o->name);
 }
 
-/* Prints the second words of a first word, each once and in the table's order. For the empty first
- * word, prints the first words. */
+/* Prints the second words of all commands that start with the word `first` of n bytes, each once
+ * and in the table's order. If n is 0, prints the first words of all commands. */
 static void print_next(const char *first, int n) {
     const char *last = "";
     for (size_t i = 0; i < n_commands; i++) {
@@ -33,7 +33,7 @@ static void print_function(void) {
     printf("_berm_words() { # PLACE FIRST SECOND\n"
            "    local list=\n"
            "    case \"$2 $3\" in\n");
-    for (int two_words = 1; two_words >= 0; two_words--) /* the longer pattern comes first */
+    for (int two_words = 1; two_words >= 0; two_words--) /* more specific patterns first */
         for (size_t i = 0; i < n_commands; i++)
             if ((strchr(commands[i].name, ' ') != NULL) == two_words) {
                 printf("    \"%s%s) list=\"", commands[i].name, two_words ? "\"" : " \"*");
@@ -67,7 +67,7 @@ static void print_bash(void) {
         "complete -o default -F _berm berm\n");
 }
 
-/* For sourcing, or as _berm in zsh's fpath. */
+/* Prints a script that zsh can source, or load as the file _berm from its fpath. */
 static void print_zsh(void) {
     printf("#compdef berm\n");
     print_function();

@@ -23,13 +23,13 @@
 struct foreground {
     struct cli *cli;
     char *exec_id;
-    char reader_id[32]; /* empty: the program does not wait for us */
-    uint64_t offset[2]; /* stdout, stderr: everything before is written */
-    uint64_t acked;     /* both streams together */
+    char reader_id[32]; /* our name as a reader; empty: the program does not wait for us */
+    uint64_t offset[2]; /* offsets in stdout and stderr up to which we have written */
+    uint64_t acked;     /* acknowledged bytes of both streams together */
     uint64_t ack_bytes; /* bytes between two acknowledgements: a fraction of the stored output */
     int signal;         /* the signal that ended our wait */
-    unsigned signals;   /* number of signals */
-    int write_error;    /* why our own output fails */
+    unsigned signals;   /* number of signals received */
+    int write_error;    /* errno of a failed write to our own output */
     int status;
     bool ended;
     int signal_fd, timer_fd; /* the timer is set while an acknowledgement is pending */
@@ -98,7 +98,7 @@ static int on_output(const Berm__V1__AttachExecResponse *m, void *user) {
 
 /* --- signals --- */
 
-/* Forwards the first signal to the program. After a second one, we no longer wait. */
+/* Forwards the first signal to the program. The second signal ends our wait for the program. */
 static int on_signal(struct foreground *f) {
     struct signalfd_siginfo info;
     struct berm_error e;
@@ -165,8 +165,8 @@ void foreground_end(struct foreground *f) {
 
 /* --- input --- */
 
-/* Ends with our input, or when the program accepts no more. The other thread reports what happened
- * to the program. */
+/* Sends our input until it ends or the program accepts no more. The main thread reports what
+ * happened to the program. */
 static void *feed(void *user) {
     struct foreground *f = user;
     struct berm_error e;
@@ -214,7 +214,8 @@ static bool start_feeding(struct foreground *f) {
 
 /* --- run and attach --- */
 
-/* Our output is closed. In a pipeline on one machine, the program would get SIGPIPE. */
+/* Handles a failed write to our output. Sends SIGPIPE to a program that we started, as the kernel
+ * does in a local pipeline. */
 static int leave_unread(struct foreground *f, bool owns) {
     Berm__V1__SignalExecRequest request = BERM__V1__SIGNAL_EXEC_REQUEST__INIT;
     request.exec_id = f->exec_id;

@@ -1,4 +1,4 @@
-/* berm — finds the row of the command, parses the command line by it, and runs it. */
+/* berm — finds the command in the table, parses its options and arguments, and runs it. */
 #include <errno.h>
 
 #include "cli/cli.h"
@@ -27,7 +27,7 @@ static const struct command *find_command(int argc, char **argv, int *ret_words)
 }
 
 #define NAME_MAX_CHARS 32
-#define MISTAKES_MAX 2 /* most edits for which a known name is suggested */
+#define MISTAKES_MAX 2 /* largest edit distance at which berm suggests a name */
 
 /* Returns the edit distance of a and b: characters to add, remove, change or swap with a
  * neighbour. */
@@ -74,7 +74,7 @@ static const char *nearest_command(const char *name) {
 static int no_command(const char *name) {
     size_t shown = 0;
     const char *nearest = nearest_command(name);
-    for (size_t i = 0; i < n_commands; i++) /* the first word of several */
+    for (size_t i = 0; i < n_commands; i++) /* list the commands whose first word is `name` */
         if (str_starts(str_of(commands[i].name), str_of(name)) &&
             commands[i].name[strlen(name)] == ' ')
             fprintf(stderr, "%s berm %s", shown++ == 0 ? "berm: there are:" : ",",

@@ -31,7 +31,7 @@ char *cli_text(struct cli *cli, const char *fmt, ...) {
 char *cli_random(struct cli *cli) {
     uint64_t random;
     while (getrandom(&random, sizeof random, 0) != sizeof random)
-        ; /* short only when interrupted */
+        ; /* getrandom returns less only when a signal interrupts it */
     return cli_text(cli, "%016llx", (unsigned long long)random);
 }
 

@@ -26,7 +26,7 @@ static void left_out(struct pack *k, const char *why) {
                  cli_clean(k->cli, k->packer.member.path), why);
 }
 
-/* Starts from the beginning, also when the upload starts again. */
+/* Starts the archive from the beginning. Also called when the upload restarts. */
 static int pack_begin(struct pack *k) {
     packer_done(&k->packer);
     buf_clear(&k->out);

@@ -14,7 +14,7 @@
 #include "base/fd.h"
 #include "cli/cli.h"
 
-#define KEY_P 0x10 /* Ctrl-P, which waits for the next key */
+#define KEY_P 0x10 /* Ctrl-P; berm holds it until the next key */
 #define KEY_Q 0x11
 #define INPUT_BYTES 4096
 
@@ -80,10 +80,11 @@ static void watch_input(struct terminal *t, bool wanted) {
         return;
     t->reads = wanted;
     if (epoll_ctl(t->epoll_fd, wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, STDIN_FILENO, &event) < 0)
-        t->reads = false; /* a regular file, which is read whenever there is space */
+        t->reads = false; /* epoll refuses a regular file; more_input reads it */
 }
 
-/* Removes our own keys. Returns true if they mean detach. `keys` has space for one more. */
+/* Removes the keys that are meant for berm. Returns true if they mean detach. `keys` must have
+ * space for one more byte. */
 static bool filter(struct terminal *t, uint8_t *keys, size_t *n) {
     uint8_t in[INPUT_BYTES];
     size_t out = 0;
@@ -127,8 +128,8 @@ static int take_input(struct terminal *t) {
     return 0;
 }
 
-/* There is space for input. A regular file, which epoll refuses, is simply read. Returns 1 if the
- * user detaches. */
+/* Called when the session has space for input. Reads a regular file directly, because epoll refuses
+ * it. Returns 1 if the user detaches. */
 static int more_input(struct terminal *t) {
     watch_input(t, true);
     while (!t->reads && !t->input_ended && berm_session_room(t->session) > 1)

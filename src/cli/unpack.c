@@ -190,7 +190,7 @@ struct unpack *unpack_new(struct cli *cli, int root, struct progress *p) {
 
 bool unpack_end(struct unpack *u) {
     bool is_whole = tar_in_is_whole(&u->tar) && !u->failed;
-    for (const struct late *l = u->late; l; l = l->next) { /* the last one first */
+    for (const struct late *l = u->late; l; l = l->next) { /* children before parents */
         AUTO_CLOSE int fd = fd_open_beneath(u->root, l->path, O_PATH | O_DIRECTORY, 0);
         if (fd >= 0)
             set_mode(fd, l->mode);

@@ -11,7 +11,7 @@
 #endif
 
 /* Before Linux 6.5 the kernel reports only the pid. While the connection is open, the pid still
- * belongs to the peer, because the exit of the peer would have closed it. */
+ * belongs to the peer, because the exit of the peer closes the connection. */
 int peer_pidfd(int socket_fd) {
     int fd = -1;
     struct ucred cred;

@@ -67,7 +67,7 @@ struct db_request {
     struct str method;
     uint8_t digest[32];
     struct str object_id; /* the object that the request created or changed */
-    struct str answer;    /* reply to repeat if the object does not determine it; may be empty */
+    struct str answer;    /* stored reply, if it cannot be derived from the object; may be empty */
     int64_t expires_unix_ms;
 };
 

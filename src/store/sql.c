@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <sqlite3.h>
 
-/* Our own locks are short, but a user with the sqlite3 program may hold one longer. */
+/* bermd holds its locks only briefly, but a user of the sqlite3 program may hold a lock longer. */
 #define BUSY_MS 5000
 
 struct sql {

@@ -31,7 +31,7 @@ struct db_txn {
     struct op **last;
     size_t bytes;
     bool out_of_memory;
-    bool refused; /* must not be written: out of memory, or the queue is full */
+    bool refused; /* the thread must not write it: out of memory, or the queue is full */
     bool failed;
     db_done *done;
     void *user;
@@ -128,7 +128,8 @@ static void writer_recover(struct writer *w, const struct err *e) {
     w->sql = NULL;
 }
 
-/* Moves queued txns to the batch, up to a refused one. A refused txn gets a batch of its own. */
+/* Moves queued txns to the batch, up to the first refused txn. A refused txn gets a batch of its
+ * own. */
 static void writer_take_batch(struct writer *w, struct list *batch) {
     list_init(batch);
     LIST_FOR_EACH(it, &w->queue) {

@@ -66,7 +66,7 @@ static int listeners_take_socket(struct listeners *l, const struct nlmsghdr *mes
             return listeners_add(l, vfs->udiag_vfs_ino);
         at = (const void *)((const char *)at + NLA_ALIGN(at->nla_len));
     }
-    return 0; /* it has no path, or is on another filesystem */
+    return 0; /* skip a socket without a path or on another filesystem */
 }
 
 /* Returns 1 after the last message of the dump, 0 if more follow, or -errno. */

@@ -12,10 +12,10 @@
 
 struct listeners;
 
-/* Lists the sockets on the filesystem of that directory. NULL: the kernel has no unix_diag, or out
- * of memory. */
+/* Lists the listening sockets on the filesystem of the directory. Returns NULL when the kernel has
+ * no unix_diag or memory runs out. */
 struct listeners *listeners_read(int dir_fd);
-/* Returns whether the socket that has this name in the directory now is in the snapshot. False if
- * `l` is NULL. */
+/* Looks up the socket that currently has this name in the directory. Returns whether the snapshot
+ * contains it; false if `l` is NULL. */
 bool listeners_has(const struct listeners *l, int dir_fd, const char *name);
 void listeners_free(struct listeners *l);

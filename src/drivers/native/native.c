@@ -52,7 +52,7 @@ static void native_discard(struct driver *d, const char *id, bool with_files, dr
                            void *user) {
     struct native *n = native_of(d);
     struct err e;
-    unlinkat(n->run_dir_fd, id, 0); /* left by a guest that exited while no daemon ran */
+    unlinkat(n->run_dir_fd, id, 0); /* a guest that exited while no daemon ran left its socket */
     struct spawn_ask *a =
         native_destroy(n, id, with_files ? SPAWN_DESTROY_FILES : 0, done ? on_discarded : NULL, n);
     if (a) {
@@ -102,7 +102,7 @@ static void native_sweep(struct driver *d, const char *const *ids, size_t n_ids,
     struct native *n = native_of(d);
     struct err e;
     size_t sent = 0;
-    listeners_free(TAKE(n->listeners)); /* adoption has ended */
+    listeners_free(TAKE(n->listeners)); /* only adoption needs the snapshot */
     native_sweep_sockets(n, ids, n_ids);
     do {
         struct spawn_ask *a =

@@ -15,9 +15,9 @@
 
 #include "core/driver.h"
 
-/* Takes both descriptors: the socket to berm-spawn, and the run directory for control sockets. The
- * driver can create instances after on_open without an error. NULL and an error if memory or
- * descriptors are short. */
+/* Takes ownership of both descriptors: the socket to berm-spawn, and the run directory for control
+ * sockets. The driver can create instances after on_open reports no error. Returns NULL and sets an
+ * error when memory or descriptors run out. */
 struct driver *native_open(uv_loop_t *loop, int spawn_fd, int run_dir_fd,
                            void (*on_open)(struct driver *d, const struct err *e), void *user,
                            struct err *e);

@@ -22,10 +22,11 @@ static void on_answered(struct spawn_ask *a, const struct spawn_reply *reply, in
     }
     ((instance_done *)a->done)(&p->instance, &answer, a->user);
     for (size_t i = 0; !answer.e && i < n_fds; i++)
-        fds[i] = -1; /* `done` has taken it */
+        fds[i] = -1; /* `done` owns the descriptor now */
 }
 
-/* Sets the id through by_id, because all these kinds have it at the same offset. */
+/* Sets the id through by_id, because every request kind in this file has the id at the same
+ * offset. */
 static struct spawn_ask *native_ask_new(struct native_instance *p, uint32_t kind, size_t size,
                                         instance_done *done, void *user) {
     struct spawn_ask *a = spawn_ask_new(kind, size, done ? on_answered : NULL, p);
@@ -124,7 +125,7 @@ void native_read_exec_cgroup(int cgroup_fd, struct exec_cgroup_usage *usage) {
         usage->cpu_user_us = cgroup_stat(text, "user_usec ");
         usage->cpu_system_us = cgroup_stat(text, "system_usec ");
     }
-    /* Variables, because MAX evaluates its arguments twice. */
+    /* Store the values in variables, because MAX evaluates its arguments twice. */
     uint64_t memory = cgroup_value(cgroup_fd, "memory.peak");
     uint64_t pids = cgroup_value(cgroup_fd, "pids.peak");
     usage->memory_peak_bytes = MAX(usage->memory_peak_bytes, memory);

@@ -11,10 +11,10 @@ struct native {
     struct spawn_link link;
     int run_dir_fd;
     struct list instances;
-    int ends_fd; /* an epoll of all guests' pidfds; a uv_poll_t for each needs four system calls */
+    int ends_fd; /* epoll of all guests' pidfds; a uv_poll_t per guest costs four system calls */
     uv_poll_t ends;
-    struct listeners *listeners; /* used to adopt guests, until the sweep; or NULL */
-    bool has_listed; /* read once, because a kernel without unix_diag tries to load a module */
+    struct listeners *listeners; /* snapshot for adoption, freed by the sweep; may be NULL */
+    bool has_listed; /* `listeners` was read; not repeated, because each try may load a module */
     uint8_t *slots;  /* a bit for each range of uids in use */
     uint32_t next_slot;
 };
@@ -23,9 +23,9 @@ struct native_instance {
     struct instance instance;
     struct native *native;
     struct list in_native;
-    int pid_fd;     /* of the guest, or -1 */
-    int found_link; /* the connection that found the guest, for the first instance_connect; or -1 */
-    bool is_dormant; /* adopted from the list of listeners, without a connection or pidfd */
+    int pid_fd;      /* pidfd of the guest, or -1 */
+    int found_link;  /* connection that found the guest, until instance_connect takes it; or -1 */
+    bool is_dormant; /* adopted through `listeners`, without a connection or pidfd */
     bool closing;
     bool ended;    /* the guest has exited */
     bool clearing; /* a DESTROY is pending */
@@ -41,8 +41,8 @@ static inline struct native_instance *native_instance_of(struct instance *p) {
 
 /* Converts a failed reply, or the loss of berm-spawn, into an error. */
 void native_explain(const struct native *n, struct err *e, const struct spawn_reply *reply);
-/* Sends a DESTROY. NULL: berm-spawn has exited or memory is short; the sweep at the next start
- * removes the instance. */
+/* Sends a DESTROY. Returns NULL when berm-spawn has exited or memory runs out; the sweep at the
+ * next start then removes the instance. */
 struct spawn_ask *native_destroy(struct native *n, const char *id, uint32_t flags,
                                  spawn_on_reply *on_reply, void *subject);
 

@@ -33,7 +33,7 @@ static void native_instance_release(struct native_instance *p) {
 }
 
 void native_instance_end(struct native_instance *p) {
-    if (p->closing) /* inside its last callback */
+    if (p->closing) /* called inside the instance's last callback, whose caller frees it */
         return;
     native_instance_release(p);
     free(p);
@@ -64,7 +64,7 @@ static void on_cleared(struct spawn_ask *a, const struct spawn_reply *reply, int
     struct native_instance *p = a->subject;
     p->clearing = false;
     p->is_clear = true;
-    p->ended |= p->is_dormant && reply->error == 0; /* it has no pidfd to report the exit */
+    p->ended |= p->is_dormant && reply->error == 0; /* a dormant instance has no pidfd */
     native_instance_report_gone(p);
 }
 
@@ -84,7 +84,7 @@ static void native_instance_on_exit(struct native_instance *p) {
     native_instance_report_gone(p);
 }
 
-/* One at a time, because each callback may close any other instance. */
+/* Fetches one event at a time, because each callback may close any other instance. */
 void native_on_ends(uv_poll_t *ends, int status, int events) {
     (void)status, (void)events;
     struct native *n = ends->data;
@@ -93,7 +93,7 @@ void native_on_ends(uv_poll_t *ends, int status, int events) {
         native_instance_on_exit(event.data.ptr);
 }
 
-/* Takes the pidfd, which from now on reports the exit of the guest. */
+/* Takes ownership of the pidfd and watches it for the exit of the guest. */
 static int native_instance_watch_pid(struct native_instance *p, int pid_fd) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = p};
     p->pid_fd = pid_fd;

@@ -21,9 +21,10 @@ int native_slots_init(struct native *n) {
     return n->slots ? 0 : -ENOMEM;
 }
 
-/* Takes slots in a circle, so that a freed range is not reused soon and the next sandbox does not
- * own leftovers of the last one. A new daemon starts at a random slot for the same reason:
- * berm-spawn may still sweep the instances that the last daemon had parked. */
+/* Takes slots in round-robin order, so that a freed range of uids is not reused soon. Otherwise a
+ * new sandbox could own files that a deleted sandbox left behind. A new daemon starts at a random
+ * slot for the same reason: berm-spawn may still sweep the instances that the last daemon had
+ * parked. */
 static int64_t native_slot_take(struct driver *d) {
     struct native *n = native_of(d);
     for (unsigned i = 0; i < SLOTS; i++) {

@@ -58,7 +58,7 @@ static void spawn_link_take_reply(struct spawn_link *l, const struct spawn_reply
     }
 }
 
-/* Sends the waiting requests. Stops with -errno at the first that fails. */
+/* Sends the waiting requests. Stops at the first request that fails, and returns its -errno. */
 static int spawn_link_send_waiting(struct spawn_link *l) {
     while (!list_is_empty(&l->unsent)) {
         struct spawn_ask *a = container_of(l->unsent.next, struct spawn_ask, in_link);

@@ -25,7 +25,7 @@ struct spawn_link {
     struct list asked; /* sent; the reply is pending */
     bool lost;         /* berm-spawn has exited */
     bool closing;
-    void (*on_lost)(struct spawn_link *l); /* last, after every pending request has failed */
+    void (*on_lost)(struct spawn_link *l); /* called after every pending request has failed */
     void (*on_closed)(struct spawn_link *l);
 };
 
@@ -46,7 +46,7 @@ struct spawn_ask {
     union spawn_request message[]; /* only the first `size` bytes are allocated */
 };
 
-/* Takes the descriptor, even when it fails. */
+/* Takes ownership of the descriptor, even on failure. */
 MUST_USE int spawn_link_open(struct spawn_link *l, uv_loop_t *loop, int fd,
                              void (*on_lost)(struct spawn_link *l),
                              void (*on_closed)(struct spawn_link *l));

@@ -17,8 +17,8 @@ struct plain_instance {
     struct plain *plain;
     struct list in_plain;
     int pid_fd;     /* of the guest */
-    int found_link; /* the connection that found the guest, for the first instance_connect; or -1 */
-    bool is_new;    /* on_ready has not fired */
+    int found_link; /* connection that found the guest, until instance_connect takes it; or -1 */
+    bool is_new;    /* the loop has not called on_ready yet */
     bool closing;
 };
 
@@ -48,13 +48,13 @@ static void plain_release(struct plain_instance *it) {
 
 static void plain_close_instance(struct instance *instance) {
     struct plain_instance *it = container_of(instance, struct plain_instance, instance);
-    if (it->closing) /* inside its last callback */
+    if (it->closing) /* called inside the instance's last callback, whose caller frees it */
         return;
     plain_release(it);
     free(it);
 }
 
-/* One at a time, because each callback may close any other instance. */
+/* Fetches one event at a time, because each callback may close any other instance. */
 static void on_exits(uv_poll_t *exits, int status, int events) {
     (void)status, (void)events;
     struct plain *p = exits->data;
@@ -68,7 +68,7 @@ static void on_exits(uv_poll_t *exits, int status, int events) {
     }
 }
 
-/* Takes the pidfd and the connection, even when it fails. */
+/* Takes ownership of the pidfd and the connection, even on failure. */
 static struct plain_instance *plain_instance_new(struct plain *p, const char *id, int pid_fd,
                                                  int link, const struct instance_events *events,
                                                  void *user, struct err *e) {
@@ -253,7 +253,7 @@ struct driver *plain_open(const struct plain_spec *spec, struct err *e) {
         fd_close_all((int[]){exits, spec->dir_fd}, 2);
         return NULL;
     }
-    signal(SIGCHLD, SIG_IGN); /* the kernel reaps guests */
+    signal(SIGCHLD, SIG_IGN); /* makes the kernel reap exited guests */
     p->driver = (struct driver){.ops = &ops,
                                 .user_name = p->user,
                                 .loop = spec->loop,

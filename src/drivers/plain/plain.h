@@ -14,7 +14,7 @@
 
 struct plain_spec {
     uv_loop_t *loop;
-    int dir_fd;         /* the driver takes it */
+    int dir_fd;         /* the driver takes ownership */
     const char *guest;  /* path of berm-guest */
     bool is_bytes_only; /* the link cannot pass descriptors */
     void (*on_open)(struct driver *d, const struct err *e);

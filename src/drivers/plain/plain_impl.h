@@ -21,7 +21,7 @@ struct plain {
     uv_async_t kick; /* sent when there are answers or ready instances */
 };
 
-/* plain_process.c; all are synchronous. */
+/* The functions of plain_process.c. All are synchronous. */
 /* Starts a guest that listens on DIR/ID.sock. Returns its pidfd, or -number. */
 MUST_USE int plain_process_start(const struct plain *p, const char *id, struct err *e);
 /* Returns a connection to the guest of that id, or -number. */

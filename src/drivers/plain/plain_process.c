@@ -16,7 +16,7 @@
 #include "drivers/peer.h"
 #include "drivers/plain/plain_impl.h"
 
-#define GUEST_FD 3 /* plain_spawn also has it as text */
+#define GUEST_FD 3 /* plain_spawn contains this number as text, too */
 #define KILL_ROUNDS 100
 #define KILL_PAUSE_US 1000
 #define END_WAIT_MS 1000
