@@ -3,7 +3,8 @@
 #include <errno.h>
 
 static size_t api_hash(struct str s) {
-    size_t h = 14695981039346656037u; /* FNV-1a; the keys are our own */
+    /* FNV-1a; a hash without a secret is safe, because all keys are our own method paths */
+    size_t h = 14695981039346656037u;
     for (size_t i = 0; i < s.n; i++)
         h = (h ^ (unsigned char)s.p[i]) * 1099511628211u;
     return h;
@@ -42,8 +43,8 @@ const struct method *api_find(const struct api *api, struct str path) {
     return *api_slot(api, path);
 }
 
-/* Prevents DNS rebinding: a web page whose name points to this machine must not call us through a
- * browser. */
+/* Prevents DNS rebinding: a web page whose domain name resolves to this machine must not call the
+ * daemon through a browser. */
 static bool api_is_own_host(struct str authority) {
     static const struct str own[] = {{"localhost", 9}, {"127.0.0.1", 9}, {"[::1]", 5}};
     for (size_t i = 0; i < COUNT_OF(own); i++) {
@@ -97,7 +98,7 @@ static int api_refuse_host(struct str host, struct err *e) {
 static int api_check_host(const struct call *c, struct err *e) {
     struct str origin = call_header(c, STR("origin"));
     struct str host = call_header(c, STR("host"));
-    /* HTTP/2 has :authority, HTTP/1.1 has Host. Check both if both are there. */
+    /* HTTP/2 sends :authority, HTTP/1.1 sends Host. If a request has both, check both. */
     if ((c->authority.n > 0 || !host.p) && !api_is_own_host(c->authority))
         return api_refuse_host(c->authority, e);
     if (host.p && !api_is_own_host(host))

@@ -121,7 +121,7 @@ static void *call_alloc(void *arena, size_t n) {
     return arena_alloc(arena, n);
 }
 
-/* The arena is freed as a whole. */
+/* Does nothing, because the arena is freed as a whole. */
 static void call_leave(void *arena, void *p) {
     (void)arena;
     (void)p;
@@ -151,7 +151,8 @@ struct str call_header(const struct call *c, struct str name) {
     struct str found = {0};
     for (const struct call_header *h = c->headers; h; h = h->next)
         if (str_is(h->name, name))
-            found = h->value; /* newest first, so the last match is the first value */
+            /* the list is newest first, so the last match is the first value that was sent */
+            found = h->value;
     return found;
 }
 
@@ -187,8 +188,8 @@ int call_add_trailer(struct call *c, struct str name, struct str value) {
 
 static int call_find_method(struct call *c, struct err *e) {
     c->method = api_find(c->api, c->path);
-    int r = api_authorize(c->api, c,
-                          e); /* first: an unauthorized caller does not learn which methods exist */
+    /* authorize first, so that an unauthorized caller does not learn which methods exist */
+    int r = api_authorize(c->api, c, e);
     if (r < 0)
         return r;
     if (c->api->draining && !(c->method && c->method->scope == SCOPE_ANYONE))

@@ -1,7 +1,7 @@
 /* call — one request from a client, independent of the transport that carries it.
  *
  * Owner:   the transport's connection.
- * End:     the handler calls call_finish, or the call gets on_cancel: one of the two, exactly once.
+ * End:     the handler calls call_finish, or gets on_cancel: one of the two, exactly once.
  * A handler sees a call and never a socket; a transport sees a call and never a sandbox. The part
  * for handlers comes first, then the part for transports.
  * Bounds:  the transport holds unread reply bytes up to call_wire's mark. Then call_send returns
@@ -22,22 +22,23 @@ struct call;
 
 enum method_kind { METHOD_UNARY, METHOD_CLIENT_STREAM, METHOD_SERVER_STREAM, METHOD_BIDI };
 
-/* What authentication a method requires. */
+/* The authentication that a method requires. */
 enum method_scope { SCOPE_ANYONE, SCOPE_USER };
 
 struct handler {
     /* Client stream and bidi: the headers were received. Optional. */
     void (*on_open)(struct call *c);
     /* Unary and server stream: the one request, which lives as long as the call. Client stream and
-     * bidi: each request in turn, borrowed. */
+     * bidi: one of the requests, borrowed for the callback. */
     void (*on_message)(struct call *c, const ProtobufCMessage *m);
     /* Client stream and bidi: the client sends no more requests. */
     void (*on_half_close)(struct call *c);
-    /* The client has read, so call_send accepts messages again. Optional. */
+    /* The client has read replies, so call_send accepts messages again. Optional. */
     void (*on_writable)(struct call *c);
     /* The daemon is stopping: finish a stream that does not end by itself. Optional. */
     void (*on_drain)(struct call *c);
-    /* The call is over: client gone, deadline passed. Free c->state. Optional. */
+    /* The call is over, for example because the client is gone or the deadline has passed. Release
+     * what c->state holds. Optional. */
     void (*on_cancel)(struct call *c);
 };
 
@@ -47,7 +48,7 @@ struct method {
     const ProtobufCMessageDescriptor *response;
     enum method_kind kind;
     enum method_scope scope;
-    const struct handler *handler; /* NULL: not built yet, replies UNIMPLEMENTED */
+    const struct handler *handler; /* NULL: not implemented, so the daemon replies UNIMPLEMENTED */
 };
 
 struct call_header {
@@ -71,10 +72,10 @@ struct call_status {
     size_t n_details;
 };
 
-/* Where a connection comes from; the listener fills it. */
+/* The client side of a connection; the transport fills it. */
 struct call_peer {
     bool is_unix;
-    uid_t uid; /* of a Unix peer, from the kernel */
+    uid_t uid; /* uid of a Unix peer, from the kernel */
     pid_t pid;
     char text[64]; /* for logs: "uid:1000" or "127.0.0.1:4711" */
 };
@@ -85,14 +86,17 @@ enum call_push { CALL_OK, CALL_FULL, CALL_GONE };
 
 /* Sends the response's headers now rather than with the first message. */
 void call_send_headers(struct call *c);
-/* OK or FULL: the message is queued; after FULL, wait for on_writable. GONE: the call is over. */
+/* Sends a message. OK and FULL: the message is queued; after FULL, wait for on_writable. GONE: the
+ * call is over. */
 enum call_push call_send(struct call *c, const ProtobufCMessage *m);
-/* A buffer for a message of up to n bytes that the handler packs itself, which saves a copy of
- * large messages. Call call_send_reserved before anything else of the call. NULL: use call_send. */
+/* Returns a buffer for a message of up to n bytes that the handler packs itself, which saves a copy
+ * of large messages. Use no other function of the call before call_send_reserved. NULL: use
+ * call_send. */
 MUST_USE uint8_t *call_reserve(struct call *c, size_t n);
-/* Like call_send, for the first n bytes of that buffer. */
+/* Like call_send, for the first n bytes of the buffer that call_reserve returned. */
 enum call_push call_send_reserved(struct call *c, size_t n);
-/* NULL is success. Do not use the call, its request or its arena afterwards. */
+/* Ends the call with the error `e`, or with success if `e` is NULL. Do not use the call, its
+ * request or its arena afterwards. */
 void call_finish(struct call *c, const struct err *e);
 void call_finish_status(struct call *c, const struct call_status *status);
 /* Sends the one response of a unary or client-stream method and finishes with success. */
@@ -107,16 +111,16 @@ void call_set_subject(struct call *c, const char *key, const char *id);
 /* Sets c->state to n zeroed bytes of the call's arena. NULL: out of memory, and the call is
  * finished. */
 void *call_new_state(struct call *c, size_t n);
-/* Unpacks messages that live as long as the call. */
+/* Returns an allocator for unpacking messages that live as long as the call. */
 ProtobufCAllocator call_allocator(struct call *c);
 
-/* First value of a request header, or an empty slice with p == NULL. */
+/* Returns the first value of a request header, or an empty slice with p == NULL. */
 struct str call_header(const struct call *c, struct str name);
 /* Returns the bytes of a header whose name ends in -bin, in the call's arena. p == NULL: absent, or
  * not base64. */
 struct str call_header_bin(struct call *c, struct str name);
 /* Adds a header or trailer to the response, as it is sent on the wire. Add headers before the first
- * call_send. -ENOMEM. */
+ * call_send. Fails with -ENOMEM. */
 MUST_USE int call_add_header(struct call *c, struct str name, struct str value);
 MUST_USE int call_add_trailer(struct call *c, struct str name, struct str value);
 
@@ -126,14 +130,14 @@ struct call_wire {
     void (*send_headers)(struct call *c);
     enum call_push (*send)(struct call *c, const ProtobufCMessage *m);
     void (*finish)(struct call *c, const struct call_status *status);
-    void (*release)(struct call *c);               /* after call_release */
+    void (*release)(struct call *c);               /* the handler has called call_release */
     uint8_t *(*reserve)(struct call *c, size_t n); /* optional */
     enum call_push (*send_reserved)(struct call *c, size_t n);
 };
 
 struct call {
     struct api *api;
-    const struct method *method; /* NULL until call_begin found it */
+    const struct method *method; /* NULL until call_begin has found it */
     const struct call_wire *wire;
     const struct call_peer *peer;
     struct arena arena;
@@ -143,35 +147,35 @@ struct call {
     struct call_header *reply_headers;
     struct call_header *reply_trailers;
     uint64_t began_us;
-    uint64_t deadline_us; /* clock_us(); 0 = none */
+    uint64_t deadline_us; /* as returned by clock_us(); 0 = none */
     uint64_t bytes_in;
     uint64_t bytes_out;
-    const ProtobufCMessage *request; /* unary and server stream: waiting for the end of the body */
+    const ProtobufCMessage *request; /* unary and server stream: kept until the body ends */
     const char *subject;             /* set by call_set_subject; NULL: none */
     const char *subject_id;
-    void *state; /* the handler's */
-    bool opened; /* the handler was called */
+    void *state; /* owned by the handler */
+    bool opened; /* the handler has been called */
     bool held;
-    bool finished; /* by call_finish or call_cancel */
+    bool finished; /* call_finish or call_cancel has ended the call */
 };
 
-/* The next four may finish the call. The transport has filled path, authority, headers,
- * deadline. */
+/* Each of the next four functions may finish the call. Before call_begin, the transport fills path,
+ * authority, headers and deadline. */
 void call_begin(struct call *c);
 void call_message(struct call *c, const ProtobufCMessage *m);
 void call_half_close(struct call *c);
 void call_drain(struct call *c);
 void call_writable(struct call *c); /* the client has read; call_send accepts messages again */
-/* The request does not follow this protocol, and the transport has replied to it. */
+/* The transport has refused a request that is not gRPC, and has replied to it. */
 void call_refused(struct call *c, const char *why);
-/* The transport found an error: a malformed or too large message. */
+/* The transport has found an error, such as a malformed message or one that is too large. */
 void call_fail(struct call *c, const struct err *e);
-/* A unary call got no request or a second one. */
+/* A call with one request got none, or a second one. */
 void call_wrong_count(struct call *c, const char *how);
-/* The client is gone, or the deadline passed (ERR_DEADLINE_EXCEEDED, which is also sent as the
- * status). */
+/* Ends the call, because the client is gone or the deadline has passed. ERR_DEADLINE_EXCEEDED is
+ * also sent as the status. */
 void call_cancel(struct call *c, enum err_code why);
-/* True if there is one request, which lives as long as the call. */
+/* Returns true for methods with exactly one request, which lives as long as the call. */
 static inline bool call_has_one_request(const struct call *c) {
     return c->method->kind == METHOD_UNARY || c->method->kind == METHOD_SERVER_STREAM;
 }

@@ -24,7 +24,7 @@ int err_unsupported(struct err *e, const char *field, const char *fmt, ...) {
     return err_at(e, "%s", field);
 }
 
-/* The field is larger than the limit, which the metadata names. */
+/* Fails because the field is larger than the limit. The error's metadata names the limit. */
 static int check_too_large(struct err *e, const char *field, enum limit_id limit, int64_t value) {
     err_limit(e, ERR_INVALID_ARGUMENT, limit, value, "%s: must be at most %lld %s", field,
               (long long)value, limit_unit_name(limit_table[limit].unit));
@@ -72,7 +72,8 @@ static int check_by_key(const void *a, const void *b) {
     return strcmp((*x)->key, (*y)->key);
 }
 
-/* Sort, because comparing all pairs of a hostile list would take quadratic time. */
+/* Refuses duplicate keys. Sorts the list, because comparing all pairs of a hostile list would take
+ * quadratic time. */
 static int check_once(const char *field, size_t n, Berm__V1__KeyValue *const *list, struct err *e) {
     if (n < 2)
         return 0;

@@ -12,8 +12,8 @@ struct context {
     struct system_facts facts;
     struct registry *registry; /* NULL in programs that serve no sandboxes */
     struct mutations mutations;
-    uint8_t scratch[2][CONTEXT_SCRATCH]; /* valid while a handler packs a message */
-    const uid_t *admins;                 /* besides root */
+    uint8_t scratch[2][CONTEXT_SCRATCH]; /* used only while a handler packs a message */
+    const uid_t *admins;                 /* uids of administrators besides root */
     size_t n_admins;
 };
 

@@ -4,7 +4,7 @@
 #define XXH_STATIC_LINKING_ONLY /* declares the state struct, so that it can be on the stack */
 #include <xxhash.h>
 
-/* Passes the bytes that protobuf-c packs to the hash, without a copy. */
+/* A protobuf-c buffer that passes the packed bytes to the hash without a copy. */
 struct sink {
     ProtobufCBuffer base;
     XXH3_state_t *state;
@@ -35,8 +35,8 @@ static size_t digest_field_size(const ProtobufCFieldDescriptor *f) {
     return f->type == PROTOBUF_C_TYPE_INT64 || f->type == PROTOBUF_C_TYPE_UINT64 ? 8 : 4;
 }
 
-/* Copies the struct and clears the excluded fields, because protobuf-c does not pack zero
- * values. */
+/* Copies the message struct and clears the excluded fields. The digest then ignores them, because
+ * protobuf-c does not pack zero values. */
 static void digest_copy_without(const ProtobufCMessage *m, const char *const *without, size_t n,
                                 uint8_t *copy) {
     memcpy(copy, m, m->descriptor->sizeof_message);

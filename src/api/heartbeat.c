@@ -14,7 +14,7 @@ static void heartbeat_on_due(struct deadline *d) {
         if (!h->on_quiet(h, &m))
             return;
     }
-    /* Nothing was sent because the call is not writable, so count from now. */
+    /* If nothing was sent, because the call is not writable, count the interval from now. */
     bool was_sent = h->sent_us + heartbeat_interval_us(h) > now;
     deadline_set(context_deadlines(h->call), d,
                  (was_sent ? h->sent_us : now) + heartbeat_interval_us(h));

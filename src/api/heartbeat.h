@@ -15,8 +15,8 @@ struct heartbeat {
     struct call *call;
     struct deadline deadline;
     uint64_t sent_us; /* when the last message was sent */
-    /* The stream was quiet for LIMIT_HEARTBEAT. Send `m`, unless the client has to read first.
-     * Return false when the call is over, because `h` is gone then. */
+    /* Called when the stream was quiet for LIMIT_HEARTBEAT. Sends `m`, unless the client has to
+     * read first. Returns false when the call is over, because `h` is freed then. */
     bool (*on_quiet)(struct heartbeat *h, Berm__V1__Heartbeat *m);
 };
 

@@ -55,7 +55,7 @@ static void mutation_fill_key(struct mutation *mu) {
     struct str path = mu->call->method->path;
     mu->key = (struct request_key){.identity = mu->caller.identity,
                                    .request_id = mu->request_id,
-                                   .method = path.p, /* a literal */
+                                   .method = path.p, /* a string literal, so it outlives the call */
                                    .keep_ms = context_limit(mu->call, LIMIT_REQUEST_ID_KEEP)};
     digest_message(STR(""), path, mu->m, without, COUNT_OF(without), mu->key.digest);
 }
@@ -121,7 +121,7 @@ void mutations_init(struct mutations *all) {
     deadline_init(&all->wake, mutations_on_wake);
 }
 
-/* The request id is in the store, or free again. */
+/* Lets waiting repeats look up again, because the request id is now in the store or free again. */
 static void mutation_settle(struct mutation *mu) {
     bool was_undecided = !list_is_empty(&mu->in_undecided);
     mu->is_kept = false;

@@ -36,11 +36,12 @@
 struct mutation;
 
 struct mutation_kind {
-    const char *subject_key; /* of errors: "sandbox_id" or "exec_id" */
+    /* the key under which errors name the object: "sandbox_id" or "exec_id" */
+    const char *subject_key;
     int (*first)(struct mutation *mu, struct err *e);
     int (*repeat)(struct mutation *mu, struct err *e);
     void (*on_durable)(struct mutation *mu);
-    /* Optional. Instead of call_finish: reports the failure. The mutation is still there. */
+    /* Optional. Reports the failure instead of call_finish, before the mutation ends. */
     void (*on_failed)(struct mutation *mu, const struct err *e);
     /* Optional. Cancels the handler's own waits and frees what its object holds. */
     void (*release)(struct mutation *mu);
@@ -54,21 +55,22 @@ struct mutations {
 };
 
 struct mutation {
-    struct call *call; /* NULL: cancelled or finished; the change continues */
+    struct call *call; /* NULL: the call was cancelled or finished, and the change continues */
     const struct mutation_kind *kind;
     const ProtobufCMessage *m; /* the request; valid while there is a call */
     struct caller caller;
-    struct str object_id; /* for `repeat`; NUL-terminated, in the call's arena */
+    /* for `repeat`: id of the stored object; NUL-terminated, in the call's arena */
+    struct str object_id;
     struct str answer;
-    char subject_id[64]; /* errors name it; empty while unknown */
+    char subject_id[64]; /* id of the object that errors name; empty while unknown */
     struct ledger_wait durable;
     struct ledger *ledger;
 
-    /* Of mutation.c alone. */
+    /* Only mutation.c uses the members below. */
     struct mutations *all;
     struct deadlines *deadlines;
     struct list in_undecided;
-    /* The repeats of an undecided mutation; in a repeat, its node in that list. */
+    /* In an undecided mutation, the list of its repeats; in a repeat, its node in that list. */
     struct list waiting;
     struct request_key key;
     char request_id[MUTATION_REQUEST_ID_MAX + 1];
@@ -77,30 +79,32 @@ struct mutation {
 
 void mutations_init(struct mutations *all);
 
-/* The handler's object of `size` bytes, whose first member is the mutation; the rest is zeroed. The
- * handler sets c->state to it, if nothing else is the call's state. NULL: the call is finished with
- * an error. */
+/* Allocates the handler's object of `size` bytes. Its first member is the mutation; the rest is
+ * zeroed. The handler sets c->state to the object, unless the call has another state. If it returns
+ * NULL, the call is finished with an error. */
 MUST_USE struct mutation *mutation_new(struct call *c, const ProtobufCMessage *m,
                                        const struct mutation_kind *kind, size_t size);
-/* Starts at step 1. Requests are equal if `m` is equal except for wait_ms and request_id. */
+/* Starts with the lookup of the request id. Two requests are equal if they differ only in wait_ms
+ * and request_id. */
 void mutation_begin(struct mutation *mu);
 bool mutation_has_request_id(const struct mutation *mu);
 
-/* For core's functions: they put the request id into the entry, and mu->durable waits for it. */
+/* Returns a change to pass to core's functions. They put the request id into the ledger entry, and
+ * mu->durable waits for that entry. */
 struct change mutation_change(struct mutation *mu);
 /* From now on the change continues even without the call. */
 void mutation_keep(struct mutation *mu);
-/* Records the request id in an entry of its own; on_durable follows. STORE_FAILED. */
+/* Records the request id in an entry of its own; on_durable follows. Fails with STORE_FAILED. */
 MUST_USE int mutation_record(struct mutation *mu, const char *object_id, struct str answer,
                              struct err *e);
 
-/* Each of these ends the mutation, with or without a call. */
+/* Each of the next three functions ends the mutation, with or without a call. */
 void mutation_reply(struct mutation *mu, const ProtobufCMessage *response);
 void mutation_fail(struct mutation *mu, const struct err *e);
 void mutation_end(struct mutation *mu);
 /* Ends the call with `e`; the change continues. */
 void mutation_detach(struct mutation *mu, const struct err *e);
-/* The call is over: ends the mutation, unless its change is kept. */
+/* Ends the mutation of a call that is over, unless the change is kept. */
 void mutation_abandon(struct mutation *mu);
 /* An on_cancel for handlers whose c->state is the mutation. */
 void mutation_cancel(struct call *c);

@@ -8,16 +8,16 @@
 
 #include "api/call.h"
 
-#define PAGE_LOOKS 10000 /* most rows that one page examines, with or without matches */
+#define PAGE_LOOKS 10000 /* maximum number of rows that one page examines */
 #define PAGE_BYTES ((size_t)1 << 20)
 
 struct page {
-    uint64_t before; /* show entries numbered below it; 0 = from the newest */
+    uint64_t before; /* show only entries with a lower number; 0 = start at the newest */
     size_t size;
     uint64_t check;
 };
 
-/* Reads page_size and page_token of `m`. `identity` is the caller's. */
+/* Reads page_size and page_token of `m`. `identity` is the identity of the caller. */
 MUST_USE int page_begin(struct page *p, const struct call *c, const ProtobufCMessage *m,
                         const char *identity, struct err *e);
 /* Returns the token in the call's arena. NULL: the arena is full. */

@@ -6,13 +6,13 @@
 #include "core/exec/exec.h"
 #include "core/sandbox/sandbox.h"
 
-/* INVALID_ARGUMENT for `field`; SANDBOX_DELETED while the history of the deleted sandbox is kept;
- * SANDBOX_NOT_FOUND. */
+/* Finds a sandbox. Fails with INVALID_ARGUMENT for `field`, with SANDBOX_DELETED while the history
+ * of the deleted sandbox is kept, or with SANDBOX_NOT_FOUND. */
 MUST_USE int subject_find_sandbox(const struct call *c, const char *id, const char *field,
                                   struct sandbox **ret_sb, struct err *e);
-/* INVALID_ARGUMENT for `field`; EXEC_NOT_FOUND. */
+/* Finds an exec. Fails with INVALID_ARGUMENT for `field`, or with EXEC_NOT_FOUND. */
 MUST_USE int subject_find_exec(const struct call *c, const char *id, const char *field,
                                struct exec **ret_x, struct err *e);
-/* A copy of `e` that names the exec. A STDIN_OFFSET error also gets the next offset; `ask` may be
- * NULL. */
+/* Returns a copy of `e` that names the exec. A STDIN_OFFSET error also gets the next offset of
+ * `ask`, which may be NULL. */
 struct err subject_exec_error(const struct err *e, const char *exec_id, const struct exec_ask *ask);

@@ -11,7 +11,8 @@
 
 enum event { ATTACHED, OUTPUT, GAP, EXITED, HEARTBEAT, END, ACCEPTED };
 
-/* Every member of both unions is a pointer to a message, so one assignment serves all. */
+/* Sends one event. Every member of both unions is a pointer to a message, so one assignment serves
+ * all. */
 static enum call_push attachment_send(struct attachment *a, enum event event, void *what) {
     static const Berm__V1__AttachExecResponse__EventCase plain[] = {
         [ATTACHED] = BERM__V1__ATTACH_EXEC_RESPONSE__EVENT_ATTACHED,
@@ -48,14 +49,14 @@ static enum call_push attachment_send(struct attachment *a, enum event event, vo
     }
     if (sent == CALL_FULL)
         a->is_full = true;
-    return sent; /* after GONE `a` is freed */
+    return sent; /* after CALL_GONE, `a` is freed */
 }
 
 /* --- the end --- */
 
 void attachment_close(struct attachment *a) {
     if (!a->heartbeat.call)
-        return; /* never opened */
+        return; /* the attachment was never opened */
     heartbeat_stop(&a->heartbeat);
     ledger_wait_cancel(&a->wait);
     if (!a->watch.exec)
@@ -90,7 +91,7 @@ static void attachment_finish_with(struct attachment *a, Berm__V1__StreamEndReas
 
 /* --- output --- */
 
-enum step { STEP_SENT, STEP_NOTHING, STEP_OVER }; /* OVER: the call has ended */
+enum step { STEP_SENT, STEP_NOTHING, STEP_OVER }; /* STEP_OVER: the call has ended */
 
 static enum step attachment_after_send(enum call_push sent) {
     return sent == CALL_GONE ? STEP_OVER : STEP_SENT;
@@ -118,7 +119,7 @@ static enum step attachment_send_gap(struct attachment *a, enum exec_stream s, u
     return attachment_after_send(attachment_send(a, GAP, &gap));
 }
 
-/* Sends one chunk of one stream. A chunk is either replayed or new, never both. */
+/* Sends one chunk of one stream. The chunk contains only replayed output or only new output. */
 static enum step attachment_send_stream(struct attachment *a, struct exec *x, enum exec_stream s) {
     uint8_t bytes[CHUNK_BYTES];
     uint64_t next = a->next[s];
@@ -145,7 +146,7 @@ static enum step attachment_send_stream(struct attachment *a, struct exec *x, en
     return attachment_after_send(attachment_send(a, OUTPUT, &chunk));
 }
 
-/* Alternates between the streams. */
+/* Sends one chunk, and alternates between the streams. */
 static enum step attachment_send_next(struct attachment *a, struct exec *x) {
     enum step step = STEP_NOTHING;
     for (unsigned i = 0; i < EXEC_STREAMS && step == STEP_NOTHING; i++) {
@@ -157,8 +158,8 @@ static enum step attachment_send_next(struct attachment *a, struct exec *x) {
     return step;
 }
 
-/* Returns the offsets up to which the reader counts as having read: the bytes sent to it. For a
- * stream that it does not request, this is the end, so that the stream does not block the exec. */
+/* Returns the offset in each stream up to which the reader counts as having read. For a stream that
+ * the reader does not request, this is the end, so that the stream does not block the exec. */
 static void attachment_marks(const struct attachment *a, struct exec *x, bool was_sent,
                              uint64_t ret[EXEC_STREAMS]) {
     for (unsigned s = 0; s < EXEC_STREAMS; s++) {
@@ -169,7 +170,8 @@ static void attachment_marks(const struct attachment *a, struct exec *x, bool wa
     }
 }
 
-/* Sending counts as reading for an unnamed reader. A named one sends acknowledgements. */
+/* Acknowledges output for the reader. For an unnamed reader, sent bytes count as read; a named
+ * reader sends its own acknowledgements. */
 static bool attachment_acknowledge(struct attachment *a, struct exec *x) {
     uint64_t upto[EXEC_STREAMS];
     struct err e;
@@ -190,7 +192,7 @@ static bool attachment_has_all(const struct attachment *a, struct exec *x) {
     return true;
 }
 
-/* All output is sent. Fails if the log is shorter than when the exec ended. */
+/* Sends the exit after all output. Fails if the log is shorter than when the exec ended. */
 static void attachment_finish_exited(struct attachment *a, struct exec *x) {
     struct err e;
     if (!attachment_has_all(a, x)) {
@@ -201,8 +203,8 @@ static void attachment_finish_exited(struct attachment *a, struct exec *x) {
     }
 }
 
-/* Sends output until the call is no longer writable or no output is left. False: the call is
- * over. */
+/* Sends output until the call is no longer writable or no output is left. Returns false if the call
+ * is over. */
 static bool attachment_pump(struct attachment *a) {
     struct exec *x = a->watch.exec;
     enum step step = STEP_SENT;
@@ -214,7 +216,9 @@ static bool attachment_pump(struct attachment *a) {
         attachment_finish_with(a, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_DRAINING);
         return false;
     }
-    bool is_over = exec_is_over(x); /* before reading: a finished exec has written all its output */
+    /* check this before reading the output, because only an exec that is over has written all
+     * of it */
+    bool is_over = exec_is_over(x);
     while (step == STEP_SENT && !a->is_full)
         step = attachment_send_next(a, x);
     if (step == STEP_OVER || !attachment_acknowledge(a, x))
@@ -315,7 +319,7 @@ static int attachment_find_start(struct attachment *a, struct exec *x,
 
 static void attachment_on_durable(struct ledger_wait *w, const struct err *e) {
     struct attachment *a = container_of(w, struct attachment, wait);
-    (void)e; /* after a failed commit, the record is the last durable record */
+    (void)e; /* if the commit failed, the record is the last durable one */
     attachment_begin(a);
 }
 

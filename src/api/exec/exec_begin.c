@@ -5,13 +5,14 @@
 #include "api/checks.h"
 #include "api/exec/exec_check.h"
 
-#define ERR_NUMBER_MAX 999 /* of errors.def */
+#define ERR_NUMBER_MAX 999 /* upper bound of the numbers in errors.def */
 #define EXEC_ID_BYTES 64
 
-/* Outlives a call that is cancelled before the intent is durable. */
+/* The mutation of an exec_begin. It outlives a call that is cancelled before the intent is
+ * durable. */
 struct exec_begin_mutation {
     struct mutation mu;
-    struct exec_begin *begin; /* valid while there is a call */
+    struct exec_begin *begin; /* valid while mu.call is set */
 };
 
 static struct exec_begin *exec_begin_of(struct mutation *mu) {
@@ -51,7 +52,7 @@ int exec_begin_refusal(struct exec *x, struct err *e) {
     return err_about(e, "exec_id", record->exec_id);
 }
 
-/* Report the start once the record is durable. An exit may be reported before its commit. */
+/* Reports the start once the record is durable. An exit may be reported before its commit. */
 static void exec_begin_look(struct exec_begin *b) {
     struct exec *x = b->watch.exec;
     struct err e;
@@ -73,7 +74,7 @@ static void exec_begin_on_change(struct waiter *w) {
     exec_begin_look(container_of(w, struct exec_begin, watch.waiter));
 }
 
-/* After a failed commit, the record is the last durable record, which the call may return. */
+/* If the commit failed, the record is the last durable one, which the call may return. */
 static void exec_begin_on_settled(struct ledger_wait *w, const struct err *e) {
     struct exec_begin *b = container_of(w, struct exec_begin, wait);
     (void)e;
@@ -81,7 +82,7 @@ static void exec_begin_on_settled(struct ledger_wait *w, const struct err *e) {
     exec_begin_look(b);
 }
 
-/* The exec was accepted by this call or by the one that it repeats. */
+/* Follows the exec that was started by this call or by the earlier call that it repeats. */
 static void exec_begin_follow(struct exec_begin *b) {
     struct caller who;
     struct exec *x;
@@ -110,7 +111,7 @@ static int exec_begin_repeat(struct mutation *mu, struct err *e) {
     return 0;
 }
 
-/* There is no such exec. */
+/* The exec was not created, so the error must not name its id. */
 static void exec_begin_failed(struct mutation *mu, const struct err *e) {
     struct exec_begin *b = exec_begin_of(mu);
     struct err reported = *e;

@@ -7,7 +7,7 @@
 #include "base/str.h"
 
 #define FIELD_MAX 96
-#define WORD_MAX 64 /* a user, a TERM */
+#define WORD_MAX 64 /* longest user name or TERM */
 #define OUTPUT_LEAST 65536
 #define TERMINAL_SIDE_MAX 4096
 #define SIGNAL_MAX 64
@@ -21,7 +21,7 @@ int exec_check_over(struct err *e, const char *field, enum limit_id limit, int64
     return -(int)e->code;
 }
 
-/* The text repeats the field for people who see only the text. */
+/* Fails with the field in the details and also in the text, for people who see only the text. */
 PRINTF(3, 4)
 static int exec_check_fail(struct err *e, const char *field, const char *fmt, ...) {
     char what[sizeof e->text];
@@ -116,7 +116,7 @@ static int exec_check_cwd(const struct exec_check *c, const Berm__V1__ExecSpec *
     return 0;
 }
 
-/* A user or a TERM: printable, short, without spaces. */
+/* Checks a user name or a TERM: printable, short, without spaces. */
 static int exec_check_word(const char *word, struct field f, struct err *e) {
     size_t n = strlen(word);
     if (n > WORD_MAX)

@@ -9,14 +9,14 @@
 
 struct control;
 
-/* One method. */
+/* What the four methods do differently. */
 struct control_op {
     int (*check)(const ProtobufCMessage *m, struct err *e);
     const char *(*exec_id)(const ProtobufCMessage *m);
     /* Sends the request to the guest; k->ask reports its answer. */
     int (*act)(struct control *k, struct exec *x, struct err *e);
     void (*reply)(struct control *k);
-    bool records_itself; /* core records the request id, with an event */
+    bool records_itself; /* core records the request id together with an event */
     /* Optional. A repeat sends the request again, because the first may not have reached the
      * guest. */
     int (*again)(struct control *k, struct exec *x, struct err *e);
@@ -37,13 +37,13 @@ static void control_reply(struct control *k) {
         mutation_end(&k->mu);
 }
 
-/* Repeating a signal, resize or end of input does no harm, so the request id is recorded
- * afterwards. */
+/* Repeating a signal, resize or end of input does no harm, so the request id is recorded after the
+ * guest has answered. */
 static void control_on_asked(struct exec_ask *a, const struct err *e) {
     struct control *k = container_of(a, struct control, ask);
     struct err failure;
-    if (e && k->is_repeat &&
-        e->code == ERR_EXEC_ENDED) { /* the first request was accepted, but the exec had ended */
+    if (e && k->is_repeat && e->code == ERR_EXEC_ENDED) {
+        /* the first request was accepted, and the exec has ended since */
         control_reply(k);
     } else if (e) {
         failure = subject_exec_error(e, k->exec_id, a);
@@ -123,7 +123,8 @@ static const char *signal_exec_id(const ProtobufCMessage *m) {
 static int signal_act(struct control *k, struct exec *x, struct err *e) {
     const Berm__V1__SignalExecRequest *request = (const void *)k->mu.m;
     struct change change = mutation_change(&k->mu);
-    change.wait = NULL; /* k->ask waits for the guest, which comes later than the entry */
+    /* the reply waits for the guest's answer (k->ask), which comes after the entry is durable */
+    change.wait = NULL;
     return exec_signal(x, request->signal_number, request->leader_only, &change, &k->ask, e);
 }
 

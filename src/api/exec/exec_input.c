@@ -5,9 +5,9 @@
 #include "base/clock.h"
 
 #define STEP_BYTES 49152
-#define PROBE_BYTES \
-    4096               /* sent to a full input: small, because the guest may refuse it repeatedly */
-#define REPLY_US 50000 /* so that the reply arrives before the caller's deadline */
+/* Bytes to send to a full input. Few, because the guest may refuse them repeatedly. */
+#define PROBE_BYTES 4096
+#define REPLY_US 50000 /* how long before the deadline of the caller to reply, at most */
 
 struct input {
     struct call *call;
@@ -55,7 +55,8 @@ static void input_give(struct input *in) {
         in->asking = true;
 }
 
-/* Writes on while the guest accepts everything; then replies, unless it accepted nothing at all. */
+/* Writes more while the guest accepts everything. Then replies, unless the guest has accepted
+ * nothing at all. */
 static void input_on_given(struct exec_ask *a, const struct err *e) {
     struct input *in = container_of(a, struct input, ask);
     uint64_t end = in->request->offset + in->request->data.len;
@@ -93,7 +94,7 @@ static void input_on_late(struct deadline *d) {
     input_fail(in, &e);
 }
 
-/* When to report a full input: before the caller's deadline. */
+/* Returns when to report a full input, which is before the caller's deadline. */
 static uint64_t input_due_us(const struct call *c) {
     uint64_t now = clock_us();
     uint64_t due = now + (uint64_t)context_limit(c, LIMIT_STDIN_WAIT) * 1000;

@@ -17,15 +17,15 @@ struct interact {
     struct attachment attachment;
     struct exec_ask ask;
     char exec_id[64];
-    uint8_t *input; /* the rest of the last chunk, which the exec has not accepted; from malloc */
+    uint8_t *input; /* the part of the last chunk that the exec has not accepted; from malloc */
     size_t n_input;
     size_t at_input;       /* bytes of `input` that were accepted */
     uint64_t input_offset; /* offset of the first byte in `input` */
     uint64_t reported_next;
     uint64_t reported_window;
-    bool has_first; /* start or attach was received */
+    bool has_first; /* the first message (start or attach) was received */
     bool is_asking;
-    bool is_probe;     /* that request only checks whether the input accepts bytes again */
+    bool is_probe;     /* the pending request only checks whether the input accepts bytes again */
     bool is_reported;  /* a window was reported to the client */
     bool is_input_off; /* the exec reads no more input */
     bool is_writable;  /* the client has read the last report */
@@ -60,7 +60,7 @@ static void interact_drop_input(struct interact *it) {
     it->n_input = it->at_input = 0;
 }
 
-/* False: the call is over. */
+/* Reports the input window to the client. Returns false if the call is over. */
 static bool interact_tell(struct interact *it, uint64_t next_offset, uint64_t window_bytes) {
     if (it->is_reported && it->reported_next == next_offset && it->reported_window == window_bytes)
         return true;
@@ -129,7 +129,7 @@ static void interact_give(struct interact *it) {
     interact_asked(it, exec_write(x, it->input_offset + it->at_input, bytes, &it->ask, &e), &e);
 }
 
-/* After a window of 0 was reported, find out when the input accepts bytes again. */
+/* Asks the guest whether the input accepts bytes again, after a window of 0 was reported. */
 static void interact_probe(struct interact *it) {
     struct err e;
     it->is_probe = true;
@@ -137,7 +137,8 @@ static void interact_probe(struct interact *it) {
         it, exec_write(it->attachment.watch.exec, it->reported_next, STR(""), &it->ask, &e), &e);
 }
 
-/* Call it last: it may deliver the next message, which may end the call. */
+/* Sends the next request to the guest, or lets the client send its next message. Call it last,
+ * because that message may end the call. */
 static void interact_go_on(struct interact *it, bool is_woken) {
     if (it->is_asking)
         return;
@@ -191,7 +192,7 @@ static int interact_take_ack(struct interact *it, const Berm__V1__OutputAck *ack
     const struct attachment *a = &it->attachment;
     const uint64_t upto[EXEC_STREAMS] = {ack->stdout_offset, ack->stderr_offset};
     if (!a->has_joined || a->reader[0] == '\0')
-        return 0; /* sending counts as acknowledging */
+        return 0; /* for an unnamed reader, sent bytes already count as acknowledged */
     return exec_ack(a->watch.exec, a->reader, NULL, upto, false, e);
 }
 
@@ -202,7 +203,7 @@ static int interact_take_input_end(struct interact *it, uint64_t offset, struct 
     return 0;
 }
 
-/* After 0 the call may be over. */
+/* Handles a message after the first. When it returns 0, the call may be over. */
 static int interact_take_part(struct interact *it, const Berm__V1__InteractRequest *m,
                               struct err *e) {
     struct exec *x = it->attachment.watch.exec;
@@ -233,7 +234,7 @@ static int interact_take_part(struct interact *it, const Berm__V1__InteractReque
 
 /* --- the first message --- */
 
-/* Holds further messages until the reader is attached. */
+/* Attaches the reader. Holds further messages until the reader is attached. */
 static void interact_attach(struct interact *it, struct exec *x,
                             const Berm__V1__AttachExecRequest *request) {
     struct err e;
@@ -279,7 +280,7 @@ static void interact_first_attach(struct interact *it, const Berm__V1__AttachExe
         interact_attach(it, x, request);
 }
 
-/* The message is borrowed, so keep a copy in the call's arena. */
+/* Copies the message into the call's arena, because it is borrowed. */
 static const Berm__V1__InteractRequest *interact_keep(struct call *c,
                                                       const Berm__V1__InteractRequest *m) {
     ProtobufCAllocator allocator = call_allocator(c);
@@ -338,7 +339,7 @@ static void interact_on_message(struct call *c, const ProtobufCMessage *message)
         interact_fail(it, &e);
 }
 
-/* The client sends no more input; the exec and its output continue. */
+/* The client sends no more input, but the exec and its output continue. */
 static void interact_on_half_close(struct call *c) {
     struct interact *it = c->state;
     struct err e;

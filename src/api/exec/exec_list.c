@@ -12,7 +12,7 @@ struct listing {
     struct page page;
     Berm__V1__Exec **shown;
     size_t n_shown;
-    size_t n_bytes; /* of the records shown */
+    size_t n_bytes; /* total size of the records shown */
     size_t n_looks;
     uint64_t last; /* number of the last row that was examined */
     bool has_more;
@@ -45,8 +45,8 @@ static const Berm__V1__Exec *exec_list_current(struct listing *l, const struct r
     return record;
 }
 
-/* A page also ends when the response or the number of rows read gets too large; the next page
- * continues. */
+/* Adds a matching row to the page. The page also ends when the response or the number of examined
+ * rows gets too large; the next page continues there. */
 static bool exec_list_on_row(void *user, const struct registry_row *row) {
     struct listing *l = user;
     ProtobufCAllocator allocator = call_allocator(l->call);
@@ -57,7 +57,7 @@ static bool exec_list_on_row(void *user, const struct registry_row *row) {
     l->n_looks++;
     l->last = row->number;
     if (row->record.n == 0)
-        return true; /* deleted with its sandbox */
+        return true; /* the exec was deleted with its sandbox */
     const Berm__V1__Exec *record =
         berm__v1__exec__unpack(&allocator, row->record.n, (const uint8_t *)row->record.p);
     if (!record) {
@@ -108,7 +108,7 @@ static void exec_list_reply(struct listing *l) {
 }
 
 static void exec_list_on_durable(struct ledger_wait *w, const struct err *e) {
-    (void)e; /* a change that failed is not in the store, so the list is right */
+    (void)e; /* a failed change is not in the store, so the list is correct in any case */
     exec_list_reply(container_of(w, struct listing, wait));
 }
 

@@ -55,7 +55,7 @@ const struct handler api_exec_start = {.on_message = start_on_message,
 struct run {
     struct exec_begin begin;
     struct exec_watch watch;
-    size_t max_bytes; /* of each stream */
+    size_t max_bytes; /* maximum output per stream */
 };
 
 static void run_end(struct run *r) {
@@ -88,7 +88,7 @@ static int run_take_output(struct run *r, struct exec *x, enum exec_stream s,
         ssize_t n = exec_read(x, s, first + got, ret->data + got, want - got, &next, e);
         if (n < 0)
             return (int)n;
-        if (n == 0) { /* the cap dropped the rest in the meantime */
+        if (n == 0) { /* the output limit has dropped the rest in the meantime */
             *ret_truncated = true;
             break;
         }
@@ -181,7 +181,7 @@ static void run_on_message(struct call *c, const ProtobufCMessage *m) {
     exec_begin(&r->begin);
 }
 
-/* Only the call ends; the exec keeps running. */
+/* The cancellation ends only the call; the exec keeps running. */
 static void run_on_cancel(struct call *c) {
     run_end(c->state);
 }
@@ -223,14 +223,14 @@ static void get_reply(struct get *g) {
     call_finish(c, NULL);
 }
 
-/* After a failed commit, the record is the last durable record, which the call may return. */
+/* If the commit failed, the record is the last durable one, which the call may return. */
 static void get_on_durable(struct ledger_wait *w, const struct err *e) {
     (void)e;
     get_reply(container_of(w, struct get, wait));
 }
 
 static void get_on_change(struct waiter *w) {
-    (void)w; /* the call waits for the record to be durable */
+    (void)w; /* nothing to do: the call waits only for the record to be durable */
 }
 
 static void get_on_message(struct call *c, const ProtobufCMessage *m) {

@@ -9,11 +9,11 @@
 #include "core/guest/guest_files.h"
 
 int answer_no_memory(struct err *e);
-/* "" for an empty text. */
+/* Copies a text; an empty text becomes "". */
 MUST_USE int answer_text(struct str text, struct arena *a, char **ret, struct err *e);
 MUST_USE int answer_texts(const struct str *texts, size_t n, struct arena *a, size_t *ret_n,
                           char ***ret, struct err *e);
-/* Sets the field that the path belongs into; the other one stays empty. */
+/* Sets ret_text, or ret_raw for a raw path. The other one stays empty. */
 MUST_USE int answer_path(const struct guest_path *path, struct arena *a, char **ret_text,
                          ProtobufCBinaryData *ret_raw, struct err *e);
 MUST_USE int answer_info(const struct guest_file_info *info, struct arena *a,

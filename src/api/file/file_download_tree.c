@@ -26,8 +26,8 @@ struct packing {
     struct file_pipe *pipe; /* NULL: not open yet, or at its end */
     struct gzip_stream *gzip;
     bool is_open;
-    bool is_full; /* wait for on_writable */
-    bool has_all; /* the pipe has ended */
+    bool is_full; /* call_send returned FULL: wait for on_writable */
+    bool has_all; /* all bytes were read from the pipe */
     bool is_over; /* the guest reported the outcome */
     struct guest_tree_done outcome;
     uint64_t total; /* bytes sent */
@@ -75,7 +75,7 @@ static enum call_push download_send(struct packing *p, Berm__V1__DownloadTreeRes
     return sent;
 }
 
-/* False: the call is over. */
+/* Sends n bytes. Returns false if the call is over. */
 static bool download_send_data(struct packing *p, uint8_t *bytes, size_t n) {
     Berm__V1__DownloadTreeResponse m = BERM__V1__DOWNLOAD_TREE_RESPONSE__INIT;
     if (n == 0)
@@ -105,7 +105,8 @@ static void download_send_end(struct packing *p) {
 
 /* --- bytes --- */
 
-/* Compresses n bytes and sends the result; `is_last` ends the stream. False: the call is over. */
+/* Compresses n bytes and sends the result; `is_last` ends the stream. Returns false if the call is
+ * over. */
 static bool download_send_compressed(struct packing *p, size_t n, bool is_last) {
     uint8_t *packed = context_of(p->call)->scratch[0], *squeezed = context_of(p->call)->scratch[1];
     struct gzip_piece piece = {packed, n, squeezed, CONTEXT_SCRATCH};
@@ -127,7 +128,7 @@ static bool download_send_compressed(struct packing *p, size_t n, bool is_last) 
     }
 }
 
-/* False: the call is over, or the pipe is empty. */
+/* Sends one piece. Returns false if the call is over or the pipe is empty. */
 static bool download_step(struct packing *p) {
     struct err e;
     ssize_t n = file_pipe_read(p->pipe, context_of(p->call)->scratch[0], CONTEXT_SCRATCH);
@@ -147,8 +148,8 @@ static bool download_step(struct packing *p) {
                    : download_send_data(p, context_of(p->call)->scratch[0], (size_t)n);
 }
 
-/* The stream ends when the guest has reported the outcome, because the pipe also ends after a
- * failure. */
+/* Sends until the client is full. The stream ends only when the guest has reported the outcome,
+ * because the pipe also ends after a failure. */
 static void download_pump(struct packing *p) {
     while (!p->is_full && !p->has_all)
         if (!download_step(p))

@@ -33,8 +33,8 @@ static void list_check_of(const struct file_op *op, const uint8_t *path, size_t 
     memcpy(ret, digest, CHECK_BYTES);
 }
 
-/* Decodes a page token of ours and returns the length of the guest's token in it; -1 if it is not
- * base64 or has another length than ours. */
+/* Decodes a page token of the daemon and returns the length of the guest's token in it. Returns -1
+ * if the text is not base64 or has a wrong length. */
 static ssize_t list_cursor_read(const char *text, struct list_cursor *ret) {
     uint8_t bytes[BASE64_BYTES(sizeof *ret)];
     size_t n = strlen(text);

@@ -98,12 +98,12 @@ static void rename_put(struct file_op *op) {
     op->ask.rename.make_parents = request->make_parents;
 }
 
-/* A missing path may have been renamed by the first call. Then `stat` of its new name gives the
- * same answer. */
+/* If the path is missing, the first call may already have renamed it. Then `stat` of the new name
+ * gives the same answer as the rename. */
 static bool rename_look(struct file_op *op, const struct err *e) {
     if (e->code != ERR_FILE_NOT_FOUND)
         return false;
-    op->is_again = false; /* once */
+    op->is_again = false; /* look only once */
     file_call_ask(op->file, &(struct guest_file_request){.method = GUEST_STAT,
                                                          .path = file_target_path(&op->new_path),
                                                          .user = op->target.user});

@@ -42,14 +42,14 @@ static void file_op_on_intent(struct ledger_wait *w, const struct err *e) {
     } else if (op->mu.call) {
         file_op_work(op);
     } else {
-        op->is_intended = true; /* so that file_op_refuse withdraws it */
+        op->is_intended = true; /* so that file_op_refuse withdraws the intent */
         err_set(&cancelled, ERR_CANCELLED, "the call was cancelled");
         file_op_refuse(op, &cancelled);
     }
 }
 
-/* The guest did nothing, so the request id is free again. After a lost link this is unknown, so the
- * intent stays. */
+/* Withdraws the intent, because the guest did nothing; the request id is free again. After a lost
+ * link it is unknown whether the guest acted, so the intent stays. */
 static void file_op_refuse(struct file_op *op, const struct err *e) {
     struct err ignored;
     op->failure = *e;
@@ -108,7 +108,7 @@ static void file_op_on_answer(void *user, const struct guest_answer *a) {
     }
 }
 
-/* The call does not wait for a frozen guest; the change does. */
+/* The guest is frozen or lost. A call does not wait for a frozen guest; its change does. */
 static void file_op_on_gone(void *user, const struct err *e, bool is_final) {
     struct file_op *op = user;
     if (op->step > FILE_WORKING) { /* the guest has answered; only the store is pending */
@@ -175,7 +175,7 @@ static int file_op_answer_again(struct file_op *op, struct err *e) {
     return 0;
 }
 
-/* The first call was about to act, and it is unknown whether it did. */
+/* Repeats a call that may have acted: its intent is durable, but its outcome is unknown. */
 static int file_op_again(struct file_op *op, struct err *e) {
     op->is_again = true;
     if (op->kind->loss == FILE_LOSS_LOOK)

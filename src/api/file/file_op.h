@@ -1,12 +1,12 @@
 /* file_op — one file call with one reply.
  *
  * A change is a mutation (api/mutation.h); a read has neither request id nor intent.
- * Owner:   its call (c->state); once the guest was asked for a change, the change.
+ * Owner:   its call (c->state); once the guest was asked for a change, the change itself.
  * States:  INTENDING (the request id becomes durable) → WORKING (the guest acts) → RECORDING (the
- *          event becomes durable) → reply. A read records without waiting. When the guest refuses
- *          what was intended, the op is WITHDRAWING the intent before it replies.
- * A change whose call ends while the guest acts goes on and is recorded; a repeat of its request id
- * waits. */
+ *          event becomes durable) → reply. A read records without waiting. If the guest refuses,
+ *          the op withdraws the intent (WITHDRAWING) before it replies.
+ * If the call ends while the guest acts, the change continues and is recorded; a repeat of its
+ * request id waits. */
 #pragma once
 
 #include "api/file/file_answer.h"
@@ -15,27 +15,29 @@
 
 struct file_op;
 
-/* What a repeat does when the daemon stopped or the link broke before the outcome was recorded, so
- * that it is unknown whether the guest acted. */
+/* What a repeated call does when the daemon stopped or the link broke before the outcome of the
+ * first call was recorded. It is then unknown whether the guest acted. */
 enum file_loss {
     FILE_LOSS_AGAIN, /* acts again: that does no harm, so no intent is recorded */
-    FILE_LOSS_LOOK,  /* acts with op->is_again, and accepts that the first call may have acted */
-    FILE_LOSS_SAY,   /* fails with GUEST_LOST: the caller must check the state */
+    /* acts with op->is_again set, which accepts that the first call may have acted */
+    FILE_LOSS_LOOK,
+    FILE_LOSS_SAY, /* fails with GUEST_LOST, so that the caller checks the state */
 };
 
 struct file_kind {
     enum guest_file_method method;
-    int operation; /* FileOperation of its event; 0 = no event */
+    int operation; /* FileOperation of the event to record; 0 = no event */
     bool is_change;
     enum file_loss loss;
     bool or_workspace; /* the path may be left out */
-    /* Checks the fields besides the target. Optional. */
+    /* Checks the fields other than sandbox, path and user. Optional. */
     int (*check)(struct file_op *op, struct err *e);
-    /* Sets what the guest needs besides the path, in op->ask. Optional. */
+    /* Sets the fields of op->ask that the guest needs besides path and user. Optional. */
     void (*put)(struct file_op *op);
-    /* The guest refused with op->is_again: returns true after it sent another request. Optional. */
+    /* Called when the guest refused a request with op->is_again. Returns true if it sent another
+     * request. Optional. */
     bool (*look)(struct file_op *op, const struct err *e);
-    /* Fills op->response. */
+    /* Fills op->response from the guest's answer. */
     int (*read)(struct file_op *op, const struct guest_file_answer *a, struct err *e);
 };
 
@@ -47,13 +49,13 @@ struct file_op {
     enum file_step step;
     struct arena arena; /* for data that outlives the call */
     struct file_target target;
-    struct path_arg new_path; /* of a rename */
+    struct path_arg new_path; /* only for a rename */
     struct guest_file_request ask;
     struct file_call *file;
     struct ledger_wait intent;
-    bool is_intended;   /* the intent is durable, its outcome is not */
-    bool is_again;      /* a lost first call may have acted */
-    struct err failure; /* reported after WITHDRAWING */
+    bool is_intended;   /* the intent is durable, but its outcome is not */
+    bool is_again;      /* this call repeats a lost call, which may have acted */
+    struct err failure; /* the error to report after WITHDRAWING */
     struct file_audit audit;
     const ProtobufCMessageDescriptor *answers;
     ProtobufCMessage *response; /* in the arena, zeroed before `read` */

@@ -15,7 +15,8 @@
 #include "core/files/file_reader.h"
 
 #define CHUNK_BYTES 262144
-#define HEAD_BYTES 34 /* of a message with a chunk: four tags and four numbers before the data */
+/* maximum size of a message before the data of its chunk: four tags and four numbers */
+#define HEAD_BYTES 34
 #define LINES_DEFAULT 2000
 #define LINES_BYTES_DEFAULT 512000
 
@@ -24,17 +25,17 @@ struct reading {
     const Berm__V1__ReadFileRequest *request;
     struct file_target target;
     struct file_call *file;
-    struct file_reader *reader; /* NULL: the guest reads */
+    struct file_reader *reader; /* NULL: the guest reads the file */
     bool is_open;               /* the file's info was sent */
-    bool is_full;               /* wait for on_writable */
+    bool is_full;               /* call_send returned FULL: wait for on_writable */
     bool has_ended;             /* the file has no more bytes */
-    uint64_t at;                /* the next byte */
+    uint64_t at;                /* offset of the next byte to send */
     uint64_t end;               /* one past the last byte requested */
     uint64_t due;               /* one past the last byte to send, by the file's size */
     uint64_t total;             /* bytes sent */
-    uint64_t number;            /* of the last message */
+    uint64_t number;            /* number of the last message */
     struct heartbeat heartbeat;
-    Berm__V1__LineRange *lines; /* NULL: not requested */
+    Berm__V1__LineRange *lines; /* NULL: the client requested no lines */
 };
 
 /* --- the ends --- */
@@ -66,7 +67,8 @@ static void file_read_fail(struct reading *rd, const struct err *e) {
 
 /* --- messages --- */
 
-/* Every part is a pointer to a message, so one assignment serves all. After GONE `rd` is freed. */
+/* Sends one part. Every part is a pointer to a message, so one assignment serves all. After
+ * CALL_GONE, `rd` is freed. */
 static enum call_push file_read_send(struct reading *rd, Berm__V1__ReadFileResponse__PartCase part,
                                      void *what) {
     Berm__V1__ReadFileResponse m = BERM__V1__READ_FILE_RESPONSE__INIT;
@@ -88,7 +90,8 @@ static uint8_t *file_read_put_number(uint8_t *at, unsigned field, bool is_length
     return at;
 }
 
-/* Packs a message for n bytes at rd->at up to the data itself. Returns the size. */
+/* Packs the part of a message that precedes the n data bytes at rd->at. Returns the size of that
+ * part. */
 static size_t file_read_put_head(const struct reading *rd, size_t n, uint8_t out[HEAD_BYTES]) {
     uint8_t chunk[HEAD_BYTES];
     uint8_t *at = file_read_put_number(chunk, 1, false, rd->at);
@@ -136,7 +139,9 @@ static void file_read_ask_chunk(struct reading *rd) {
                                                          .read_chunk = {rd->at, most}});
 }
 
-/* Sends n bytes that are in the reserved buffer, after space for the head of `want` bytes. */
+/* Sends n bytes that were read into the reserved buffer `room`. They follow a gap that fits the
+ * head of a message with `want` bytes; if the head for n bytes is shorter, the bytes are moved to
+ * it. */
 static enum call_push file_read_send_reserved(struct reading *rd, uint8_t *room, size_t want,
                                               size_t n) {
     uint8_t head[HEAD_BYTES];
@@ -154,8 +159,8 @@ static enum call_push file_read_send_reserved(struct reading *rd, uint8_t *room,
     return left;
 }
 
-/* Reads into the buffer that is sent, if there is one, to save a copy. False: the call is over, or
- * continues when the reader is ready. */
+/* Sends one chunk of the file. Reads directly into the reply's buffer if call_reserve returns one,
+ * to save a copy. Returns false if the call is over or waits for the reader. */
 static bool file_read_send_from_file(struct reading *rd) {
     size_t want = (size_t)MIN(rd->end - rd->at, (uint64_t)CHUNK_BYTES);
     uint8_t head[HEAD_BYTES];
@@ -198,7 +203,8 @@ static void file_read_on_ready(void *user) {
 
 static void file_read_take_chunk(struct reading *rd, const struct guest_file_answer *a) {
     struct str data = a->read_chunk.data;
-    /* A short chunk is not the end, because some files return no more than a page at once. */
+    /* A short chunk is not the end of the file, because some files return at most a page per
+     * read. */
     rd->has_ended = data.n == 0;
     if (data.n == 0 || file_read_send_chunk(rd, (uint8_t *)data.p, data.n) != CALL_GONE)
         file_read_pump(rd);
@@ -206,7 +212,8 @@ static void file_read_take_chunk(struct reading *rd, const struct guest_file_ans
 
 /* --- the beginning --- */
 
-/* A file without a size, such as one in /proc, is read to its end, up to a bound. */
+/* Sets the range to read. A file without a size, such as one in /proc, is read to its end, up to a
+ * limit. */
 static int file_read_set_range(struct reading *rd, uint64_t size, struct err *e) {
     uint64_t offset = rd->request->offset;
     uint64_t last = size > 0 ? size : (uint64_t)limit_table[LIMIT_FILE_UNSIZED].value;
@@ -243,7 +250,7 @@ static int file_read_open_reader(struct reading *rd, const struct guest_answer *
     struct file_turns *turns = file_call_env(rd->file)->file_turns;
     int fd = file_take(a, O_RDONLY);
     if (fd < 0)
-        return 0; /* the guest reads */
+        return 0; /* the daemon cannot use the descriptor, so the guest reads the file */
     struct file_range range = {.offset = rd->at, .end = rd->end, .known = rd->due};
     rd->reader = file_reader_open(turns, fd, range, file_read_on_ready, rd);
     return rd->reader ? 0 : answer_no_memory(e);

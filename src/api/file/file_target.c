@@ -51,8 +51,8 @@ struct guest_file_request file_target_request(const struct file_target *t,
 
 /* --- errors --- */
 
-/* Errors that a guest may report for a file request. Numbers 80 to 99 of errors.def are about
- * files. */
+/* Returns whether a guest may report this error for a file request. Numbers 80 to 99 of errors.def
+ * are about files. */
 static bool file_target_is_guest_error(enum err_code code) {
     static const enum err_code others[] = {
         ERR_INVALID_ARGUMENT, ERR_LIMIT_REACHED, ERR_GUEST_LOST,        ERR_GUEST_PROTOCOL,

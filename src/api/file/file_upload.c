@@ -10,7 +10,8 @@
 #define ARENA_MAX ((size_t)1 << 20)
 #define HEADER_MAX ((size_t)64 << 10)
 
-/* Both requests are a header or bytes, so one struct serves for both. */
+/* The requests of WriteFile and UploadTree have the same layout, a header or bytes, so the code
+ * uses one struct for both. */
 #define SAME_MEMBER(member)                                           \
     _Static_assert(offsetof(Berm__V1__WriteFileRequest, member) ==    \
                        offsetof(Berm__V1__UploadTreeRequest, member), \
@@ -30,7 +31,7 @@ static struct upload *upload_of(struct mutation *mu) {
     return container_of(mu, struct upload, mu);
 }
 
-/* A tree upload that fails early has still changed files. */
+/* Records a tree upload that fails early, because it has already changed files. */
 static void upload_release(struct mutation *mu) {
     struct upload *u = upload_of(mu);
     struct change change = {.who = &mu->caller};
@@ -73,7 +74,7 @@ void upload_done(struct upload *u) {
 
 /* --- bytes --- */
 
-/* call_release may deliver the next message or the half-close. */
+/* Moves the pending bytes. Then call_release may deliver the next message or the half-close. */
 void upload_go_on(struct upload *u) {
     struct err e;
     int r = u->kind->move(u, &e);
@@ -83,7 +84,8 @@ void upload_go_on(struct upload *u) {
         call_release(u->mu.call);
 }
 
-/* Keeps the rest of a borrowed message and holds the call until it is moved. */
+/* Copies the bytes of a borrowed message that were not moved yet, and holds the call until they
+ * are. */
 static int upload_keep_rest(struct upload *u, struct err *e) {
     size_t n = u->n_in - u->at_in;
     if (n > u->kept_capacity) {
@@ -146,7 +148,7 @@ static void upload_on_notice(void *user, const struct guest_notice *n) {
 
 static void upload_on_gone(void *user, const struct err *e, bool is_final) {
     struct upload *u = user;
-    if (u->step == UPLOAD_RECORDING) { /* only the store is pending */
+    if (u->step == UPLOAD_RECORDING) { /* the guest has finished, and only the store is pending */
         if (is_final)
             file_call_close(TAKE(u->file));
     } else if (is_final || u->step < UPLOAD_FINISHING) {
@@ -192,7 +194,7 @@ static int upload_repeat(struct mutation *mu, struct err *e) {
     return 0;
 }
 
-/* The message is borrowed, so copy it into the call's arena. */
+/* Copies the header into the call's arena, because the message is borrowed. */
 static int upload_take_header(struct upload *u, const ProtobufCMessage *header, struct err *e) {
     size_t n = protobuf_c_message_get_packed_size(header);
     ProtobufCAllocator allocator = call_allocator(u->mu.call);

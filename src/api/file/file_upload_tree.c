@@ -17,10 +17,10 @@ struct planting {
     struct upload upload;
     struct file_pipe *pipe;   /* NULL: the child reads no more */
     struct gzip_stream *gzip; /* NULL: not compressed */
-    uint8_t *plain;           /* inflated and not written yet */
+    uint8_t *plain;           /* inflated bytes that are not written yet */
     size_t n_plain;
     size_t at_plain;
-    bool at_end;  /* of the gzip stream */
+    bool at_end;  /* the gzip stream is at the end of a member */
     bool is_over; /* the guest reported the outcome */
     struct guest_tree_done outcome;
 };
@@ -54,7 +54,7 @@ static int upload_tree_opened(struct upload *u, const struct guest_answer *a, st
     return 0;
 }
 
-/* The child reads no more. The guest reports why. */
+/* Drops all pending bytes, because the child reads no more. The guest reports why. */
 static int upload_tree_drop(struct planting *t) {
     file_pipe_close(TAKE(t->pipe));
     t->upload.at_in = t->upload.n_in;
@@ -62,7 +62,7 @@ static int upload_tree_drop(struct planting *t) {
     return 1;
 }
 
-/* 1: everything was written. 0: the pipe is full. */
+/* Writes bytes into the pipe. Returns 1 when everything was written, 0 when the pipe is full. */
 static int upload_tree_write_out(struct planting *t, const uint8_t *bytes, size_t n, size_t *at) {
     while (*at < n) {
         ssize_t w = file_pipe_write(t->pipe, bytes + *at, n - *at);
@@ -101,7 +101,7 @@ static int upload_tree_move(struct upload *u, struct err *e) {
         return upload_tree_write_out(t, u->in, u->n_in, &u->at_in);
     for (;;) {
         int r = upload_tree_write_out(t, t->plain, t->n_plain, &t->at_plain);
-        bool was_full = t->n_plain == STEP_BYTES; /* the same input may inflate to more */
+        bool was_full = t->n_plain == STEP_BYTES; /* zlib may have more output for the same input */
         if (r == 0 || !t->pipe || (u->at_in == u->n_in && !was_full))
             return r;
         if (upload_tree_inflate(t, e) < 0)
@@ -109,7 +109,7 @@ static int upload_tree_move(struct upload *u, struct err *e) {
     }
 }
 
-/* The guest has reported the outcome, and the client has sent everything. */
+/* Ends the upload when the guest has reported the outcome and the client has sent everything. */
 static void upload_tree_conclude(struct upload *u) {
     struct planting *t = upload_tree_of(u);
     Berm__V1__UploadTreeResponse *response = (void *)u->response;

@@ -14,7 +14,7 @@
 
 #define QUEUE_BYTES ((size_t)4 << 20)
 #define ARENA_FIRST ((size_t)4 << 10)
-#define ARENA_MAX ((size_t)1 << 20) /* one change */
+#define ARENA_MAX ((size_t)1 << 20) /* maximum size of one change */
 
 #define RESYNC(name) BERM__V1__FILE_RESYNC_REASON__FILE_RESYNC_REASON_##name
 #define END(name) BERM__V1__STREAM_END_REASON__STREAM_END_REASON_##name
@@ -52,7 +52,8 @@ static void file_watch_fail(struct watching *w, const struct err *e) {
 
 /* --- messages --- */
 
-/* Every event is a pointer to a message, so one assignment serves all. After GONE `w` is freed. */
+/* Sends one event. Every event is a pointer to a message, so one assignment serves all. After
+ * CALL_GONE, `w` is freed. */
 static enum call_push file_watch_send(struct watching *w,
                                       Berm__V1__WatchFilesResponse__EventCase event, void *what) {
     Berm__V1__WatchFilesResponse m = BERM__V1__WATCH_FILES_RESPONSE__INIT;
@@ -105,7 +106,7 @@ static void file_watch_queue(struct watching *w, const Berm__V1__FileChange *cha
     w->n_queue++;
 }
 
-/* False: the call is over. */
+/* Sends one queued change. Returns false if the call is over. */
 static bool file_watch_send_queued(struct watching *w) {
     uint32_t n;
     memcpy(&n, buf_data(&w->queue), sizeof n);
@@ -172,8 +173,8 @@ static void file_watch_on_notice(void *user, const struct guest_notice *n) {
         return;
     }
     if (n->changed.resync != GUEST_RESYNC_NONE)
-        file_watch_resync(w,
-                          (int)n->changed.resync); /* the client looks at the tree again anyway */
+        /* drops the queued changes, because the client reads the tree again */
+        file_watch_resync(w, (int)n->changed.resync);
     if (n->changed.has_ended)
         w->end = END(COMPLETE);
     file_watch_pump(w);
@@ -196,7 +197,7 @@ static void file_watch_on_answer(void *user, const struct guest_answer *a) {
     }
 }
 
-/* A stopped or deleted sandbox ends the stream without an error, after the changes that were
+/* Ends the stream of a stopped or deleted sandbox without an error, after the changes that were
  * reported before. */
 static void file_watch_on_gone(void *user, const struct err *e, bool is_final) {
     struct watching *w = user;

@@ -10,7 +10,7 @@
 
 struct writing {
     struct upload upload;
-    struct file_writer *writer; /* NULL: the guest writes */
+    struct file_writer *writer; /* NULL: the guest writes the file */
 };
 
 static struct writing *file_write_of(struct upload *u) {
@@ -55,7 +55,8 @@ static int file_write_here(struct upload *u, struct err *e) {
         u->at_in += (size_t)n;
         u->audit.bytes_moved += (uint64_t)n;
     }
-    /* Otherwise the next message would be copied once more. */
+    /* Ask for the next message only when the writer accepts it, because otherwise the message would
+     * be copied once more. */
     return file_writer_is_writable(file_write_of(u)->writer);
 }
 

@@ -22,10 +22,10 @@ struct batch_wait {
 
 struct batch {
     struct mutation mu;
-    char *ids[BATCH]; /* ours, sorted */
+    char *ids[BATCH]; /* sorted; each id is from malloc */
     size_t n_ids;
     bool has_more;
-    struct batch_wait *waits; /* for the deletions to end; NULL: nothing to wait for */
+    struct batch_wait *waits; /* wait for the sandboxes to be deleted; NULL: no waits */
     size_t n_waits;
     size_t n_waiting;
 };
@@ -108,8 +108,8 @@ static int batch_by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Stops at the first sandbox that cannot be deleted now and leaves the rest for the next call.
- * Fails only when that is the first of all. */
+/* Deletes the sandboxes in order. Stops at the first one that cannot be deleted now and leaves the
+ * rest for the next call. Fails only if it deleted none. */
 static int batch_delete(struct batch *b, struct err *e) {
     struct change change = {.who = &b->mu.caller};
     size_t n = b->n_ids;

@@ -15,7 +15,7 @@
 
 #define SANDBOX_IDS_MAX 100
 #define SLOW_READER_US (UINT64_C(60) * 1000000)
-#define READS_PER_TURN 8   /* of 512 events each; then other calls run */
+#define READS_PER_TURN 8   /* up to 512 events per read; then other calls run */
 #define SCRATCH_BYTES 8192 /* an event, unpacked */
 #define SCRATCH_MAX_BYTES (1u << 20)
 
@@ -30,18 +30,18 @@ struct watch {
     struct waiter events;
     struct ledger_wait barrier;
     struct heartbeat heartbeat;
-    struct deadline again; /* continues in the next loop turn */
+    struct deadline again; /* continues the watch in the next loop iteration */
     struct arena scratch;
     uint64_t cursor;      /* sequence of the last event that was sent or skipped */
     uint64_t boundary;    /* the newest event when the watch began */
-    uint64_t snapshot_at; /* number of the last sandbox shown; 0 = none yet */
+    uint64_t snapshot_at; /* number of the last sandbox or exec shown; 0 = none yet */
     uint64_t behind_us;   /* time when the client fell too far behind; 0 = it keeps up */
     bool has_begun;
     bool in_snapshot; /* the snapshot is being sent */
     bool sandboxes_shown;
     bool caught_up;
-    bool full; /* wait for on_writable */
-    bool busy; /* inside events_pump, which frees the watch if the call ends meanwhile */
+    bool full; /* call_send returned FULL: wait for on_writable */
+    bool busy; /* the watch is sending; if the call ends meanwhile, the sender frees the watch */
     bool over; /* the call has ended */
     bool complete;
     bool damaged;
@@ -58,7 +58,7 @@ static void events_free(struct watch *w) {
     free(w);
 }
 
-/* No callback of the watch comes after this. */
+/* Cancels all waits, so that no callback of the watch follows. */
 static void events_unwatch(struct watch *w) {
     waiter_cancel(&w->events);
     ledger_wait_cancel(&w->barrier);
@@ -171,7 +171,8 @@ static void events_add_oldest(struct watch *w, struct err *e) {
     err_about(e, "oldest_sequence", text);
 }
 
-/* Reads up to the newest event, until the client is full, or READS_PER_TURN times. */
+/* Reads and sends events until the newest one, until the client is full, or until it has read
+ * READS_PER_TURN times. */
 static int events_read(struct watch *w, struct err *e) {
     for (unsigned i = 0; w->cursor < ledger_head(w->ledger); i++) {
         if (w->full || w->over || w->complete)
@@ -207,8 +208,8 @@ static bool events_wants(const struct watch *w, const Berm__V1__Sandbox *record)
                         w->m->label_selector);
 }
 
-/* The durable record, because `boundary` is the newest durable event, with the live fields. NULL:
- * no durable record, or out of memory. */
+/* Returns the durable record, because `boundary` is the newest durable event, and adds the live
+ * fields. NULL: no durable record, or out of memory. */
 static Berm__V1__Sandbox *events_durable_record(struct watch *w, const struct sandbox *sb) {
     const struct recorded *recorded = sandbox_recorded(sb);
     ProtobufCAllocator allocator = {events_scratch_alloc, events_scratch_free, &w->scratch};
@@ -222,7 +223,8 @@ static Berm__V1__Sandbox *events_durable_record(struct watch *w, const struct sa
     return record;
 }
 
-/* Newest first. Skips those that were sent before the client was full. */
+/* Sends one sandbox of the snapshot, newest first. Skips sandboxes that were sent before the client
+ * was full. */
 static bool events_on_snapshot_sandbox(void *user, struct sandbox *sb) {
     struct watch *w = user;
     watch_message message = BERM__V1__WATCH_EVENTS_RESPONSE__INIT;
@@ -270,7 +272,7 @@ static bool events_on_snapshot_exec(void *user, const struct registry_row *row) 
     return !w->full && !w->over;
 }
 
-/* Continues where the client was full. */
+/* Sends the snapshot. Continues at the item at which the client was full. */
 static int events_send_snapshot(struct watch *w, struct err *e) {
     struct registry *r = context_registry(w->call);
     if (!w->sandboxes_shown) {
@@ -312,7 +314,8 @@ static int events_send_more(struct watch *w, struct err *e) {
     return 0;
 }
 
-/* The cursor may be past newer events, which until_now excludes. */
+/* Ends an until_now stream. Resets the cursor to `boundary`, because it may be past newer events,
+ * which until_now excludes. */
 static void events_end_at_boundary(struct watch *w) {
     w->cursor = w->boundary;
     events_end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_COMPLETE);
@@ -357,7 +360,8 @@ static void events_on_drain(struct call *c) {
         events_end(w, BERM__V1__STREAM_END_REASON__STREAM_END_REASON_DRAINING);
 }
 
-/* A client that has to read first gets no heartbeat; it may be too slow. */
+/* Sends a heartbeat, except to a client that has to read first. Ends the stream of a client that is
+ * too slow. */
 static bool events_on_quiet(struct heartbeat *h, Berm__V1__Heartbeat *m) {
     struct watch *w = container_of(h, struct watch, heartbeat);
     if (events_is_too_slow(w)) {
@@ -407,7 +411,8 @@ static int events_read_filter(struct watch *w, struct err *e) {
     return check_selector(m->n_label_selector, m->label_selector, e);
 }
 
-/* EVENT_CURSOR_AHEAD, EVENT_CURSOR_EXPIRED. */
+/* Finds the sequence at which the watch starts. Fails with EVENT_CURSOR_AHEAD or
+ * EVENT_CURSOR_EXPIRED. */
 static int events_find_start(struct watch *w, struct err *e) {
     uint64_t head = ledger_head(w->ledger), oldest = ledger_oldest(w->ledger);
     w->boundary = w->cursor = head;
@@ -477,7 +482,8 @@ static void events_on_message(struct call *c, const ProtobufCMessage *message) {
         events_fail(w, &e);
         return;
     }
-    /* The store may have shown the caller an event that the ledger has not published yet. */
+    /* A cursor ahead of the ledger may be valid: the store may have shown the caller an event that
+     * the ledger has not published yet. So wait for the ledger. */
     if (w->cursor <= ledger_head(w->ledger) || !ledger_wait(w->ledger, NULL, &w->barrier))
         events_begin(w);
 }

@@ -9,9 +9,9 @@
 
 #define EXCLUDES_MAX 256
 #define EXCLUDE_BYTES 4096
-#define EXCLUDES_BYTES 32768 /* of all patterns; open_pack has the same bound */
+#define EXCLUDES_BYTES 32768 /* total of all patterns; open_pack has the same limit */
 
-/* "spec.mounts[3].target" */
+/* Writes the path of a field, such as "spec.mounts[3].target". */
 static const char *imports_field(char out[96], const char *list, size_t i, const char *member) {
     snprintf(out, 96, "spec.%s[%zu].%s", list, i, member);
     return out;

@@ -13,13 +13,13 @@ struct listing {
     const Berm__V1__ListSandboxesRequest *m;
     struct caller caller;
     struct page page;
-    uint32_t states; /* bit per state */
+    uint32_t states; /* the requested states, one bit each */
     Berm__V1__Sandbox **found;
     size_t n_found;
     size_t bytes;
     size_t looks;
     uint64_t last;     /* number of the last row that was examined */
-    uint64_t sequence; /* of the newest change shown */
+    uint64_t sequence; /* sequence of the newest change shown */
     bool more;
     bool is_damaged;
 };
@@ -81,7 +81,8 @@ static int sandbox_list_read_page(struct listing *l, Berm__V1__ListSandboxesResp
     l->found = malloc(l->page.size * sizeof *l->found);
     if (!l->found)
         return err_set(e, ERR_OUT_OF_MEMORY, "out of memory");
-    /* The store may be ahead of the ledger, never behind. */
+    /* Read the ledger's head before the store, which may be ahead of the ledger but never
+     * behind. */
     l->sequence = ledger_head(registry_ledger(registry));
     int r =
         registry_list_sandboxes(registry, str_of(owner), l->page.before, sandbox_list_on_row, l, e);
@@ -108,7 +109,8 @@ static void sandbox_list_reply(struct listing *l) {
         call_reply(c, &response.base);
     else
         call_finish(c, &e);
-    for (size_t i = 0; i < l->n_found; i++) /* not in the call's arena, because the call is over */
+    /* The records are not in the call's arena, because the call is over by now. */
+    for (size_t i = 0; i < l->n_found; i++)
         berm__v1__sandbox__free_unpacked(l->found[i], NULL);
     free(l->found);
     free(l);
@@ -117,7 +119,7 @@ static void sandbox_list_reply(struct listing *l) {
 /* --- the call --- */
 
 static void sandbox_list_on_durable(struct ledger_wait *w, const struct err *e) {
-    (void)e; /* a change that failed is not in the store, so the list is right */
+    (void)e; /* a failed change is not in the store, so the list is correct in any case */
     sandbox_list_reply(container_of(w, struct listing, wait));
 }
 

@@ -17,10 +17,12 @@
 struct sandbox_call;
 
 struct sandbox_call_kind {
-    enum failpoint_id reply; /* right before the reply of a change */
+    enum failpoint_id reply; /* failpoint right before the reply of a change */
     bool creates;            /* there is no sandbox yet */
-    bool deletes;            /* wait_ms waits for the end, and a deleted sandbox is a success */
-    /* Optional, before act. 0: act now. 1: sandbox_call_open calls act later. */
+    /* wait_ms waits for the deletion; a sandbox that is already deleted is a success */
+    bool deletes;
+    /* Optional. Runs before act. Returns 0 to act now, or 1 if act follows after
+     * sandbox_call_open. */
     int (*prepare)(struct sandbox_call *sc, struct sandbox *sb, struct err *e);
     /* Makes the change; `sb` is NULL for a create. */
     int (*act)(struct sandbox_call *sc, struct sandbox *sb, const struct change *change,
@@ -31,9 +33,9 @@ struct sandbox_call {
     struct mutation mu; /* mu.subject_id is the sandbox; empty until a generated id is known */
     const struct sandbox_call_kind *kind;
     struct imports imports;      /* opens the host paths that the sandbox imports */
-    Berm__V1__SandboxSpec *spec; /* of a create, checked; in the call's arena */
+    Berm__V1__SandboxSpec *spec; /* the checked spec of a create; in the call's arena */
     struct sandbox_wait outcome;
-    struct ledger_wait shown; /* for the record of the reply to be durable */
+    struct ledger_wait shown; /* waits until the record in the reply is durable */
     int64_t wait_ms;
 };
 
@@ -146,7 +148,8 @@ static void sandbox_call_on_opened(struct imports *in, const struct err *failed)
         mutation_fail(&sc->mu, &e);
 }
 
-/* For prepare: opens the host paths of this spec. Returns the result of imports_begin. */
+/* Opens the host paths of this spec, for a `prepare` function. Returns the result of
+ * imports_begin. */
 static int sandbox_call_open(struct sandbox_call *sc, const char *owner,
                              const Berm__V1__SandboxSpec *spec, bool with_copies, struct err *e) {
     return imports_begin(&sc->imports, registry_env(context_registry(sc->mu.call)), owner, spec,

@@ -25,7 +25,7 @@ static bool spec_driver_can(const struct spec_rules *rules, unsigned feature) {
 
 /* --- limits --- */
 
-/* The range of the limit's row gives the minimum and the maximum. */
+/* The limits of a sandbox. The row of each in limits.def gives its minimum and maximum. */
 static const struct limit_row {
     const char *name;
     size_t offset;
@@ -69,7 +69,8 @@ static int spec_check_limit(const struct spec_rules *rules, const char *at,
     return 0;
 }
 
-/* A limit that is 0 in `asked` comes from `old`, or from the daemon's defaults without an `old`. */
+/* Fills every limit. A limit that is 0 in `asked` comes from `old`, or from the daemon's defaults
+ * if there is no `old`. */
 static int spec_fill_limits(const struct spec_rules *rules, const char *at,
                             const Berm__V1__Limits *asked, const Berm__V1__Limits *old,
                             struct arena *arena, Berm__V1__Limits **ret_limits, struct err *e) {

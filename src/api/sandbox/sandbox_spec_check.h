@@ -13,12 +13,12 @@
 
 struct spec_rules {
     const struct limits *limits;
-    const struct driver *driver; /* NULL: there is none */
-    const char *no_driver;       /* why, for people */
+    const struct driver *driver; /* NULL: no driver is available */
+    const char *no_driver;       /* the reason why `driver` is NULL, as text for people */
 };
 
-/* `asked` may be NULL: all defaults. DRIVER_UNAVAILABLE is checked last, after errors of the
- * request. */
+/* Checks a spec. If `asked` is NULL, all fields get defaults. DRIVER_UNAVAILABLE is checked last,
+ * after errors of the request. */
 MUST_USE int spec_check(const struct spec_rules *rules, const Berm__V1__SandboxSpec *asked,
                         struct arena *arena, Berm__V1__SandboxSpec **ret_spec, struct err *e);
 

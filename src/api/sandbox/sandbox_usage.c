@@ -16,7 +16,8 @@ struct usage_watch {
     struct waiter measure;
     struct deadline tick;
     struct heartbeat heartbeat;
-    uint64_t incarnation; /* of the first sample; a restart of the sandbox resets the counters */
+    /* incarnation of the first sample; a restart of the sandbox resets the counters */
+    uint64_t incarnation;
     uint64_t sequence;
     int64_t interval_ms;
     bool full;
@@ -36,7 +37,7 @@ static struct call *usage_release(struct usage_watch *w) {
     return c;
 }
 
-/* False: the call is over. */
+/* Sends a message. Returns false if the call is over. */
 static bool usage_send(struct usage_watch *w, Berm__V1__WatchUsageResponse *m) {
     m->sequence = ++w->sequence;
     heartbeat_sent(&w->heartbeat);

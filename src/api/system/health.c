@@ -9,7 +9,7 @@
 
 typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
 
-/* "" is the daemon as a whole. */
+/* Returns the status of a service; "" stands for the daemon as a whole. */
 static serving_status health_status(const struct call *c, const char *service) {
     bool known = service[0] == '\0';
     for (size_t i = 0; i < reflection_n_services && !known; i++)

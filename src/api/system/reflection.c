@@ -92,7 +92,8 @@ static void reflection_answer_extensions(struct call *c, reflection_response *re
         reflection_answer_error(c, response, GRPC_NOT_FOUND, "the contract has no such type");
         return;
     }
-    none.base_type_name = (char *)type; /* proto3 has no extensions */
+    /* the list of numbers stays empty: proto3 has no extensions */
+    none.base_type_name = (char *)type;
     response->message_response_case = ANSWER(ALL_EXTENSION_NUMBERS_RESPONSE);
     response->all_extension_numbers_response = &none;
     reflection_send(c, response);

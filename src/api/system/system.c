@@ -19,7 +19,7 @@ static void system_on_ping(struct call *c, const ProtobufCMessage *m) {
 
 const struct handler api_system_ping = {.on_message = system_on_ping};
 
-/* The limits as messages in the call's arena; NULL when it is full. */
+/* Returns the limits as messages in the call's arena, or NULL when the arena is full. */
 static Berm__V1__LimitInfo **system_limit_messages(struct call *c, const struct limits *limits) {
     Berm__V1__LimitInfo **list = arena_alloc(&c->arena, LIMIT_COUNT * sizeof *list);
     Berm__V1__LimitInfo *items = arena_alloc(&c->arena, LIMIT_COUNT * sizeof *items);
@@ -35,7 +35,8 @@ static Berm__V1__LimitInfo **system_limit_messages(struct call *c, const struct 
     return list;
 }
 
-/* The capabilities that GetInfo lists for a driver that has `feature`. 0: every driver has it. */
+/* The capabilities that GetInfo lists for a driver that has `feature`. Every driver has those with
+ * feature 0. */
 static const struct feature {
     unsigned feature;
     const char *name;
@@ -55,7 +56,7 @@ static const struct feature {
     {DRIVER_HAS_OPEN, "network.open"},
 };
 
-/* "sandbox.pause", "mounts", "copies" */
+/* Capabilities that are not in the table: "sandbox.pause", "mounts", "copies". */
 #define OTHER_CAPABILITIES 3
 
 struct driver_message {
@@ -96,7 +97,7 @@ static void system_fill_driver(struct driver_message *m, const struct registry *
         system_add_capability(m, "copies");
 }
 
-/* If no driver is loaded, lists native with the reason. */
+/* Lists the native driver with the reason why no driver is loaded. */
 static void system_fill_no_driver(struct driver_message *m, const struct registry *r) {
     berm__v1__driver_info__init(&m->info);
     m->info.name = "native";
