@@ -68,8 +68,8 @@ static long init_number(const char *s) {
     return value;
 }
 
-/* Writes a file and ignores failures. Raising the OOM score, so that the OOM killer takes the
- * program before PID 1, needs no privilege. */
+/* Writes a file and ignores failures. One caller raises the OOM score, which needs no privilege, so
+ * that the OOM killer takes the program before PID 1. */
 static void init_put(const char *path, const char *text) {
     int fd = sys_openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
     if (fd >= 0) {
@@ -159,8 +159,8 @@ static long init_exec_along_path(char **argv, char **env) {
     return worst;
 }
 
-/* The new process shares our memory, and we wait until it executes PROGRAM. Copying the memory
- * would cost more than the rest of this program. */
+/* Runs in the new process, which shares our memory. We wait until it executes PROGRAM. Copying the
+ * memory would cost more than the rest of this program. */
 static int init_run(void *words) {
     char **argv = words, **env = argv;
     while (*env++ != NULL)
@@ -169,7 +169,8 @@ static int init_run(void *words) {
     const char *cwd = argv[2];
     argv += 3;
     init_put("/proc/self/oom_score_adj", "500");
-    /* Nothing can change the login uid later. The audit log shows it as a host id of this sandbox. */
+    /* Nothing can change the login uid after this. The audit log shows it as a host id of this
+     * sandbox. */
     init_put("/proc/self/loginuid", uid == 0 ? "0" : "1000");
     long entered = sys1(SYS_chdir, (long)cwd);
     long r = init_drop_rights(uid);
@@ -196,7 +197,7 @@ int start(char **stack) {
     if (argc < 4)
         leave(NOT_STARTED);
     sys5(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
-    _Alignas(16) char its_stack[16384]; /* our stack is large enough, and we wait */
+    _Alignas(16) char its_stack[16384]; /* stays valid, because we wait for the child's exec */
     struct clone_args args = {.flags = CLONE_VM | CLONE_VFORK,
                               .exit_signal = SIGCHLD,
                               .stack = (uint64_t)(uintptr_t)its_stack,
@@ -204,7 +205,7 @@ int start(char **stack) {
     long pid = sys_clone_on_stack(&args, init_run, argv);
     if (pid < 0)
         leave(NOT_STARTED);
-    sys3(SYS_close_range, 0, ~0u, 0); /* so that a pipe ends when the program ends */
+    sys3(SYS_close_range, 0, ~0u, 0); /* keep no pipe open after the program ends */
     for (;;) {
         int status = 0;
         long ended = sys4(SYS_wait4, -1, (long)&status, 0, 0);

@@ -105,7 +105,7 @@ static void jail_create(struct spawn *s, struct jail_options *o, struct spawn_re
 
 int main(int argc, char **argv) {
     struct jail_options o;
-    signal(SIGCHLD, SIG_DFL); /* so that ended children can be waited for */
+    signal(SIGCHLD, SIG_DFL); /* an inherited SIG_IGN would discard exit statuses */
     int r = jail_options_read(argc, argv, &o);
     if (r != 0)
         return r > 0 ? 0 : EXIT_JAIL_FAILED;
@@ -132,7 +132,7 @@ int main(int argc, char **argv) {
     struct spawn_reply reply = {0};
     int pidfd = -1;
     jail_create(s, &o, &reply, &pidfd);
-    /* the sandbox is already removed; only the deletion of its files is left */
+    /* The failed create has removed the sandbox; only its files in the trash are left to delete. */
     if (reply.error != 0) {
         layer_delete_now(s);
         spawn_finish(s);

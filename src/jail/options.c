@@ -55,7 +55,7 @@ enum option_id {
     OPT_HELP,
 };
 
-/* State that is evaluated when all options are known. */
+/* Option values that are evaluated once all options are known. */
 struct draft {
     struct jail_options *o;
     const char *cwd;
@@ -216,7 +216,7 @@ static int jail_fill_text(struct draft *d, char **command) {
     const char *env[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                          root ? "HOME=/root" : "HOME=/home/user", root ? "USER=root" : "USER=user",
                          "LANG=C.UTF-8", term_line};
-    /* the first entry of a name wins */
+    /* The first entry of a name wins, so the caller's variables come before the defaults. */
     for (uint32_t i = 0; r == 0 && i < d->n_env; i++, req->n_env++)
         r = jail_add_text(d, d->env[i]);
     for (size_t i = 0; r == 0 && i < COUNT_OF(env); i++, req->n_env++)
@@ -237,7 +237,7 @@ static void jail_fill_fds(struct draft *d) {
 void jail_options_link(struct jail_options *o, int link) {
     o->req->flags &= ~(uint32_t)SPAWN_CREATE_STDIO;
     o->req->flags |= SPAWN_CREATE_CONTROL;
-    o->fds[0] = link; /* replaces 0, 1 and 2, which are not passed then */
+    o->fds[0] = link; /* replaces descriptors 0, 1 and 2, which are not passed */
     memmove(o->fds + 1, o->fds + 3, (o->n_fds - 3) * sizeof o->fds[0]);
     o->n_fds -= 2;
 }
@@ -279,8 +279,8 @@ static const struct option options[] = {{"root", no_argument, NULL, OPT_ROOT},
                                         {NULL, 0, NULL, 0}};
 
 /* Without the daemon, nobody assigns uid slots. Sandboxes that are not kept choose a slot by
- * process number, so that two at a time differ. Kept ones hash their name, so that their files keep
- * their owner. */
+ * process number, so that concurrent sandboxes differ. Kept sandboxes use a hash of their name, so
+ * that their files keep their owner. */
 static uint32_t jail_choose_slot(const struct jail_options *o) {
     if (!o->keep)
         return (uint32_t)getpid() % JAIL_SLOTS;
@@ -290,7 +290,8 @@ static uint32_t jail_choose_slot(const struct jail_options *o) {
     return JAIL_SLOTS + hash % JAIL_SLOTS;
 }
 
-/* Files that are not kept need no disk. They may use half the memory, the default of tmpfs. */
+/* Files that are not kept go to a tmpfs, not to disk. They may use half the memory, like the
+ * default of tmpfs. */
 static void jail_choose_layer(struct jail_options *o) {
     struct spawn_create *req = o->req;
     if (req->layer == 0)

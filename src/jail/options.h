@@ -7,7 +7,8 @@
 #include "spawn/request.h"
 #include "spawn/spawn.h"
 
-/* slots for sandboxes that are not kept; the others are chosen by name */
+/* The lower half of the slots is for sandboxes that are not kept. Kept sandboxes get a slot of the
+ * upper half by name. */
 #define JAIL_SLOTS (SPAWN_SLOTS / 2)
 
 struct jail_options {

@@ -71,7 +71,7 @@ static bool terminal_copy_output(struct terminal *t) {
     if (n > 0)
         (void)!fd_write_all(1, bytes, (size_t)n); /* if writing fails, the command continues */
     else if (t->master >= 0 && (n == 0 || errno != EAGAIN)) {
-        /* no process inside has it open, so restore the caller's terminal */
+        /* No process inside has the terminal open, so restore the caller's terminal. */
         fd_close_all(&t->master, 1);
         terminal_make_normal(t);
     }

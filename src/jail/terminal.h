@@ -14,12 +14,12 @@
 
 struct terminal {
     bool is_wanted;
-    bool is_raw;    /* the caller's terminal; `saved` has its old settings */
-    bool is_at_end; /* no more keys */
-    int link[2];    /* the second is PID 1's descriptor 3 */
-    int master;     /* -1 before PID 1 has sent it and after the slave side is closed */
+    bool is_raw;    /* the caller's terminal is raw; `saved` has its old settings */
+    bool is_at_end; /* the caller's input has ended */
+    int link[2];    /* a socket pair; link[1] becomes PID 1's descriptor 3 */
+    int master;     /* -1 before PID 1 has sent the master and after the slave side is closed */
     char keys[4096];
-    size_t n_keys; /* read but not yet written to the master */
+    size_t n_keys; /* bytes read from the caller and not yet written to the master */
     struct termios saved;
 };
 

@@ -32,10 +32,11 @@ struct open_rules {
  * directory. Fails with -errno. */
 MUST_USE int check_learn(struct open_rules *r);
 
-/* `dir` is the object, or the parent directory of a file. Fails with HOST_PATH_REFUSED. */
+/* Checks whether an object may enter a sandbox. `dir` is the object itself, or the parent directory
+ * of a file. Fails with HOST_PATH_REFUSED. */
 MUST_USE int check_target(const struct open_rules *r, int dir, bool is_file, struct err *e);
-/* In a mount, the sandbox user has the rights of the directory's owner, so the directory must
- * belong to the caller: returns 0. Returns 1 for a directory of another owner, which must be
- * mounted as PUBLIC. A writable directory must belong to the caller, and not to root. Fails with
- * HOST_PATH_REFUSED. */
+/* Checks the owner, because in a mount the sandbox user has the rights of the directory's owner.
+ * Returns 0 if the directory belongs to the caller. Returns 1 for a directory of another owner,
+ * which must be mounted as PUBLIC. A writable directory must belong to the caller, and not to root.
+ * Fails with HOST_PATH_REFUSED. */
 MUST_USE int check_owner(int dir, bool writable, struct err *e);

@@ -22,9 +22,9 @@
 #include "open/serve.h"
 
 #define CHILDREN_MAX 64
-/* so that a hanging file system does not block others */
+/* The deadline of a request, so that a hanging file system does not block others. */
 #define OPEN_WITHIN_US UINT64_C(20000000)
-#define PACK_WITHIN_US UINT64_C(1800000000) /* bounds a sandbox that does not read */
+#define PACK_WITHIN_US UINT64_C(1800000000) /* deadline of PACK: a sandbox may never read */
 #define LOOK_MS 1000
 
 static const char usage[] =
@@ -37,7 +37,7 @@ static const char usage[] =
 /* A running request. The caller can stop or kill its own child, so the parent enforces the deadline
  * and reports a failure. */
 struct child {
-    pid_t pid; /* 0: unused */
+    pid_t pid; /* 0: this entry is unused */
     uint32_t seq;
     uint64_t due_us;
 };
@@ -125,7 +125,8 @@ static void open_tell_failed(const struct server *s, uint32_t seq, const char *t
     serve_refuse(s->sock, seq, &e);
 }
 
-/* A child that ended with a nonzero status has not replied. */
+/* Reports a failure for a child that ended with a nonzero status, because such a child has not
+ * replied. */
 static void open_reap(struct server *s) {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)

@@ -12,7 +12,7 @@
 #define OPEN_PATH_MAX 4096 /* including the NUL */
 #define OPEN_NAME_MAX 256  /* including the NUL */
 #define OPEN_EXCLUDES_MAX 256
-#define OPEN_EXCLUDES_BYTES 32768 /* for all patterns, each with a NUL */
+#define OPEN_EXCLUDES_BYTES 32768 /* total size of all patterns, each with a NUL */
 #define OPEN_TEXT_MAX 240
 #define OPEN_WHERE_MAX 256 /* including the NUL; the same limit as for mount targets */
 
@@ -55,8 +55,8 @@ struct open_reply {
     uint32_t version;
     uint32_t seq;
     uint32_t code;       /* a number of errors.def; 0: success */
-    uint32_t is_file;    /* SOURCE: a file; otherwise a directory */
-    uint32_t is_foreign; /* DIRECTORY: does not belong to the caller */
+    uint32_t is_file;    /* SOURCE: 1 for a file, 0 for a directory */
+    uint32_t is_foreign; /* DIRECTORY: the directory does not belong to the caller */
     uint32_t reserved;
     char text[OPEN_TEXT_MAX]; /* reason of a failure, for people */
     char

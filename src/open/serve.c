@@ -75,7 +75,7 @@ static int serve_become(uid_t uid, char home[OPEN_PATH_MAX]) {
     if (setgroups((size_t)n, groups) < 0 || setresgid(gid, gid, gid) < 0 ||
         setresuid(uid, uid, uid) < 0)
         return -errno;
-    /* Must be set after the change of user, which clears it. */
+    /* Set the parent-death signal after the change of user, because that change clears it. */
     return prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ? -errno : 0;
 }
 
@@ -134,7 +134,7 @@ static int serve_open_directory(const struct open_rules *r, const struct open_he
     return TAKE_FD(fd);
 }
 
-/* Only reports the real path, and only for programs in directories that may enter a sandbox. */
+/* Finds a program. Reports only its real path, and only if its directory may enter a sandbox. */
 static int serve_find_program(const struct open_rules *r, const char *path,
                               struct open_reply *reply, struct err *e) {
     struct stat st;

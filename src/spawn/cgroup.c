@@ -17,8 +17,8 @@ static const char *const controller_names[CG_V1_COUNT] = {"memory", "pids", "cpu
 
 #define TRIES 5
 
-/* Opens berm/<state> below the mount point of a hierarchy. Retries because another berm-spawn, the
- * last one, may remove `berm` at the same time. */
+/* Opens berm/<state> below the mount point of a hierarchy, and creates it. Retries because another
+ * berm-spawn that ends may remove `berm` at the same time. */
 static int cgroup_open_state_dir(const char *mount_point, const char *state) {
     AUTO_CLOSE int top = open(mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int r = top < 0 ? -errno : -EAGAIN;
@@ -34,7 +34,7 @@ static bool cgroup_remove_state_dir(int dir, const char *state) {
     AUTO_CLOSE int top = berm < 0 ? -1 : openat(berm, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool is_gone = top >= 0 && unlinkat(berm, state, AT_REMOVEDIR) == 0;
     if (is_gone)
-        unlinkat(top, "berm", AT_REMOVEDIR); /* fails while others have directories in it */
+        unlinkat(top, "berm", AT_REMOVEDIR); /* fails while other berm-spawns use it */
     return is_gone;
 }
 
@@ -61,7 +61,7 @@ static void cgroup_enable_v2(struct cgroups *cg, const char *mount_point) {
     for (int i = CG_MEMORY; i <= CG_CPU && top >= 0 && berm >= 0; i++) {
         char word[16];
         if (!cgroup_has_word(offered, ' ', controller_names[i]))
-            continue; /* writing it anyway would be slow */
+            continue; /* not offered, and a write that fails is slow */
         snprintf(word, sizeof word, "+%s", controller_names[i]);
         cg->v2_has[i] = fd_write_text(top, "cgroup.subtree_control", word) == 0 &&
                         fd_write_text(berm, "cgroup.subtree_control", word) == 0 &&
@@ -126,7 +126,7 @@ int cgroup_start(struct cgroups *cg, int state_fd, bool use_v2, unsigned v1_want
 }
 
 void cgroup_finish(struct cgroups *cg) {
-    /* If sandboxes keep running, the next berm-spawn can use the spares. */
+    /* Keep the spares while sandboxes run, because the next berm-spawn can use them. */
     if (cgroup_remove_state_dir(cgroup_seats(cg), cg->state))
         cgroup_spares_remove(cg);
     for (int i = 0; i < CG_V1_COUNT; i++)

@@ -25,14 +25,14 @@ enum cgroup_v1 { CG_MEMORY, CG_PIDS, CG_CPU, CG_FREEZER, CG_CPUACCT, CG_V1_COUNT
 #define CG_SPARES 16
 
 struct cgroups {
-    int v2;              /* berm/<state>; -1 without a v2 tree */
-    int v1[CG_V1_COUNT]; /* berm/<state>; -1 if v1 does not have the controller */
+    int v2;              /* directory berm/<state>; -1: there is no v2 tree */
+    int v1[CG_V1_COUNT]; /* directories berm/<state>; -1: v1 does not have the controller */
     bool v2_has[CG_V1_COUNT];
     bool has_kill;
     char state[48]; /* the name <state> */
     struct cgroup_spares {
         uint32_t kept; /* one bit per existing `.spare-<n>` */
-        unsigned next; /* next n to use; makes the oldest come first */
+        unsigned next; /* n of the next spare; the oldest spare is at or after it */
     } spares[CG_V1_COUNT];
     bool keeps_spares;
 };
@@ -42,7 +42,7 @@ static inline int cgroup_seats(const struct cgroups *cg) {
     return cg->v2 >= 0 ? cg->v2 : cg->v1[CG_FREEZER];
 }
 
-/* The files of limits. */
+/* The cgroup files that set limits. */
 enum cgroup_knob {
     CG_KNOB_MEMORY,
     CG_KNOB_SWAP,
@@ -87,14 +87,16 @@ void cgroup_seat_close(struct cgroup_seat *seat);
 /* Returns the owner that was passed to cgroup_make. */
 MUST_USE int cgroup_owner(const struct cgroups *cg, const char *id, uint32_t *ret_owner);
 
-/* In cgroup_limits.c. A limit of 0 leaves the old value. */
+/* Sets the limits of a sandbox. A limit of 0 leaves the old value. Implemented in
+ * cgroup_limits.c. */
 MUST_USE int cgroup_set_limits(const struct cgroups *cg, const char *id,
                                const struct spawn_limits *limits);
 /* Sets the limits of one controller in a v1 directory or in the v2 tree. */
 MUST_USE int cgroup_limit(int dir, bool is_v2, enum cgroup_v1 which,
                           const struct spawn_limits *limits);
 bool cgroup_wants(const struct spawn_limits *limits, enum cgroup_v1 which);
-/* Opens all files, with descriptor numbers from first_fd, or none. */
+/* Opens all limit files of a sandbox, or none on failure. The descriptor numbers start at
+ * first_fd. */
 void cgroup_knobs_open(const struct cgroups *cg, const char *id, int first_fd,
                        struct cgroup_knobs *k);
 void cgroup_knobs_init(struct cgroup_knobs *k);
@@ -109,8 +111,8 @@ MUST_USE int cgroup_usage(const struct cgroups *cg, const char *id, struct spawn
 
 /* Sends SIGKILL to all processes, frozen or not. Does nothing if there are none. */
 void cgroup_kill(const struct cgroups *cg, const char *id);
-/* Removes the directories. Fails with -EBUSY while processes are left. Returns 0 if there are
- * none. */
+/* Removes the cgroups of a sandbox. Fails with -EBUSY while processes are left. Returns 0 if the
+ * sandbox has no cgroups. */
 MUST_USE int cgroup_remove(struct cgroups *cg, const char *id);
 
 /* Opens a directory in one of the trees. Fails with -ENOENT also if the tree does not exist. */
@@ -119,8 +121,8 @@ MUST_USE int cgroup_open(int parent, const char *name);
  * Returns 0 if there is none. */
 uint64_t cgroup_read(int dir, const char *name, const char *key);
 
-/* In cgroup_spare.c. Renames a spare to <id>; it equals a new cgroup except for its limits. Fails
- * with -ENOENT if there is no spare. */
+/* Renames a spare to <id>. The spare equals a new cgroup except for its limits. Fails with -ENOENT
+ * if there is no spare. Implemented in cgroup_spare.c. */
 MUST_USE int cgroup_spare_take(struct cgroups *cg, enum cgroup_v1 which, const char *id);
 /* Turns the empty <id> into a spare. Returns false if it must be removed instead. */
 MUST_USE bool cgroup_spare_put(struct cgroups *cg, enum cgroup_v1 which, const char *id);
@@ -134,5 +136,5 @@ MUST_USE int cgroup_exec_kill(const struct cgroups *cg, const char *id, uint32_t
 
 /* Calls each(id) for every sandbox, using the hierarchy in which all have a directory. */
 void cgroup_each_seat(const struct cgroups *cg, void (*each)(const char *id, void *arg), void *arg);
-/* Does the same for all hierarchies; an id is repeated for each that has it. */
+/* Does the same for all hierarchies: calls each(id) once for every hierarchy that has the id. */
 void cgroup_each(const struct cgroups *cg, void (*each)(const char *id, void *arg), void *arg);

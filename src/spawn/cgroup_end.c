@@ -1,4 +1,4 @@
-/* The second part of cgroup.h: killing, exec cgroups, removal. */
+/* Part of cgroup.h: kills sandboxes, creates and kills exec cgroups, removes cgroups. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +14,8 @@
 #include "base/fd.h"
 #include "spawn/cgroup.h"
 
-/* For trees without cgroup.kill. Checks the list again after pidfd_open, so that a reused pid
- * cannot be killed by mistake. */
+/* Kills the listed processes one by one, for trees without cgroup.kill. Checks the list again after
+ * pidfd_open, so that a reused pid cannot be killed by mistake. */
 static void cgroup_kill_listed(int dir) {
     char text[16384];
     ssize_t n = fd_read_text(dir, "cgroup.procs", text, sizeof text);
@@ -92,7 +92,7 @@ static int cgroup_remove_one(int parent, const char *id) {
 
 int cgroup_remove(struct cgroups *cg, const char *id) {
     int worst = cgroup_remove_one(cgroup_seats(cg), id);
-    bool is_empty = worst == 0; /* every process is in this tree, and rmdir needs it empty */
+    bool is_empty = worst == 0; /* rmdir succeeds only if no process is left in this tree */
     for (int i = 0; i < CG_V1_COUNT; i++) {
         if (is_empty && cgroup_spare_put(cg, i, id))
             continue;

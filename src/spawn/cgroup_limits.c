@@ -26,8 +26,8 @@ static const struct {
 /* Where to write the limits of one controller. */
 struct target {
     bool is_v2;
-    int dir;                         /* to write by name */
-    const struct cgroup_knobs *open; /* to write through descriptors; NULL: by name */
+    int dir;                         /* directory of the files, to write by name */
+    const struct cgroup_knobs *open; /* open files, to write by descriptor; NULL: write by name */
 };
 
 static int cgroup_put(const struct target *t, enum cgroup_knob knob, uint64_t value,
@@ -49,8 +49,8 @@ static int cgroup_limit_memory_v2(const struct target *t, uint64_t bytes) {
 }
 
 static int cgroup_limit_memory_v1(const struct target *t, uint64_t bytes) {
-    /* memory+swap must never be below memory, so the order depends on the direction; usually
-     * down. */
+    /* The kernel refuses memory+swap below memory. Lowering must therefore set memory first, and
+     * raising must set memory+swap first. Start with memory, because limits are usually lowered. */
     int r = cgroup_put(t, CG_KNOB_MEMORY, bytes, "");
     int swap = cgroup_put(t, CG_KNOB_SWAP, bytes, "");
     if (r == -EINVAL && swap == 0)
@@ -131,7 +131,7 @@ void cgroup_knobs_close(struct cgroup_knobs *k) {
     fd_close_all(k->fds, CG_KNOBS);
 }
 
-/* Leaves -1 if the kernel does not have the file. */
+/* Opens one limit file. Leaves *ret_fd unchanged if the kernel does not have the file. */
 static int cgroup_open_knob(const struct cgroups *cg, int dir, int knob, int first_fd,
                             int *ret_fd) {
     const char *name = files[knob].names[cg->v2_has[files[knob].which]];
@@ -150,7 +150,7 @@ void cgroup_knobs_open(const struct cgroups *cg, const char *id, int first_fd,
     int r = 0;
     for (int i = 0; r == 0 && i < CG_KNOBS; i++) {
         AUTO_CLOSE int dir = cgroup_open(cgroup_tree_of(cg, files[i].which), id);
-        if (dir >= 0) /* otherwise it has no such limit */
+        if (dir >= 0) /* otherwise the sandbox has no such limit */
             r = cgroup_open_knob(cg, dir, i, first_fd, &k->fds[i]);
     }
     if (r < 0)

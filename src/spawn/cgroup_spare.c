@@ -10,8 +10,8 @@
 #include "base/fd.h"
 #include "spawn/cgroup.h"
 
-/* Most page cache that a spare may have left from the previous sandbox. It counts for the next one
- * until the kernel drops it. */
+/* The largest page cache that a spare may have left from its previous sandbox. The cache counts for
+ * the next sandbox until the kernel drops it. */
 #define LEFT_BYTES_MAX (UINT64_C(1) << 20)
 
 #define NAME_BYTES 16

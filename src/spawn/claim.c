@@ -1,9 +1,9 @@
 /* claim — gives a parked instance to a sandbox.
  *
  * The instance was created before any request. A CLAIM sets what differs between sandboxes: host
- * name, limits and mounts; nothing else can change later. For that, berm-spawn enters its
- * namespaces. No client's program has run there yet. Even if one had, berm-spawn would only use
- * directories that were created for the claim. */
+ * name, limits and mounts; nothing else can change later. To set them, berm-spawn enters the
+ * namespaces of the instance. No client's program has run in the instance yet. Even if one had,
+ * berm-spawn would only use directories that were created for the claim. */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static int claim_enter(struct spawn *s, const struct spawn_claim *req, const str
         return 0;
     *ret_step = STEP_CLONE;
     bool is_held = kinds == CLONE_NEWNS && p->mnt_ns >= 0;
-    /* our child and not reaped, so the pid cannot be reused */
+    /* The pid cannot be reused, because the process is our child and not reaped. */
     AUTO_CLOSE int pidfd = is_held ? -1 : (int)sys2(SYS_pidfd_open, p->pid, 0);
     if (!is_held && pidfd < 0)
         return pidfd;

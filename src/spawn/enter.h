@@ -29,7 +29,7 @@ struct enter {
     /* Set before the clone. */
     struct cgroup_seat seat;
     int parent;     /* pidfd of the process that creates the sandbox */
-    int proc;       /* a full procfs, for sandboxes whose own shows only processes */
+    int proc;       /* a full procfs, for sandboxes whose own procfs shows only processes */
     uint32_t masks; /* from enter_masks_needed, or 0 */
     int guest;      /* program of PID 1 */
     int control;    /* descriptor 3 of PID 1, or -1 */
@@ -40,7 +40,7 @@ struct enter {
     bool landlock;
     bool is_tied;        /* the sandbox ends with the process that created it */
     bool no_marks;       /* a host directory is writable, so forbid setuid and setgid bits */
-    uint64_t file_bytes; /* largest file; 0: no limit */
+    uint64_t file_bytes; /* size limit of a file; 0: no limit */
     const char *hostname;
     const char *const *argv;
     const char *const *env;
@@ -50,12 +50,12 @@ struct enter {
     unsigned n_mounts;
     /* Used by both sides. */
     int phase; /* enum enter_phase */
-    int tid;   /* the kernel clears it when the child has called exec or exited */
+    int tid;   /* futex; the kernel clears it when the child has called exec or exited */
     /* Set by the child. */
-    int sys;       /* detached /sys; the parent closes this and the next */
+    int sys;       /* detached /sys; the parent closes `sys` and `sysctl` */
     int sysctl;    /* directory of the namespace limits */
     uint32_t step; /* current or last step */
-    int error;     /* errno; 0 if it reached exec */
+    int error;     /* errno of that step; 0 if the child reached exec */
 };
 
 /* Clones the child into new namespaces on `stack`. Returns its pid and pidfd. */

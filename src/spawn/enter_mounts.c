@@ -91,7 +91,8 @@ static int enter_mask_all(uint32_t needed) {
     return 0;
 }
 
-/* Root inside owns some of these, including the namespace limits, and must not write them. */
+/* Makes /proc/sys read-only. Root inside owns some of its files, including the namespace limits,
+ * and must not write them. */
 static int enter_freeze_sysctls(void) {
     int r = enter_bind(STAGE_PROC "sys", STAGE_PROC "sys");
     if (r < 0)
@@ -171,8 +172,8 @@ static int enter_open_inside(int root, const char *path, int flags) {
     return (int)sys4(SYS_openat2, root, (long)path, (long)&how, sizeof how);
 }
 
-/* Gives the new directory the owner of its parent, so that one in the user's home does not belong
- * to root. */
+/* Gives the new directory the owner of its parent, so that a directory in the user's home does not
+ * belong to root. */
 static int enter_make_dir(int root, int parent, const char *path) {
     struct statx st;
     long r = sys3(SYS_mkdirat, root, (long)path, 0755);

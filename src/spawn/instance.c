@@ -20,7 +20,7 @@
 
 #define DESTROY_MAX_MS 10000
 #define DESTROY_MIN_LOOKS 2000
-/* signals after which all children are reaped even without idle time */
+/* Number of SIGCHLDs after which berm-spawn reaps all children even if it is not idle. */
 #define REAP_ALL_EVERY 64
 /* not defined in the oldest kernel headers that we build with */
 #define PIDFD_GET_MNT_NS _IO(0xff, 3)
@@ -70,7 +70,8 @@ static void instance_release(struct spawn *s, struct instance *p) {
     fd_close_all(&p->owner.map, 1);
 }
 
-/* Releases the oldest when too many are held: most likely it was claimed without a CLAIM. */
+/* Opens and holds descriptors for the claim of a parked instance. When too many instances are held,
+ * releases the oldest, which was most likely claimed without a CLAIM. */
 static void instance_hold(struct spawn *s, struct instance *p) {
     if (s->n_held == SPAWN_HELD_MAX)
         instance_release(s, container_of(s->held.next, struct instance, in_held));
@@ -124,7 +125,7 @@ static void instance_restore_one(const char *id, void *arg) {
         return;
     memcpy(name, id, n);
     if (!check_id(name) || cgroup_owner(&all->s->cg, id, &owner) < 0 || !userns_slot(owner, &slot))
-        return; /* foreign or incomplete; SWEEP removes it */
+        return; /* not ours, or incomplete; SWEEP removes it */
     struct instance *kept = instance_new(name, slot);
     if (kept == NULL)
         all->error = -ENOMEM;
@@ -201,7 +202,7 @@ static int instance_start(struct spawn *s, const struct spawn_create *req,
     pid_t pid = r;
     if (r > 0) {
         r = instance_serve_child(s, req, fds, e, &s->spent, pid, ret_step);
-        if (r < 0) { /* the child uses our memory until it ends */
+        if (r < 0) { /* wait, because the child uses our memory until it ends */
             enter_release(e, ENTER_ABORT);
             if (enter_wait(e) < 0)
                 kill(pid, SIGKILL);
@@ -219,9 +220,9 @@ static int instance_start(struct spawn *s, const struct spawn_create *req,
     return pid;
 }
 
-/* Holds the mount namespace. Unmounting waits several times for every CPU, and the last holder of
- * the namespace does it. That would be PID 1 at its exit, which everybody waits for, so we hold it
- * instead. Kernels before 6.11 lack the ioctl. */
+/* Returns a descriptor that holds the mount namespace, or -1. The last holder of the namespace
+ * unmounts its mounts, which waits several times for every CPU. Without our descriptor that would
+ * be PID 1 at its exit, which everybody waits for. Kernels before 6.11 lack the ioctl. */
 static int instance_hold_mounts(int pidfd) {
     AUTO_CLOSE int ns = ioctl(pidfd, PIDFD_GET_MNT_NS);
     return ns < 0 ? -1 : fcntl(ns, F_DUPFD_CLOEXEC, SPAWN_HELD_FD);
@@ -284,7 +285,7 @@ static int instance_create_checked(struct spawn *s, const struct spawn_create *r
     p->owner = (struct mounts_owner){req->profile, userns_base(req->slot), .map = -1};
     if (p->is_parked)
         instance_hold(s, p);
-    if (!s->is_tied) /* otherwise only we wait for its exit */
+    if (!s->is_tied) /* if tied, nobody but us waits for its exit */
         p->mnt_ns = instance_hold_mounts(*ret_pidfd);
     instance_add(s, p);
     reply->pid = r;
@@ -325,14 +326,15 @@ struct instance *instance_destroy(struct spawn *s, const struct spawn_destroy *r
     fd_close_all(&p->mnt_ns, 1); /* so that dying instances unmount in parallel */
     cgroup_kill(&s->cg, p->id);
     if (p->pid > 0 && p->wait_status == -1)
-        kill(p->pid, SIGKILL); /* our child and not reaped, so the pid cannot be reused */
+        kill(p->pid, SIGKILL); /* not reaped, so the pid cannot be reused */
     instance_release(s, p);
-    /* meanwhile free the descriptors it was built with, which must not outlive it */
+    /* While PID 1 exits, close the descriptors that the instance was built with, because they must
+     * not outlive it. */
     mounts_done(&s->spent);
     return p;
 }
 
-/* Its exit may have shared a SIGCHLD with another. */
+/* Calls waitpid itself, because the exit may have shared a SIGCHLD with another exit. */
 static bool instance_has_ended(struct instance *p) {
     return p->pid <= 0 || p->wait_status != -1 || waitpid(p->pid, &p->wait_status, WNOHANG) > 0;
 }
@@ -341,7 +343,8 @@ bool instance_finish(struct spawn *s, struct instance *p, int *ret_error, uint32
     *ret_error = 0;
     *ret_step = STEP_NONE;
     int r = instance_has_ended(p) ? cgroup_remove(&s->cg, p->id) : -EBUSY;
-    /* Also count attempts, because a suspended machine passes the deadline without any. */
+    /* Also count attempts, because on a suspended machine the deadline passes without any
+     * attempt. */
     bool is_late =
         instance_now_ms() - p->since_ms >= DESTROY_MAX_MS && p->looks >= DESTROY_MIN_LOOKS;
     if (r == -EBUSY && !is_late) {
@@ -385,7 +388,7 @@ static bool instance_note_exit(struct list *instances, pid_t pid, int status) {
     return false;
 }
 
-/* Reaps one ended child: `which`, or any for -1. */
+/* Reaps one ended child: `which`, or any child if `which` is -1. Returns whether it reaped one. */
 static bool instance_reap_one(struct spawn *s, pid_t which) {
     int status;
     pid_t pid = waitpid(which, &status, WNOHANG);

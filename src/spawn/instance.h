@@ -17,18 +17,18 @@
 
 struct instance {
     struct list node;
-    struct map_node by_id; /* while it is alive */
+    struct map_node by_id; /* in spawn.by_id while the instance is alive */
     char id[SPAWN_ID_MAX];
-    uint32_t slot;             /* SPAWN_SLOTS: unknown, because no cgroup of it existed */
+    uint32_t slot;             /* SPAWN_SLOTS: unknown, because the instance had no cgroup */
     bool is_parked;            /* accepts one CLAIM, which uses the next three members */
     struct list in_held;       /* in spawn.held while descriptors are held */
-    struct cgroup_knobs knobs; /* files of its limits */
+    struct cgroup_knobs knobs; /* open limit files */
     struct mounts_owner owner; /* id mapping for mounted directories */
     pid_t pid;                 /* -1: child of another berm-spawn */
     int wait_status;           /* -1 until reaped */
     uint32_t seq;              /* of the pending DESTROY */
     uint32_t flags;            /* of the pending DESTROY */
-    bool is_swept;             /* by SWEEP: no reply is sent */
+    bool is_swept;             /* SWEEP destroys the instance, so no reply is sent */
     int64_t since_ms;          /* when the DESTROY arrived */
     int mnt_ns;                /* held so that PID 1's exit does not wait for unmounting; or -1 */
     unsigned looks;            /* how often instance_finish found it alive */

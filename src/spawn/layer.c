@@ -63,8 +63,8 @@ static int layer_limit_dir(int dir, const struct spawn_limits *l) {
 }
 
 static int layer_open_disk(struct spawn *s, const struct spawn_create *req, bool *made) {
-    /* 0711 because as a lower layer of another slot its owner is nobody there. Others cannot enter
-     * the parent. */
+    /* The mode is 0711 because another slot that uses this directory as a lower layer sees its
+     * owner as nobody. The parent directory keeps other users out. */
     *made = mkdirat(s->layers, req->id, 0711) == 0;
     if (!*made && errno != EEXIST)
         return -errno;

@@ -30,11 +30,11 @@ void layer_names(const char *target, char ret_upper[LAYER_NAME_MAX], char ret_wo
 /* Moves the layer to the trash, to be deleted in the background. Fails with -ENOENT if it is
  * absent. */
 MUST_USE int layer_remove(struct spawn *s, const char *id);
-/* Starts the process that empties the trash, now and whenever it is woken. It outlives us until the
- * trash is empty. */
+/* Starts the process that empties the trash, now and whenever it is woken. The process outlives
+ * berm-spawn until the trash is empty. */
 MUST_USE int layer_start_trash(struct spawn *s);
-/* Call this when that process has ended unexpectedly. spawn_chores starts a new one. */
+/* Call this when the trash process has ended unexpectedly. spawn_chores starts a new one. */
 void layer_trash_ended(struct spawn *s);
 void layer_empty_trash(struct spawn *s);
-/* Deletes in this process, for a program that ends afterwards. */
+/* Empties the trash in this process, for a program that exits afterwards. */
 void layer_delete_now(struct spawn *s);

@@ -23,7 +23,7 @@
 
 #define DYING_POLL_MS 1
 #define CHORES_MS 10     /* idle time before chores run */
-#define LOCK_TURNS 10000 /* of 2 ms each */
+#define LOCK_TURNS 10000 /* attempts to lock the state, 2 ms apart */
 #define RESERVE_DEFAULT_BYTES (UINT64_C(1) << 30)
 
 static const char usage[] =
@@ -181,7 +181,7 @@ static int main_hold_state(int state_fd) {
             return -errno;
         nanosleep(&pause, NULL);
     }
-    return 0; /* held until the process ends */
+    return 0; /* the process holds the lock until it ends */
 }
 
 /* Raises the descriptor limit, because each sandbox holds a descriptor. */
@@ -189,7 +189,7 @@ static void main_raise_fd_limit(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit); /* with fewer, some are not held */
+        setrlimit(RLIMIT_NOFILE, &limit); /* if this fails, fewer descriptors are held */
     }
 }
 
@@ -205,7 +205,7 @@ int main(int argc, char **argv) {
     if (spawn_read_options(argc, argv, &x) < 0)
         return 2;
     main_raise_fd_limit();
-    signal(SIGCHLD, SIG_DFL); /* so that ended children can be waited for */
+    signal(SIGCHLD, SIG_DFL); /* an inherited SIG_IGN would discard exit statuses */
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set,

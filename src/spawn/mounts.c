@@ -34,7 +34,8 @@ struct build {
     int binds[SPAWN_MOUNTS_MAX];
 };
 
-/* Stores a descriptor to close at the end. Returns errors unchanged. */
+/* Stores fd in `m`, to be closed at the end. Returns a negative fd, which is an error,
+ * unchanged. */
 static int mounts_keep(struct mounts *m, int fd) {
     if (fd < 0)
         return fd;
@@ -45,11 +46,11 @@ static int mounts_keep(struct mounts *m, int fd) {
     return m->fds[m->n_fds++] = fd;
 }
 
-/* Attaches all detached mounts to the layer, which was opened first, and closes them as one
- * tree, because the kernel waits for every CPU for each tree that is closed. move_mount fails
- * for descriptors that are not mounts or are already part of a sandbox, and on kernels before
- * 6.15 for all. Each mount must become private first. Otherwise, as a clone is a peer of its
- * source, the next mount would appear on the host. */
+/* Attaches all detached mounts to the layer, which was opened first, and closes them as one tree,
+ * because the kernel waits for every CPU for each tree that is closed. move_mount fails for
+ * descriptors that are not mounts or are already part of a sandbox, and for all descriptors on
+ * kernels before 6.15. Each mount must become private first: a clone is a peer of its source, so
+ * the next mount would otherwise appear on the host. */
 void mounts_done(struct mounts *m) {
     struct mount_attr alone = {.propagation = MS_PRIVATE};
     for (unsigned i = 0; i < m->n_fds; i++) {
@@ -160,7 +161,7 @@ static int mounts_map_lowers(struct build *b) {
     return r;
 }
 
-/* A lower layer of an overlay. One inside a kept layer also has a path, for kernels that need
+/* A lower layer of an overlay. A directory of a kept layer also has a path, for kernels that need
  * paths. */
 struct lower {
     int fd;

@@ -14,17 +14,17 @@ struct mounts_input {
     const int *binds;
 };
 
-/* How to map the owner of a host directory. A mapping may be prepared for the owner of the last
- * directory. */
+/* How to map the owner of a host directory. A mapping may be prepared for the owner of the host
+ * directory that was mapped last. */
 struct mounts_owner {
     uint32_t profile;
     uint32_t base; /* first id of the slot */
     int map;       /* prepared mapping; -1: none */
-    uint32_t uid;  /* owner that it maps */
+    uint32_t uid;  /* the owner that the prepared mapping maps */
     uint32_t gid;
 };
-/* Prepares a mapping for the owner of the last directory, because creating one takes longer than
- * the mount. */
+/* Prepares a mapping for the owner of the host directory that was mapped last, because creating a
+ * mapping takes longer than the mount. */
 void mounts_map_ahead(const struct spawn *s, struct mounts_owner *owner);
 
 /* Fills e->root and e->mounts. `userns` is the child's user namespace. Fails with -errno and

@@ -79,7 +79,7 @@ int net_pool_start(struct net_pool *p, unsigned ahead) {
 void net_pool_refill(struct net_pool *p) {
     static const char credits[NET_POOL_MAX];
     if (p->owed > 0 && p->sock >= 0 && send(p->sock, credits, p->owed, MSG_NOSIGNAL) == p->owed)
-        p->owed = 0; /* the next take notices a failure */
+        p->owed = 0; /* if send fails, the next net_take notices */
 }
 
 /* Returns a namespace that is ready, or -EAGAIN. */
@@ -114,7 +114,7 @@ void net_prepare_one(struct net_pool *p) {
     void *stack = mmap(NULL, stack_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0); /* never unmapped */
     if (stack == MAP_FAILED)
-        return; /* net_enter_fresh creates one then */
+        return; /* net_enter_fresh then creates a namespace itself */
     struct clone_args args = {.flags = CLONE_VM | CLONE_FILES,
                               .exit_signal = SIGCHLD,
                               .stack = (uint64_t)(uintptr_t)stack,

@@ -14,7 +14,7 @@
 #define QUOTACTL_FD 443 /* same number on every architecture; some libcs lack a name for it */
 #define BYTES_PER_INODE 4096
 #define INODES_MIN 1024
-#define OURS (UINT32_C(1) << 31) /* avoids the small numbers that administrators use */
+#define OURS (UINT32_C(1) << 31) /* a bit above the small numbers that administrators use */
 #define DRAWS 16
 
 static int quota_call(int fd, unsigned cmd, uint32_t project, void *arg) {
@@ -96,5 +96,5 @@ bool quota_is_set(int dir) {
 void quota_clear(int dir) {
     uint32_t project = quota_project_of(dir);
     if (project != 0 && quota_set_limits(dir, project, 0, 0) < 0)
-        return; /* harmless: the limits of an unused project */
+        return; /* harmless: only the limits of an unused project stay */
 }

@@ -10,7 +10,7 @@
 
 #include "base/macros.h"
 
-/* The error of a write beyond the limit. */
+/* Which error a write beyond the limit gets. */
 enum quota_answer {
     QUOTA_NONE,   /* no project quota, or only accounting */
     QUOTA_ENOSPC, /* XFS */

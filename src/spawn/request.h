@@ -15,8 +15,8 @@
 #define SPAWN_VERSION 1
 #define SPAWN_ID_MAX 64 /* including the NUL; [a-z0-9-], starts with a letter or digit */
 #define SPAWN_MOUNTS_MAX 64
-#define SPAWN_LAYERED_MAX 8      /* LAYERED mounts; each is a file system */
-#define SPAWN_CLAIM_MOUNTS_MAX 8 /* a message of two pages is sent faster than one of five */
+#define SPAWN_LAYERED_MAX 8      /* LAYERED mounts per sandbox; each is a file system of its own */
+#define SPAWN_CLAIM_MOUNTS_MAX 8 /* few, because a short message is sent faster */
 #define SPAWN_LAYERS_MAX 8
 #define SPAWN_TARGET_MAX 256
 #define SPAWN_TEXT_MAX 16384 /* argv and environment of PID 1, NUL-terminated strings */
@@ -94,18 +94,18 @@ enum spawn_mount_flags {
     SPAWN_MOUNT_WRITABLE = 1 << 0,
     SPAWN_MOUNT_PUBLIC = 1 << 1,  /* all owners appear as nobody */
     SPAWN_MOUNT_LAYERED = 1 << 2, /* writes go to the sandbox's layer */
-    SPAWN_MOUNT_ALL = 7,          /* at most one of them */
+    SPAWN_MOUNT_ALL = 7,          /* a mount has at most one of these flags */
 };
 enum spawn_destroy_flags { SPAWN_DESTROY_FILES = 1 << 0, SPAWN_DESTROY_ALL = 1 };
 
 struct spawn_head {
     uint32_t version;
     uint32_t kind;
-    uint32_t size; /* of the whole message */
+    uint32_t size; /* size of the whole message */
     uint32_t seq;
 };
 
-/* 0: no limit. */
+/* The limits of a sandbox. 0 means no limit. */
 struct spawn_limits {
     uint64_t memory_bytes;
     uint64_t cpu_milli; /* thousandths of a CPU */
@@ -172,7 +172,7 @@ struct spawn_claim {
         mounts[SPAWN_CLAIM_MOUNTS_MAX]; /* not WRITABLE, which needs a filter from the start */
 };
 
-/* FREEZE, THAW, USAGE */
+/* The message of FREEZE, THAW and USAGE. */
 struct spawn_by_id {
     struct spawn_head head;
     char id[SPAWN_ID_MAX];
@@ -212,7 +212,8 @@ struct spawn_sweep {
 };
 
 enum spawn_feature {
-    /* overlay layers by descriptor; otherwise attached temporarily */
+    /* The kernel accepts overlay layers as descriptors; otherwise layers are attached
+     * temporarily. */
     SPAWN_HAS_OVERLAY_FD = 1 << 0,
     SPAWN_HAS_LANDLOCK_SCOPE = 1 << 1,
     SPAWN_HAS_CGROUP_KILL = 1 << 2,

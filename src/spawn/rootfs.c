@@ -99,7 +99,7 @@ static const struct point base_points[] = {
     {"workspace", 0755, SPAWN_USER_UID},
 };
 static const struct point host_points[] = {
-    {"root", 0711, 0}, /* tools of a caller with this home directory are mounted in it */
+    {"root", 0711, 0}, /* a caller whose home is /root has tools mounted here */
     {"opt", 0755, 0},
     {"srv", 0755, 0},
     {"mnt", 0755, 0},
@@ -282,7 +282,8 @@ static int rootfs_put_generated(int etc) {
     return r;
 }
 
-/* A `*` may only be at the end. Runs at every start, over all of /etc. */
+/* Returns whether the table lists the name. A pattern may have a `*` only at its end. Runs for
+ * every entry of /etc at each start. */
 static bool rootfs_is_listed(const char *name) {
     for (size_t i = 0; i < COUNT_OF(etc_patterns); i++) {
         const char *p = etc_patterns[i], *n = name;
@@ -308,7 +309,7 @@ static int rootfs_walk_etc(int to, uint64_t *stamp) {
             continue;
         if (to >= 0)
             r = rootfs_copy_any(etc, e->d_name, to, 0);
-        else /* a sum, because the order of entries varies */
+        else /* add up, because the order of entries varies */
             *stamp += ((uint64_t)st.st_ino << 20) ^ (uint64_t)st.st_mtim.tv_sec * 1000003u ^
                       (uint64_t)st.st_mtim.tv_nsec;
     }

@@ -1,7 +1,7 @@
 /* rootfs — the generated part of the root `host`: everything except the read-only trees.
  *
- * A directory roots/host-<stamp> in the state file system. It is generated once per version of the
- * host's /etc, and all sandboxes share it as their lowest layer. It contains only the entries of
+ * The root is the directory roots/host-<stamp> in the state file system, generated once per version
+ * of the host's /etc. All sandboxes share it as their lowest layer. It contains only the entries of
  * /etc that the table lists and that every local user can read. Accounts and host names are
  * generated. */
 #pragma once
@@ -10,7 +10,7 @@
 
 #define ROOTFS_PEOPLE \
     1000 /* ids from here on belong to people, who have no accounts and files inside */
-#define ROOTFS_NOBODY 65534 /* the exception */
+#define ROOTFS_NOBODY 65534 /* the exception: nobody is not a person */
 
 /* Both return a directory beneath `state`. `trees` are the directories that are mounted, not
  * copied. */

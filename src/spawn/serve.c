@@ -89,7 +89,7 @@ static int serve_make_cgroup(struct turn *t, uint32_t cgroup, uint32_t owner) {
             t->out_fds[t->reply.n_fds++] = fd;
         return r;
     }
-    /* As a separate mount, so that ".." inside does not lead to the parent. */
+    /* Pass the cgroup as a separate mount, so that ".." inside does not lead to the parent. */
     r = spawn_enter_host(s);
     int tree = r < 0 ? r : sys_clone_tree(fd, "");
     if (r == 0)
@@ -144,7 +144,8 @@ static void on_sweep(struct turn *t) {
     serve_reply_if_failed(t, r, STEP_REQUEST);
 }
 
-/* `id` is the offset of a request's id, or 0. The id is checked before the handler runs. */
+/* `id` is the offset of the id in the request, or 0 for a request without an id. The id is checked
+ * before the handler runs. */
 static const struct row {
     uint32_t size;
     uint32_t id;

@@ -9,7 +9,7 @@ struct serve {
     union spawn_request request; /* the current request; large */
     struct spawn *s;
     int sock;                 /* the client; -1: none */
-    struct sweep_owned owned; /* of a SWEEP that comes in parts */
+    struct sweep_owned owned; /* ids of a SWEEP that comes in parts */
 };
 
 void serve_init(struct serve *v, struct spawn *s);
@@ -18,5 +18,5 @@ void serve_init(struct serve *v, struct spawn *s);
 MUST_USE int serve_one(struct serve *v);
 /* Replies to every DESTROY that has completed. */
 void serve_dying(struct serve *v);
-/* The client disconnected: drops its incomplete SWEEP. */
+/* Call this when the client has disconnected. Drops its incomplete SWEEP. */
 void serve_reset(struct serve *v);

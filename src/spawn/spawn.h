@@ -23,7 +23,8 @@
 #define SPAWN_STACK_BYTES (64 * 1024)
 /* Descriptors held for sandboxes have numbers from here on, above those that one request needs. */
 #define SPAWN_HELD_FD 1024
-/* instances; berm-spawn does not learn which were claimed without a CLAIM */
+/* The number of instances with held descriptors. There is a limit because berm-spawn does not learn
+ * which instances were claimed without a CLAIM. */
 #define SPAWN_HELD_MAX 128
 
 struct instance;
@@ -35,9 +36,9 @@ struct spawn_tree {
     bool packages;   /* state of the package manager; only mounted where it is writable */
 };
 
-/* The descriptors from building a root; see mounts_done. */
+/* The descriptors left from building a root; see mounts_done. */
 #define MOUNTS_FDS_MAX 256
-#define MOUNTS_SPENT_MAX 64 /* above this, the next CREATE closes them first */
+#define MOUNTS_SPENT_MAX 64 /* with more descriptors, the next CREATE closes them first */
 struct mounts {
     int fds[MOUNTS_FDS_MAX];
     unsigned n_fds;
@@ -67,21 +68,21 @@ struct spawn {
     bool has_dir; /* whether dir_uid and dir_gid are set */
     struct cgroups cg;
     struct net_pool net;
-    struct list instances;          /* alive, whoever created them */
-    struct map by_id;               /* the same instances */
+    struct list instances;          /* live instances, also those of an earlier berm-spawn */
+    struct map by_id;               /* the same instances, by id */
     uint8_t slots[SPAWN_SLOTS / 8]; /* uid slots of live and dying instances */
-    struct list dying;              /* a DESTROY is pending */
+    struct list dying;              /* instances with a pending DESTROY */
     void *stack;                    /* stack of the child between clone and exec; one at a time */
-    uint64_t reserve_bytes;         /* of the state file system, left to the host */
+    uint64_t reserve_bytes;         /* space of the state file system that is left to the host */
     uint32_t features;
     enum quota_answer quota; /* project quota of the state file system */
     int landlock_abi;
     int last_cap;
-    uint32_t masks;         /* from enter_masks_needed; 0: each child checks /proc */
-    struct mounts spent;    /* of the last CREATEs; spawn_chores closes them, which is slow */
-    struct list held;       /* instances with held descriptors, oldest first */
-    unsigned n_held;        /* at most SPAWN_HELD_MAX */
-    struct instance *given; /* unparked by the current request; see instance_let_go */
+    uint32_t masks;      /* from enter_masks_needed; 0: each child checks /proc */
+    struct mounts spent; /* left from the last CREATEs; spawn_chores closes them, which is slow */
+    struct list held;    /* instances with held descriptors, oldest first */
+    unsigned n_held;     /* at most SPAWN_HELD_MAX */
+    struct instance *given; /* instance that the current request unparked; see instance_let_go */
     bool is_tied;           /* sandboxes end with this process */
     int trash_wake;         /* a byte here wakes the trash process; -1: none */
     unsigned unseen_ends;   /* SIGCHLDs since all children were checked */
@@ -114,8 +115,8 @@ MUST_USE int spawn_start(struct spawn *s, const struct spawn_options *o, const c
  * process uses it. */
 void spawn_finish(struct spawn *s);
 
-/* Work that is left for idle times: closing descriptors of past CREATEs, refilling the pool of
- * network namespaces. */
+/* Chores are work that is left for idle times: closing descriptors of past CREATEs, refilling the
+ * pool of network namespaces, restarting the trash process. */
 bool spawn_has_chores(const struct spawn *s);
 void spawn_chores(struct spawn *s);
 

@@ -23,7 +23,7 @@
 #include "spawn/sys.h"
 #include "spawn/userns.h"
 
-#define LOCK_TURNS 5000 /* of 2 ms each */
+#define LOCK_TURNS 5000 /* attempts to lock the state, 2 ms apart */
 
 uint32_t spawn_feature_named(const char *name) {
     static const struct {
@@ -201,7 +201,7 @@ static int start_leave_host(struct spawn *s, bool with_layers) {
         r = -errno;
     if (r < 0)
         return (int)r;
-    /* A user namespace may only mount procfs where another one is already visible. */
+    /* A user namespace may only mount procfs where another procfs is already visible. */
     AUTO_CLOSE int bare = start_make_proc(true);
     r = bare < 0 ? bare : sys_attach(bare, AT_FDCWD, "/proc");
     if (r < 0)
@@ -211,7 +211,8 @@ static int start_leave_host(struct spawn *s, bool with_layers) {
     return s->own_ns < 0 || s->own_uts < 0 ? -errno : 0;
 }
 
-/* Tries only when the version does not decide, because closing the attempt waits for every CPU. */
+/* Tries the option only when the kernel version does not decide, because closing the attempt waits
+ * for every CPU. */
 static bool start_overlay_takes_fds(int dir) {
     if (start_is_kernel(6, 13))
         return true;
@@ -256,8 +257,8 @@ static int start_host(struct spawn *s, const struct spawn_options *o) {
 }
 
 static int start_cgroups(struct spawn *s, const struct spawn_options *o) {
-    /* Held until the end. A process that can get the lock exclusively is alone and may remove what
-     * they share. */
+    /* Hold a shared lock until the process ends. A process that can get the lock exclusively is
+     * alone and may remove what the processes share. */
     for (int turn = 0; flock(o->state_fd, LOCK_SH | LOCK_NB) < 0; turn++) {
         struct timespec pause = {.tv_nsec = 2000000};
         if (errno != EWOULDBLOCK || turn == LOCK_TURNS)
@@ -385,7 +386,7 @@ int spawn_start(struct spawn *s, const struct spawn_options *o, const char **ret
         *ret_what = steps[i].what;
         int r = steps[i].run(s, o);
         if (r < 0) {
-            spawn_finish(s); /* removes its cgroups if they exist */
+            spawn_finish(s); /* removes the cgroups that exist already */
             return r;
         }
     }

@@ -83,8 +83,8 @@ static bool sweep_is_same(int dir, const char *name, int fd) {
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* Counts instances that another berm-spawn created. Our own use the root that we opened at
- * start. */
+/* Counts instances that another berm-spawn created. Our own instances use the root that we opened
+ * at start. */
 static void sweep_count_strangers(const char *id, void *arg) {
     struct sweep *w = arg;
     const struct instance *p = instance_find(w->s, id);

@@ -15,7 +15,7 @@ void sweep_init(struct sweep_owned *owned);
 
 /* Adds the ids of one message. Fails with -EINVAL for an invalid id, -E2BIG over a million ids. */
 MUST_USE int sweep_add(struct sweep_owned *owned, const struct spawn_sweep *req);
-/* Removes everything else. Returns the number of ids that were not owned. */
+/* Removes everything that belongs to no owned id. Returns the number of ids that were not owned. */
 uint32_t sweep_run(struct spawn *s, const struct sweep_owned *owned);
 /* Removes generated roots of older versions of the host's /etc when no sandbox uses them. */
 void sweep_roots(struct spawn *s);

@@ -1,4 +1,5 @@
-/* The last part of layer.h: removal is a rename; a separate process deletes. */
+/* Part of layer.h: a layer is removed by a rename into the trash, and a separate process deletes
+ * it. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -78,7 +79,7 @@ int layer_start_trash(struct spawn *s) {
     int wake[2];
     if (pipe2(wake, O_CLOEXEC | O_NONBLOCK) < 0)
         return -errno;
-    /* Opened again, because the lock belongs to the open file, which a fork shares. */
+    /* Open the directory again, because the lock belongs to the open file, which a fork shares. */
     AUTO_CLOSE int trash = openat(s->trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     pid_t pid = trash < 0 ? -1 : fork();
     if (pid < 0) {

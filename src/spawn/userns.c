@@ -32,7 +32,7 @@ int userns_creator(uint32_t uid) {
     if (getrlimit(RLIMIT_NPROC, &now) < 0)
         return -errno;
     next = now;
-    /* limit of the whole namespace */
+    /* The new namespace takes this as its limit on processes. */
     next.rlim_cur = uid != 0 ? MIN(8192, now.rlim_max) : now.rlim_max;
     long r = sys3(SYS_setresuid, -1, uid, 0);
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};

@@ -6,7 +6,7 @@
  *         write_chunk move the bytes: in order, one request at a time. A request waits until the child has
  *         written or read something. An empty write_chunk ends the stream.
  * Bounds: ARCHIVES_MAX children, and one chunk per archive.
- * pack.c and unpack.c are the work of the child, base/tar.c is the format. */
+ * pack.c and unpack.c run in the child; base/tar.c implements the format. */
 #pragma once
 
 #include "guest/jobs.h"
