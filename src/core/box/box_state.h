@@ -15,7 +15,7 @@ struct box;
 
 /* The store contains these numbers, so they must not change. */
 enum sandbox_goal {
-    GOAL_NONE = 0, /* only between sandbox_new and the commit of the first intent */
+    GOAL_NONE = 0, /* only between sandbox_new and the first box_set_goal */
     GOAL_RUN = 1,
     GOAL_PAUSE = 2,
     GOAL_STOP = 3,

@@ -1,5 +1,5 @@
 /* exec_exit — determines how an exec ended, from the guest, its status file and the memory
- * controller; otherwise LOST. */
+ * controller. If none of them shows the exit, the exec is LOST. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* exec_output_cap — how much output all execs of a sandbox keep together (OUT-6).
  *
- * The guest applies the cap of each exec. bermd applies the sandbox's: the output policy of the
- * exec that grows beyond it decides what happens. */
+ * The guest applies the cap of each exec. bermd applies the cap of the sandbox: when the output of
+ * an exec exceeds it, the output policy of that exec decides what happens. */
 #include <fcntl.h>
 #include <sys/stat.h>
 

@@ -1,5 +1,5 @@
-/* exec_readers — the readers that the BLOCK policy waits for, what they have acknowledged, and what
- * may be dropped behind them. */
+/* exec_readers — the readers that the BLOCK policy waits for. Output that all of them have
+ * acknowledged may be dropped. */
 #include <fcntl.h>
 #include <stdio.h>
 
