@@ -62,7 +62,7 @@ struct err_number {
 
 struct err {
     enum err_code code;
-    int sys;           /* the errno of the cause, or 0 */
+    int sys;           /* errno that caused the error, or 0 */
     const char *limit; /* name of the limit that was reached, from limits.def; NULL if none */
     int64_t limit_value;
     /* kind of object: "sandbox_id", "exec_id" or "snapshot_id"; NULL if none */

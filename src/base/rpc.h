@@ -16,8 +16,8 @@
 #include "base/json.h"
 
 #define RPC_HEADER_MAX 1024
-#define RPC_FDS_MAX 64        /* queued */
-#define RPC_MESSAGE_FDS_MAX 8 /* per message */
+#define RPC_FDS_MAX 64        /* maximum number of queued descriptors */
+#define RPC_MESSAGE_FDS_MAX 8 /* maximum number of descriptors per message */
 #define RPC_ID_MAX INT64_C(9007199254740991)
 
 enum rpc_framing { RPC_LINES, RPC_LENGTH };

@@ -38,7 +38,7 @@ struct walk {
     int root;
     char path[WALK_PATH_MAX + 1]; /* absolute; first the start, then the current entry */
     const char *relative;         /* path of the entry from the start; points into `path` */
-    unsigned char type;           /* d_type of the entry when its name was read */
+    unsigned char type;           /* d_type of the entry at the time its name was read */
     struct walk_dir *dir;         /* current directory, linked to its parents */
     bool has_begun;
     uint64_t entries_left;

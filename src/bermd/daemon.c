@@ -239,8 +239,8 @@ static void daemon_open_registry(struct daemon *d) {
     registry_recover(d->registry, on_recovered);
 }
 
-/* Fails without berm-spawn: the daemon could not adopt running sandboxes and must not record them
- * as ended. */
+/* Ends the daemon when a driver cannot be opened, because the daemon could not adopt running
+ * sandboxes and must not record them as ended. */
 static void on_driver_open(struct driver *driver, const struct err *e) {
     struct daemon *d = driver->user;
     if (d->closing)

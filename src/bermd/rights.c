@@ -245,7 +245,7 @@ int rights_drop(struct rights *r, const struct state *s, struct err *e) {
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return err_sys(e, ERR_INTERNAL, errno, "switch to uid %u", (unsigned)r->uid);
     prctl(PR_SET_DUMPABLE,
-          1); /* only the daemon runs under this uid; lets leak checkers and core dumps work */
+          1); /* allows core dumps and leak checkers; safe, because only bermd has this uid */
     return 0;
 }
 

@@ -38,7 +38,7 @@ struct command {
     const char *usage;         /* arguments after the options */
     const char *what;          /* one line */
     const char *more;          /* more lines of help; may be NULL */
-    const struct opt *opts[3]; /* applicable lists */
+    const struct opt *opts[3]; /* lists of the options that apply */
     int min_args;
     int max_args;     /* -1: any number */
     bool has_program; /* a program's command line follows the arguments */

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 
-#define DRAW_US 100000 /* between updates */
+#define DRAW_US 100000 /* time between two updates of the progress line */
 #define BAR 30
 
 /* --- progress --- */

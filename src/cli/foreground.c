@@ -13,8 +13,9 @@
 #include "base/fd.h"
 #include "cli/cli.h"
 
-#define ACK_BYTES ((uint64_t)4 << 20) /* most output between two acknowledgements */
-/* longest time between two acknowledgements: the program may wait for fewer than ACK_BYTES */
+#define ACK_BYTES ((uint64_t)4 << 20) /* maximum output between two acknowledgements */
+/* longest time between two acknowledgements, because the program may block before ACK_BYTES
+ * arrive */
 #define ACK_NS 100000000
 #define INPUT_BYTES ((size_t)64 * 1024)
 #define RECONNECT_MS 30000
@@ -26,7 +27,7 @@ struct foreground {
     char reader_id[32]; /* our name as a reader; empty: the program does not wait for us */
     uint64_t offset[2]; /* offsets in stdout and stderr up to which we have written */
     uint64_t acked;     /* acknowledged bytes of both streams together */
-    uint64_t ack_bytes; /* bytes between two acknowledgements: a fraction of the stored output */
+    uint64_t ack_bytes; /* output between two acknowledgements; at most 1/4 of the output limit */
     int signal;         /* the signal that ended our wait */
     unsigned signals;   /* number of signals received */
     int write_error;    /* errno of a failed write to our own output */

@@ -107,7 +107,7 @@ static int take_input(struct terminal *t) {
     uint8_t keys[INPUT_BYTES + 1];
     size_t room = berm_session_room(t->session);
     if (room <= 1) {
-        watch_input(t, false); /* input_accepted continues */
+        watch_input(t, false); /* more_input resumes after INPUT_ACCEPTED */
         return 0;
     }
     ssize_t r = read(STDIN_FILENO, keys, MIN(room - 1, (size_t)INPUT_BYTES));

@@ -46,7 +46,7 @@ void native_explain(const struct native *n, struct err *e, const struct spawn_re
 struct spawn_ask *native_destroy(struct native *n, const char *id, uint32_t flags,
                                  spawn_on_reply *on_reply, void *subject);
 
-/* native_instance.c */
+/* Functions of native_instance.c. */
 /* Handles guests that have exited. */
 void native_on_ends(uv_poll_t *ends, int status, int events);
 struct instance *native_create(struct driver *d, const struct instance_spec *spec,
@@ -63,7 +63,7 @@ void native_instance_end(struct native_instance *p);
 MUST_USE int native_fill_mounts(struct spawn_ask *a, struct spawn_mount *to, size_t max,
                                 const struct instance_spec *spec, struct err *e);
 
-/* native_ask.c */
+/* Functions of native_ask.c. */
 void native_claim(struct instance *instance, const struct instance_spec *spec, instance_done *done,
                   void *user);
 void native_pause(struct instance *instance, instance_done *done, void *user);

@@ -2,7 +2,7 @@
  * link it, not bermd.
  *
  * Owner:   the daemon.                End: driver_close, then on_closed from the loop.
- * Needs:   no root, no namespaces, no cgroups. The driver has none of the capability tables.
+ * Needs:   no root, no namespaces, no cgroups. The driver has no optional capability.
  * Files:   DIR/ID is the working directory of the guest and of its programs; DIR/ID.sock is the
  *          control socket, through which a new daemon adopts the guest.
  * Differs: a program may outlive its guest if something else kills the guest. stop and discard kill
