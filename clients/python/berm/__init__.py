@@ -5,7 +5,7 @@
     with berm.Sandbox.create() as sb:
         print(sb.run(["uname", "-r"]).stdout)
 
-AsyncSandbox, AsyncExec, AsyncFiles and AsyncClient are the same for asyncio."""
+AsyncSandbox, AsyncExec, AsyncFiles and AsyncClient offer the same methods for asyncio."""
 
 import builtins as _builtins
 

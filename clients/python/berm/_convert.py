@@ -36,7 +36,7 @@ def number(enum: Any, prefix: str, text: str, what: str) -> Any:
 
 @contextlib.contextmanager
 def arguments() -> Iterator[None]:
-    """Use it while building a request: turns any error of Protobuf about a wrong type into ArgumentError."""
+    """Turns Protobuf's errors about values of a wrong type into ArgumentError, while a request is built."""
     try:
         yield
     except BermError:
@@ -46,7 +46,7 @@ def arguments() -> Iterator[None]:
 
 
 def ms(seconds: float) -> int:
-    """Converts to milliseconds; at least 1 for anything above 0; -1 stays -1."""
+    """Converts seconds to milliseconds: at least 1 if above 0, and -1 if below 0."""
     if seconds < 0:
         return -1
     return max(1, round(seconds * 1000)) if seconds else 0
@@ -205,7 +205,7 @@ def exit_of(message: pb.ExitStatus) -> types.Exit:
         return types.Exit("not_started", reason=message.not_started.code, message=message.not_started.message)
     if how == "lost":
         return types.Exit("lost", reason=message.lost.code, message=message.lost.message)
-    return types.Exit(how or "lost")  # out_of_memory, output_limit, or a newer one
+    return types.Exit(how or "lost")  # out_of_memory, output_limit, or a kind of a newer daemon
 
 
 def exec_usage_of(message: pb.ExecUsage) -> types.ExecUsage:
@@ -233,7 +233,7 @@ def exec_of(message: pb.Exec) -> types.ExecInfo:
 
 
 def argv_of(command: str | Sequence[str]) -> list[str]:
-    """A list is a program with arguments; a string is a shell command."""
+    """Returns the argument vector. A list is a program with arguments; a string is a shell command."""
     return ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
 
 

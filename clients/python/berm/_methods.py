@@ -77,7 +77,7 @@ def new_request_id() -> str:
 
 
 def give_request_id(request: Message) -> bool:
-    """Sets a new request id if the request has an empty field for it. Returns whether the request has one now."""
+    """Sets a new request id if the field is empty. Returns whether the request type has a request id."""
     if "request_id" not in request.DESCRIPTOR.fields_by_name:
         return False
     if not getattr(request, "request_id"):

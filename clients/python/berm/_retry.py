@@ -1,8 +1,8 @@
 """Decides whether a call is retried, and after which pause. No I/O and no clock of its own.
 
-A failure that the daemon reported is retried if its `retry` allows, five attempts in all. A lost connection or a
-daemon that is shutting down does not count as an attempt; from the first loss, a call has `reconnect` seconds to get
-through. Both end at the call's deadline (RETRY-1 to RETRY-3).
+The client retries a failure that the daemon reported if its `retry` allows, with at most five attempts. A lost
+connection, or a daemon that is shutting down, does not count as an attempt: the call may reconnect until `reconnect`
+seconds after the first loss. No retry starts after the call's deadline (RETRY-1 to RETRY-3).
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ class Retries:
         self.progress()
 
     def progress(self) -> None:
-        """The daemon replied, so earlier failures no longer count."""
+        """Forgets earlier failures, because the daemon replied."""
         self._answers = 0
         self._losses = 0
         self._lost_at: float | None = None
 
     def time_left(self) -> float | None:
-        """Seconds until the deadline; None if there is none."""
+        """Returns the seconds until the deadline, or None if there is no deadline."""
         return None if self._deadline is None else max(0.0, self._deadline - self._clock())
 
     def reconnect_time(self) -> float:
-        """How long to wait for a connection now."""
+        """Returns how many seconds the call may still wait for a connection."""
         since = self._clock() if self._lost_at is None else self._lost_at
         left = max(0.0, since + self._reconnect - self._clock())
         until = self.time_left()
         return left if until is None else min(left, until)
 
     def pause_after(self, failure: BermError) -> float | None:
-        """Seconds until the next attempt; None if there is none."""
+        """Returns the seconds until the next attempt, or None if the call must not be retried."""
         if is_lost(failure):
             if not self._repeatable:
                 return None

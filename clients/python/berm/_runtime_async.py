@@ -1,5 +1,6 @@
-"""The differences between the two halves, for asyncio: channels, pauses, clocks. Written by hand, like
-_runtime_sync.py, which has the same names. The rest of the sync half is derived."""
+"""The asyncio version of everything that differs between the async and the sync half: channels, pauses, clocks.
+_runtime_sync.py defines the same names for threads. Both files are written by hand; the rest of the sync half is
+derived from the async half."""
 
 from __future__ import annotations
 
@@ -87,7 +88,7 @@ def stream(
 def interact(
     channel: Channel, method: Method[Req, Res], requests: Queue[Any], timeout: float | None, metadata: Metadata
 ) -> Call:
-    """Sends requests from the queue until a None."""
+    """Opens a bidirectional stream that sends the requests in the queue, until it contains None."""
     call = channel.stream_stream(
         method.path,
         request_serializer=method.request.SerializeToString,
@@ -131,7 +132,7 @@ class Silence:
         self._timer = self._loop.call_later(seconds, self._look)
 
     def pause(self) -> None:
-        """The reader is busy with the last message, so stop counting."""
+        """Stops counting silence while the reader handles a message."""
         self._since = None
 
     def resume(self) -> None:
@@ -175,7 +176,7 @@ class Opening(Generic[T]):
 
 
 def opening(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Opening[T]]:
-    """Allows `async with make() as thing` without a separate `await`."""
+    """Decorates a coroutine function, so that `async with make() as thing` needs no separate `await`."""
 
     @functools.wraps(function)
     def opened(*args: P.args, **kwargs: P.kwargs) -> Opening[T]:

@@ -1,4 +1,4 @@
-"""The differences between the two halves, for threads. See _runtime_async.py."""
+"""The thread version of everything that differs between the async and the sync half. See _runtime_async.py."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def stream(
 def interact(
     channel: Channel, method: Method[Req, Res], requests: Queue[Any], timeout: float | None, metadata: Metadata
 ) -> Call:
-    """Sends requests from the queue until a None."""
+    """Opens a bidirectional stream that sends the requests in the queue, until it contains None."""
     call = channel.stream_stream(
         method.path,
         request_serializer=method.request.SerializeToString,
@@ -96,15 +96,15 @@ def interact(
 
 
 def drop(queued: Queue[Any]) -> None:
-    """Empties the queue; another thread may take a part of it."""
+    """Empties the queue, while another thread may also take items from it."""
     with contextlib.suppress(queue.Empty):
         while True:
             queued.get_nowait()
 
 
 class Runner:
-    """A background thread that runs until it ends. It cannot be stopped from outside: it is notified, and may notice
-    later."""
+    """A background thread. stop() does nothing, because a thread cannot be stopped from outside: the session tells
+    the function to return, and it may do so later."""
 
     def __init__(self, function: Callable[[], None]):
         threading.Thread(target=function, name="berm-session", daemon=True).start()
@@ -124,7 +124,7 @@ class Silence:
         _watchman.add(self)
 
     def pause(self) -> None:
-        """The reader is busy with the last message, so stop counting."""
+        """Stops counting silence while the reader handles a message."""
         self._since = None
 
     def resume(self) -> None:
@@ -134,7 +134,7 @@ class Silence:
         _watchman.remove(self)
 
     def look(self, now: float) -> float:
-        """Returns the seconds until the next check. Cancels the call when its time is over."""
+        """Cancels the call if it was silent for too long. Returns the seconds until the next check."""
         since = self._since
         left = self._seconds if since is None else self._seconds - (now - since)
         if left <= 0 and not self.broken:
@@ -144,7 +144,7 @@ class Silence:
 
 
 class _Watchman:
-    """One thread for all open streams, started with the first one."""
+    """A thread that checks all open streams for silence. It starts with the first stream."""
 
     def __init__(self) -> None:
         self._streams: set[Silence] = set()
@@ -154,7 +154,7 @@ class _Watchman:
     def add(self, silence: Silence) -> None:
         with self._changed:
             self._streams.add(silence)
-            if self._thread is None or not self._thread.is_alive():  # not alive: after a fork
+            if self._thread is None or not self._thread.is_alive():  # a forked child has no threads of its parent
                 self._thread = threading.Thread(target=self._watch, name="berm-silence", daemon=True)
                 self._thread.start()
             self._changed.notify()
@@ -174,5 +174,5 @@ _watchman = _Watchman()
 
 
 def opening(function: F) -> F:
-    """Only needed for asyncio."""
+    """Returns the function unchanged; only asyncio needs this decorator."""
     return function

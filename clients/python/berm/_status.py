@@ -62,8 +62,8 @@ class ProgramFailedError(BermError):
         self.completed = completed
 
 
-# Statuses that gRPC itself created have no details. All others without details are a lost
-# connection, because the daemon always sends details.
+# Errors for statuses without details, which the local gRPC library creates, because the daemon always sends
+# details. Any other status without details means a lost connection.
 _BARE: dict[grpc.StatusCode, type[BermError]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: errors.DeadlineExceededError,
     grpc.StatusCode.UNIMPLEMENTED: errors.UnimplementedError,
@@ -75,14 +75,14 @@ _BARE: dict[grpc.StatusCode, type[BermError]] = {
 
 
 def failure_of(error: grpc.RpcError) -> BermError:
-    """Returns the failure for a gRPC error of either Python API."""
+    """Converts an error of gRPC's sync or asyncio API to an error of this package."""
     code: grpc.StatusCode = error.code()
     text = str(error.details() or "")
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
             return _with_details(status_pb2.Status.FromString(value))
     kind = _BARE.get(code, DisconnectedError)
-    return kind() if kind is DisconnectedError else kind(text)  # gRPC's own text about a connection is not helpful
+    return kind() if kind is DisconnectedError else kind(text)  # gRPC's text for a lost connection does not help users
 
 
 def _with_details(status: status_pb2.Status) -> BermError:

@@ -1,4 +1,4 @@
-"""Local trees to and from tar archives."""
+"""Packs local directories into tar archives and unpacks them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def unpack(archive: IO[bytes], local: str | os.PathLike[str]) -> int:
                 elif names and (member.isreg() or member.issym() or member.islnk()):
                     written += _write(tar, member, root, names)
             except (NotADirectoryError, IsADirectoryError):
-                continue  # a link or file where the archive needs a directory, or the reverse
+                continue  # the archive needs a directory where a link or file exists, or the reverse
         for names, mode in reversed(closed):
             with contextlib.suppress(OSError), _open_directory(root, names) as directory:
                 os.fchmod(directory, mode)
@@ -102,7 +102,7 @@ def _names(path: str) -> list[str] | None:
 
 
 def _open_directory(root: int, names: list[str], make: bool = False) -> contextlib.AbstractContextManager[int]:
-    """Opens the directory of that name below the root, component by component, without following links."""
+    """Opens a directory below the root, component by component, without following links."""
     here = os.dup(root)
     try:
         for name in names:
@@ -114,14 +114,15 @@ def _open_directory(root: int, names: list[str], make: bool = False) -> contextl
             here = there
     except OSError as error:
         os.close(here)
-        if error.errno in (errno.ELOOP, errno.EMLINK):  # how systems refuse a link with O_NOFOLLOW
+        if error.errno in (errno.ELOOP, errno.EMLINK):  # a link, with O_NOFOLLOW on Linux or BSD
             raise NotADirectoryError(error.errno, "a symbolic link is in the way", error.filename) from error
         raise
     return _closing(here)
 
 
 def _make_directory(root: int, names: list[str], mode: int, closed: list[tuple[list[str], int]]) -> None:
-    """An existing directory keeps its mode. A directory that its owner cannot write gets its mode at the end."""
+    """Creates a directory; an existing one keeps its mode. If `mode` denies access to the owner, adds the directory to
+    `closed`, so that it gets its mode after its contents are written."""
     if not names:
         return
     with _open_directory(root, names[:-1], make=True) as parent:
@@ -135,7 +136,7 @@ def _make_directory(root: int, names: list[str], mode: int, closed: list[tuple[l
 
 
 def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, root: int, names: list[str]) -> bool:
-    """Creates a file or link. Returns False for a link that leads out."""
+    """Creates a file or link. Returns False if it skips a link, for example one that leads out of the root."""
     if member.issym() and not _link_stays_inside(member.linkname, depth=len(names) - 1):
         return False
     source = _names(member.linkname) if member.islnk() else None
@@ -163,7 +164,7 @@ def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, root: int, names: list
 
 
 def _link(root: int, source: list[str], parent: int, name: str) -> bool:
-    """Creates a hard link to a file that the archive wrote before. Returns False if there is no such file, or it is a
+    """Creates a hard link to a file that was extracted before. Returns False if the file does not exist or is a
     directory."""
     try:
         with _open_directory(root, source[:-1]) as directory:
@@ -174,8 +175,8 @@ def _link(root: int, source: list[str], parent: int, name: str) -> bool:
 
 
 def _link_stays_inside(target: str, depth: int) -> bool:
-    """Returns whether a symbolic link `depth` directories below the root stays below it. Only leading ".." parts can
-    be judged: after a name they may pass through another link."""
+    """Returns whether a symbolic link that is `depth` directories below the root leads to a path below the root.
+    Refuses ".." after a name, because the name may be another link."""
     if target.startswith("/") or not target:
         return False
     names = [name for name in target.split("/") if name not in ("", ".")]

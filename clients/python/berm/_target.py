@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from berm._status import ArgumentError
 
-# A daemon that comes back is found within a second; a dead peer is detected without traffic.
+# Reconnect within a second when the daemon is back, and detect a dead peer on an idle connection.
 CHANNEL_OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),
@@ -18,7 +18,7 @@ CHANNEL_OPTIONS = [
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     ("grpc.max_send_message_length", 64 * 1024 * 1024),
-    ("grpc.enable_retries", 0),  # the client's own retries know which calls may be repeated
+    ("grpc.enable_retries", 0),  # the client retries itself, because it knows which calls may be repeated
     ("grpc.service_config_disable_resolution", 1),
     ("grpc.enable_http_proxy", 0),
     ("grpc.primary_user_agent", "berm-python"),
@@ -38,7 +38,7 @@ class Target:
 
 
 def target_of(socket: str | os.PathLike[str] | None, address: str | None, token: str | None) -> Target:
-    """Returns the given target, else BERM_SOCKET or BERM_ADDRESS, else bermd's default socket."""
+    """Returns the given address, else that of BERM_SOCKET or BERM_ADDRESS, else bermd's default socket."""
     if address is None and socket is None:
         address = os.environ.get("BERM_ADDRESS") or None
     if address is None:
@@ -52,7 +52,7 @@ def target_of(socket: str | os.PathLike[str] | None, address: str | None, token:
 
 
 def default_socket() -> str:
-    """Like bermd: the system's directory for root, the user's directory for others."""
+    """Finds the socket like bermd: in the system's directory for root, in the user's directory for others."""
     if os.geteuid() == 0:
         return "/run/berm/bermd.sock"
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")

@@ -9,12 +9,12 @@ from google.protobuf.message import Message
 try:
     from opentelemetry import trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-except ImportError:  # no tracing then
+except ImportError:  # without OpenTelemetry, there are no spans
     trace = None  # type: ignore[assignment]
 
 from berm.errors import BermError
 
-# Attribute keys of the API (TEL-2), by the request field with the value.
+# Maps a request field to the span attribute that gets its value (TEL-2).
 _ATTRIBUTES = {"sandbox_id": "sandbox.id", "exec_id": "exec.id"}
 
 
@@ -42,7 +42,7 @@ class Span:
         self.metadata = list(carrier.items())
 
     def again(self, failure: BermError) -> None:
-        """A failure after which the call continues."""
+        """Records a failure after which the call is retried."""
         if self._span is not None:
             self._span.add_event("retry", {"error.type": failure.reason})
 

@@ -1,7 +1,7 @@
 """Arguments and results of calls: plain values, the same for both halves of the package.
 
-Kinds and states are lower-case strings, such as "ready" or "exec_exit". A value that is newer than this package is
-passed on as its number, in a string.
+Kinds and states are lower-case strings, such as "ready" or "exec_exit". A value that this package does not know
+yet is passed on as its number, in a string.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-# Words that calls accept; "" lets the daemon choose.
+# Values that calls accept; "" lets the daemon choose.
 Profile = Literal["", "user", "root"]
 NetworkMode = Literal["", "none", "egress", "open"]
 Layer = Literal["", "disk", "memory"]
@@ -24,8 +24,8 @@ StreamName = Literal["stdout", "stderr"]
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a sandbox. At create, 0 selects the daemon's default and -1 means none; in an update, 0 means
-    unchanged."""
+    """Limits of a sandbox. In create, 0 selects the daemon's default and -1 means no limit; in update, 0 keeps the
+    current value."""
 
     memory_bytes: int = 0
     cpu_millis: int = 0  #: thousandths of a processor
@@ -71,8 +71,8 @@ class Tool:
     """A program of the host, such as "git" or "uv", with its dependencies."""
 
     name: str
-    credentials: bool = False  #: also import the caller's credentials for it
-    cache: bool = False  #: start with the caller's cache
+    credentials: bool = False  #: also import the caller's credentials for the tool
+    cache: bool = False  #: start with the caller's cache of the tool, not with an empty one
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,12 @@ class Egress:
 
     host: str
     ports: Sequence[int] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)  #: header → name of the daemon's secret
+    headers: Mapping[str, str] = field(default_factory=dict)  #: header → name of the secret that holds its value
 
 
 @dataclass(frozen=True)
 class SandboxInfo:
-    """A sandbox, as of the daemon's reply."""
+    """The record of a sandbox at the time of the daemon's reply."""
 
     id: str
     state: str
@@ -114,17 +114,17 @@ class SandboxInfo:
     created: datetime
     expires: datetime | None
     running_execs: int
-    sequence: int  #: of the last event that changed it
+    sequence: int  #: sequence of the last event that changed the sandbox
 
 
 @dataclass(frozen=True)
 class Exit:
-    """How a program ended. An unknown end is "lost", never a guess."""
+    """How a program ended. If the daemon does not know, `how` is "lost"."""
 
     how: str  #: "code", "signal", "timed_out", "out_of_memory", "output_limit", "not_started" or "lost"
     code: int | None = None  #: exit code; None if the program did not return one
-    signal: int | None = None  #: signal that ended it, if any
-    reason: str = ""  #: reason of an error, if it was not started or is lost
+    signal: int | None = None  #: signal that ended the program, if any
+    reason: str = ""  #: reason of the error, if `how` is "not_started" or "lost"
     message: str = ""
 
     @property
@@ -173,7 +173,7 @@ class ExecUsage:
 
 @dataclass(frozen=True)
 class ExecInfo:
-    """A program, as of the daemon's reply."""
+    """The record of a program at the time of the daemon's reply."""
 
     id: str
     sandbox_id: str
@@ -186,7 +186,7 @@ class ExecInfo:
     labels: Mapping[str, str]
     terminal: bool
     output_policy: str  #: what happens at the output limit: "drop_oldest", "block" or "kill"
-    output_limit: int  #: bytes of output that are stored
+    output_limit: int  #: maximum bytes of output that the daemon stores
     created: datetime
     stdin_offset: int  #: bytes of input accepted so far
     stdin_closed: bool
@@ -202,7 +202,7 @@ class Completed:
     stdout_bytes: bytes
     stderr_bytes: bytes
     usage: ExecUsage
-    truncated: bool = False  #: output is missing: beyond max_output, or dropped
+    truncated: bool = False  #: output is missing, because it exceeded max_output or the daemon dropped it
 
     @property
     def stdout(self) -> str:
@@ -215,7 +215,7 @@ class Completed:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code; None if the program did not return one: see `exit`."""
+        """The exit code; None if the program did not return one. `exit` then tells how it ended."""
         return self.exit.code
 
     @property
@@ -228,7 +228,7 @@ class Chunk(bytes):
 
     stream: str  #: "stdout" or "stderr"
     offset: int  #: offset of the first byte in its stream; continue at offset + len(chunk)
-    missing: int  #: bytes before it that were dropped; 0 except for very large output
+    missing: int  #: dropped bytes right before this chunk; 0 unless the output exceeded its limit
 
     @classmethod
     def of(cls, data: bytes, stream: str, offset: int, missing: int = 0) -> Chunk:
@@ -271,7 +271,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Event:
-    """An event. `kind` tells which of the fields below the line are set."""
+    """An event. The comment of an optional field lists the kinds that set it."""
 
     sequence: int
     time: datetime
@@ -280,7 +280,7 @@ class Event:
     incarnation: int
     owner: str
     actor: str  #: "caller", "daemon" or "sandbox"
-    identity: str  #: of the caller, else empty
+    identity: str  #: identity of the caller; empty for other actors
     request_id: str
     replayed: bool  #: recorded before this watch started
     # ---
@@ -333,7 +333,7 @@ class Lines:
     data: bytes
     first: int
     next: int  #: first line of the next window
-    total: int  #: lines in the file; incomplete if `total_truncated`
+    total: int  #: lines in the file; a lower bound if `total_truncated`
     total_truncated: bool
 
     @property
@@ -344,7 +344,7 @@ class Lines:
 @dataclass(frozen=True)
 class GrepMatch:
     path: str
-    line: int  #: from 1
+    line: int  #: line number, counted from 1
     text: str
     before: Sequence[str] = ()
     after: Sequence[str] = ()
@@ -374,9 +374,9 @@ class FileChange:
 
     kind: str  #: "created", "modified", "removed", "renamed", "attributes" or "resync"
     path: str = ""
-    old_path: str = ""  #: of a rename
+    old_path: str = ""  #: path before a rename
     info: FileInfo | None = None
-    reason: str = ""  #: of a resync: "overflow", "restarted" or "root_changed"
+    reason: str = ""  #: reason of a resync: "overflow", "restarted" or "root_changed"
 
 
 @dataclass(frozen=True)

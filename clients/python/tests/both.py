@@ -24,7 +24,7 @@ class Both:
 
 
 class Wrapped:
-    """An object of the sync half."""
+    """Wraps an object of the sync half, so that tests can await its methods."""
 
     def __init__(self, value):
         self._value = value
@@ -48,7 +48,7 @@ class Wrapped:
 
 
 class Stream:
-    """A generator of the sync half."""
+    """Wraps a generator of the sync half as an async generator."""
 
     def __init__(self, generator):
         self._generator = generator
@@ -67,7 +67,7 @@ class Stream:
 
 
 class Later:
-    """A call of the sync half."""
+    """Wraps a call of the sync half as an awaitable that runs it in a thread."""
 
     def __init__(self, call):
         self._call = call

@@ -30,7 +30,7 @@ class Peer(grpc.GenericRpcHandler):
     for a stream. The last answer repeats for all further calls. `calls` records the calls that arrived."""
 
     def __init__(self, **answers):
-        self.answers = {"Ping": [pb.PingResponse()], **answers}  # a client that lost its connection pings
+        self.answers = {"Ping": [pb.PingResponse()], **answers}  # a client sends Ping after it lost its connection
         self.calls = []
         self.metadata = []
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Tests how the client reacts to answers, and to none, of a gRPC server with scripted answers."""
+"""Tests how the client reacts when a scripted gRPC server answers, fails, or does not answer."""
 
 import asyncio
 import io
@@ -52,7 +52,7 @@ async def test_what_is_never_to_be_retried_is_not(both, peer):
             await both.Sandbox.connect("box", client=client)
     assert len(server.calls) == 1
     assert caught.value.metadata["sandbox_id"] == "box"
-    assert caught.value.__cause__ is None and caught.value.__suppress_context__   # gRPC's own stays inside
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__   # users never see a gRPC error
 
 
 async def test_fields_at_fault_are_told(both, peer):
@@ -97,7 +97,7 @@ async def _payload(client):
 
 
 async def test_the_deadline_of_a_call(both, peer, monkeypatch):
-    monkeypatch.setattr(_retry.random, "uniform", lambda low, high: high)     # or luck might have them all in time
+    monkeypatch.setattr(_retry.random, "uniform", lambda low, high: high)     # the longest pauses exceed the timeout
     server = peer(Ping=[Failure("LIMIT_REACHED", "later")])
     async with both.client(address=server.address, timeout=0.05) as client:
         with pytest.raises((berm.LimitReachedError, berm.DeadlineExceededError)):
@@ -150,7 +150,7 @@ async def test_a_silent_stream_is_broken(both, peer):
                   AttachExec=[[chunk(0, b"one"), lambda: release.wait(60)],
                               [chunk(3, b"two"), pb.AttachExecResponse(exited=EXITED)]])
     try:
-        async with both.client(address=server.address, silence=3) as client:     # longer than any machine's own
+        async with both.client(address=server.address, silence=3) as client:     # longer than a delay of a slow machine
             job = await (await both.Sandbox.connect("box", client=client)).get_exec("job")
             assert [bytes(c) async for c in job.output()] == [b"one", b"two"]
     finally:
@@ -267,7 +267,7 @@ async def test_waiting_is_not_asking_again_and_again(both, peer):
     async with both.client(address=server.address) as client:
         sandbox = await both.Sandbox.create(client=client, wait=90)
         assert sandbox.state == "ready"
-    assert server.named("CreateSandbox")[0].wait_ms == 60000           # the most a daemon takes
+    assert server.named("CreateSandbox")[0].wait_ms == 60000           # the daemon's maximum
     assert [r.after_sequence for r in server.named("WatchEvents")] == [7]
     assert len(server.named("GetSandbox")) == 1
 

@@ -68,7 +68,7 @@ def test_both_halves_offer_the_same():
 
 
 def test_every_method_of_the_contract_is_called_right():
-    """Each row has the message types of berm.proto. The test lists the methods that the client does not have yet."""
+    """Each row of _methods has the message types of berm.proto. MISSING lists the methods that the client lacks."""
     rows = {m.name: m for m in vars(_methods).values() if isinstance(m, _methods.Method)}
     for service in berm_pb2.DESCRIPTOR.services_by_name.values():
         for method in service.methods:

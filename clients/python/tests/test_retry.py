@@ -52,10 +52,10 @@ def test_the_pause_is_capped_and_jittered(clock, monkeypatch):
 
 
 @pytest.mark.parametrize("failure, has_id, again", [
-    (errors.LimitReachedError(), False, True),        # later
-    (errors.SandboxNotFoundError(), True, False),     # never
-    (errors.GuestLostError(), True, True),            # check, with a request id
-    (errors.GuestLostError(), False, False),          # check, without
+    (errors.LimitReachedError(), False, True),        # retry: later
+    (errors.SandboxNotFoundError(), True, False),     # retry: never
+    (errors.GuestLostError(), True, True),            # retry: check, with a request id
+    (errors.GuestLostError(), False, False),          # retry: check, without a request id
     (errors.BermError(reason="NEWER", retry="later"), False, True),
     (errors.BermError(reason="NEWER", retry="never"), True, False),
 ])
@@ -89,7 +89,7 @@ def test_no_attempt_after_the_deadline(clock):
     retries = Retries(clock, reconnect=30, deadline=clock.now + 0.25)
     assert retries.pause_after(errors.LimitReachedError()) == 0.1
     clock.now += 0.1
-    assert retries.pause_after(errors.LimitReachedError()) is None   # 0.2 s would be too late
+    assert retries.pause_after(errors.LimitReachedError()) is None   # a pause of 0.2 s would end after the deadline
     assert retries.reconnect_time() == pytest.approx(0.15)
 
 

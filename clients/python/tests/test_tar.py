@@ -1,4 +1,4 @@
-"""Archives from a sandbox are hostile: no member may be written outside the target directory."""
+"""Tests that unpacking a hostile archive never writes outside the target directory."""
 
 import io
 import os
@@ -94,7 +94,7 @@ def test_target_that_is_a_link_is_refused(tmp_path):
     with pytest.raises(NotADirectoryError, match="symbolic link"):
         _tar.unpack(io.BytesIO(pack([("x", FILE, "")])), tmp_path / "out")
     assert os.listdir(tmp_path / "secret") == []
-    assert _tar.unpack(io.BytesIO(pack([("x", FILE, "")])), f"{tmp_path}/out/") == 1     # the caller asked to follow it
+    assert _tar.unpack(io.BytesIO(pack([("x", FILE, "")])), f"{tmp_path}/out/") == 1     # the slash asks to follow the link
     assert os.listdir(tmp_path / "secret") == ["x"]
 
 

@@ -18,8 +18,8 @@ from berm._gen.berm.v1 import berm_pb2 as pb
 from berm._status import ProgramFailedError
 
 _PIECE = 1024 * 1024  # bytes of input per call
-_ACK = 4 * 1024 * 1024  # most bytes of output between two acknowledgements
-# With these errors, no program is left to kill.
+_ACK = 4 * 1024 * 1024  # maximum bytes of output between two acknowledgements
+# Errors of a kill which mean that the program no longer runs.
 _GONE = (errors.ExecNotFoundError, errors.SandboxDeletedError, errors.SandboxFailedError, errors.SandboxStoppedError)
 _STREAMS = {"stdout": pb.OUTPUT_STREAM_STDOUT, "stderr": pb.OUTPUT_STREAM_STDERR}
 
@@ -34,8 +34,8 @@ class AsyncStdin:
         self.offset = offset  #: bytes written so far
 
     async def write(self, data: bytes | str) -> None:
-        """Returns when the program's input has accepted all data. Raises StdinFullError if the program does not read
-        for long."""
+        """Writes data and returns when all of it is accepted. Raises StdinFullError if the program does not read for
+        a long time."""
         left = memoryview(data.encode() if isinstance(data, str) else data)
         async with self._lock:
             while left:
@@ -79,7 +79,7 @@ class AsyncExec:
 
     @property
     def exit(self) -> types.Exit | None:
-        """How the program ended, if this handle knows."""
+        """How the program ended; None if the last reply showed it running."""
         return self._info.exit
 
     async def refresh(self) -> types.ExecInfo:
@@ -104,8 +104,8 @@ class AsyncExec:
         stream and an offset. Follows the program until it exits; with follow=False, stops at the current end of
         the output. Leaving the loop never ends the program.
 
-        With output_policy="block", the program waits for a reader of its whole output here: a chunk counts as read
-        when the next one is requested.
+        With output_policy="block", a program that reaches the output limit waits until this loop has read its
+        output. A chunk counts as read when the loop requests the next chunk. This needs both streams and follow=True.
         """
         at = await self._begin_at(since, since_stderr, tail)
         missing = dict.fromkeys(at, 0)
@@ -136,7 +136,7 @@ class AsyncExec:
                         acked = sum(at.values())
                         await self._acknowledge(at)
                 elif kind in ("attached", "heartbeat") and holds and sum(at.values()) > acked:
-                    acked = sum(at.values())  # the program may wait for exactly this
+                    acked = sum(at.values())  # a blocked program may wait for this acknowledgement
                     await self._acknowledge(at)
                 elif kind == "gap":
                     at[message.gap.stream] = message.gap.next_offset
@@ -157,8 +157,8 @@ class AsyncExec:
         encoding: str = "utf-8",
         errors: str = "replace",
     ) -> runtime.Stream[types.Text]:
-        """Yields output as text: like `output`, decoded per stream, so that a character in two chunks stays whole.
-        Each piece has a stream."""
+        """Yields output as text, like `output`, but decodes each stream separately, so that a character that spans
+        two chunks stays whole. Each piece of text has a stream."""
         decoders: dict[str, codecs.IncrementalDecoder] = {}
         decoder = codecs.getincrementaldecoder(encoding)
         chunks = self.output(since, since_stderr=since_stderr, streams=streams, tail=tail, follow=follow)
@@ -184,8 +184,8 @@ class AsyncExec:
         encoding: str = "utf-8",
         errors: str = "replace",
     ) -> runtime.Stream[types.Text]:
-        """Yields output line by line, without line ends. The last line of a stream may lack one. Lines of the two
-        streams come in the order in which they end."""
+        """Yields output line by line, without line ends. The last line of a stream is yielded even if it has no line
+        end. Lines of the two streams are yielded in the order in which they are completed."""
         rest: dict[str, str] = {}
         pieces = self.text(
             since,
@@ -206,7 +206,7 @@ class AsyncExec:
                 yield types.Text.of(line, name)
 
     async def _begin_at(self, since: int, since_stderr: int, tail: int | None) -> dict[int, int]:
-        """Returns the first requested byte of each stream."""
+        """Returns the offset of the first requested byte of each stream."""
         at: dict[int, int] = {pb.OUTPUT_STREAM_STDOUT: since, pb.OUTPUT_STREAM_STDERR: since_stderr}
         if tail is not None:
             answer = await self._client.call(methods.GET_EXEC, pb.GetExecRequest(exec_id=self.id))
@@ -215,7 +215,7 @@ class AsyncExec:
         return at
 
     async def _acknowledge(self, at: dict[int, int], *, release: bool = False) -> None:
-        """Tells the daemon that it need not keep the bytes before these offsets for us."""
+        """Allows the daemon to discard the bytes before these offsets."""
         request = pb.AckOutputRequest(
             exec_id=self.id,
             reader_id=self._reader,
@@ -227,16 +227,16 @@ class AsyncExec:
 
     @runtime.opening
     async def interact(self, since: int = 0, *, tail: int | None = None) -> AsyncSession:
-        """Opens a session in one stream: output from a byte offset, or from `tail` bytes before the current end;
-        input; and the terminal size. A program may have several sessions, even at the same time."""
+        """Opens a session, which reads output, writes input and sets the terminal size in one stream. Output starts
+        at a byte offset, or `tail` bytes before the current end. A program may have several sessions at a time."""
         return AsyncSession(self._client, self.id, await self._begin_at(since, 0, tail), self._heard)
 
     def _heard(self, info: types.ExecInfo) -> None:
         self._info = info
 
     async def wait(self, timeout: float | None = None, *, check: bool = False) -> types.Exit:
-        """Waits until the program exits and returns how. Raises DeadlineExceededError after `timeout` seconds; the
-        program keeps running. With `check`, raises ProgramFailedError for anything but code 0."""
+        """Waits until the program exits and returns how it ended. Raises DeadlineExceededError after `timeout`
+        seconds; the program keeps running. With `check`, raises ProgramFailedError unless the exit code is 0."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._info.exit is None:
             await self.refresh()
@@ -249,7 +249,7 @@ class AsyncExec:
         return self._info.exit
 
     async def _hear_of_it(self, deadline: float | None) -> None:
-        """Returns when an event reports that the program may have ended."""
+        """Waits for an event which shows that the program has ended or its sandbox has stopped."""
         events = self._client.events(
             since=self._sequence,
             kinds=["exec_exit", "sandbox_state"],
@@ -269,7 +269,7 @@ class AsyncExec:
             pass
 
     async def signal(self, number: int, *, leader_only: bool = False) -> None:
-        """Sends a signal to all processes of the program, or only to the first one."""
+        """Sends a signal to all processes of the program, or only to its first process."""
         request = pb.SignalExecRequest(exec_id=self.id, signal_number=number, leader_only=leader_only)
         await self._client.call(methods.SIGNAL_EXEC, request)
 

@@ -18,17 +18,17 @@ from berm._gen.berm.v1 import berm_pb2 as pb
 from berm._methods import Method
 from berm._status import ArgumentError, ProgramFailedError
 
-_WAIT = 60.0  # the meaning of wait=True, and the longest wait to request at once
-_RUN_INPUT = _RUN_OUTPUT = 1024 * 1024  # maximum input of RunExec, and maximum of each output stream
+_WAIT = 60.0  # seconds that wait=True means, and the longest wait that one request may ask for
+_RUN_INPUT = _RUN_OUTPUT = 1024 * 1024  # maximum bytes of input and of each output stream of RunExec
 _GONE = ("deleting", "deleted")
 
 
 class AsyncSandbox:
     """An isolated computer for an agent.
 
-    A `with` block deletes a sandbox that `create` made, and leaves one that `connect` found. `wait` on slow calls is
-    how many seconds to wait for the outcome: True means 60; False returns as soon as the daemon has accepted the
-    request.
+    At its end, a `with` block deletes a sandbox that `create` returned, and keeps a sandbox that `connect` returned.
+    `wait` of slow calls is how many seconds to wait for the outcome: True means 60; with False, the call returns as
+    soon as the daemon has accepted the request.
     """
 
     def __init__(self, client: AsyncClient, info: types.SandboxInfo, sequence: int):
@@ -64,8 +64,8 @@ class AsyncSandbox:
         wait: float | bool = True,
         client: AsyncClient | None = None,
     ) -> AsyncSandbox:
-        """Creates a sandbox and waits until it is ready. If it fails or is not ready in time, deletes it and raises
-        the reason. With layer="memory", files are in memory and are lost on stop."""
+        """Creates a sandbox and waits until it is ready. If the sandbox fails or is not ready in time, deletes it and
+        raises the reason. With layer="memory", files are in memory and are lost on stop."""
         with convert.arguments():
             spec = pb.SandboxSpec(
                 labels=convert.pairs(labels, "labels"),
@@ -98,7 +98,7 @@ class AsyncSandbox:
         return made
 
     async def _become_ready(self, until: float) -> None:
-        """Used by create only: no caller has a handle yet, so a failed sandbox must be deleted here."""
+        """Waits until a new sandbox is ready. Deletes it on failure, because the caller of create has no handle yet."""
         try:
             await self._settle(["ready"], until)
         except errors.BermError:
@@ -129,7 +129,7 @@ class AsyncSandbox:
         owner: str = "",
         client: AsyncClient | None = None,
     ) -> runtime.Stream[types.SandboxInfo]:
-        """Yields the caller's sandboxes, newest first; without deleted ones unless `states` includes them."""
+        """Yields the caller's sandboxes, newest first. Omits deleted sandboxes unless `states` includes "deleted"."""
         with convert.arguments():
             request = pb.ListSandboxesRequest(
                 label_selector=convert.pairs(labels, "labels"),
@@ -157,7 +157,7 @@ class AsyncSandbox:
         wait: float | bool = True,
         client: AsyncClient | None = None,
     ) -> Sequence[str]:
-        """Deletes every sandbox of the caller that has all of these labels, at least one. Returns their ids."""
+        """Deletes every sandbox of the caller that has all of these labels (at least one). Returns their ids."""
         seconds = _seconds(wait)
         with convert.arguments():
             selector = convert.pairs(labels, "labels")
@@ -219,9 +219,9 @@ class AsyncSandbox:
         check: bool = False,
     ) -> types.Completed:
         """Runs a program and waits until it exits. A list is a program with arguments; a string is a command for
-        /bin/sh. After `timeout` seconds the daemon kills the program and its descendants, and the result reports
-        it. Returns all stored output, or the first `max_output` bytes of each stream. The result tells how the
-        program ended; only with `check` is anything but code 0 an error."""
+        /bin/sh. After `timeout` seconds the daemon kills the program and its descendants; the result reports the
+        timeout. Returns all stored output, or the first `max_output` bytes of each stream. The result tells how the
+        program ended. With `check`, raises ProgramFailedError unless the exit code is 0."""
         if output_policy == "block":
             raise ArgumentError(
                 "output_policy", "drop_oldest or kill: run reads nothing before the end; use exec", output_policy
@@ -261,14 +261,14 @@ class AsyncSandbox:
     async def _run_with_much_input(
         self, spec: pb.ExecSpec, data: bytes, max_output: int | None
     ) -> types.Completed:
-        """Output goes to disk even if nobody reads it, so input and output need no second thread."""
+        """Writes all input, then reads the output. One thread suffices, because the daemon stores unread output."""
         spec.stdin_mode = pb.STDIN_MODE_PIPE
         job = await self._start(spec, "")
         try:
             await job.stdin.write(data)
             await job.stdin.close()
         except (errors.StdinClosedError, errors.ExecEndedError):
-            pass  # the program did not read all of it
+            pass  # the program closed its input or ended before it read everything
         await job.wait()
         answer = await self._client.call(methods.GET_EXEC, pb.GetExecRequest(exec_id=job.id))
         output = {"stdout": b"", "stderr": b""}
@@ -330,8 +330,8 @@ class AsyncSandbox:
         output_limit: int = 0,
         keep_descendants: bool = False,
     ) -> AsyncExec:
-        """Starts a program and returns a handle to it. The program does not need a client from then on. `stdin` opens
-        its standard input; `terminal` gives it a terminal of (cols, rows)."""
+        """Starts a program and returns a handle to it. The program keeps running when the client disconnects. `stdin`
+        opens its standard input; `terminal` gives it a terminal of (cols, rows)."""
         with convert.arguments():
             spec = convert.exec_spec(
                 command,
@@ -384,8 +384,8 @@ class AsyncSandbox:
     def events(
         self, *, since: int | None = None, follow: bool = True, kinds: Sequence[str] = ()
     ) -> runtime.Stream[types.Event]:
-        """Yields the sandbox's events after a sequence (None: from its creation), then live ones; with follow=False
-        only past ones."""
+        """Yields the sandbox's past events after a sequence (None: from its creation), then new events as they happen.
+        With follow=False, yields only past events."""
         return self._client.events(since=since, follow=follow, kinds=kinds, sandbox_ids=[self.id])
 
     async def usage(self) -> types.Usage:
@@ -414,7 +414,7 @@ class AsyncSandbox:
         network: types.NetworkMode = "",
         egress: Sequence[types.Egress] = (),
     ) -> types.SandboxInfo:
-        """Changes the given settings and keeps the others. A label with None is removed."""
+        """Changes the given settings and keeps the others. Removes labels whose value is None."""
         with convert.arguments():
             request = pb.UpdateSandboxRequest(
                 sandbox_id=self.id,

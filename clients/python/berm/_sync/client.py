@@ -24,7 +24,7 @@ from berm._target import target_of
 from berm._trace import Span
 from berm.errors import BermError
 
-_FIRST = 5.0  # seconds; the longest wait for a daemon that this client has never reached
+_FIRST = 5.0  # maximum seconds to wait for a daemon that never replied to this client
 _RESUMED = (pb.STREAM_END_REASON_DRAINING, pb.STREAM_END_REASON_SLOW_READER)
 
 
@@ -32,9 +32,9 @@ class Client:
     """A daemon, reached by its Unix socket or its address. Connects at the first call.
 
     Without `socket` and `address`, the client uses BERM_SOCKET, BERM_ADDRESS (with the token in BERM_TOKEN_FILE), or
-    bermd's default socket. All times are in seconds. `timeout` is the deadline of a call, in addition to the time
-    that the call asks the daemon to wait. `reconnect` is how long a call or stream waits for a daemon that
-    disappeared, before it raises UnreachableError; at most 5 for a daemon that never replied to this client. A stream
+    bermd's default socket. All times are in seconds. `timeout` is the deadline of a call; a call that asks
+    the daemon to wait gets that time in addition. `reconnect` is how long a call or stream waits for a daemon that
+    disappeared before it raises UnreachableError; at most 5 if the daemon never replied to this client. A stream
     counts as broken after `silence` seconds without a message.
     """
 
@@ -79,8 +79,8 @@ class Client:
         labels: dict[str, str] | None = None,
         deadline: float | None = None,
     ) -> runtime.Stream[types.Event]:
-        """Yields events after a sequence (None: from the oldest stored), then live ones. Each comes once and in
-        order, even if the connection breaks or the daemon restarts meanwhile."""
+        """Yields stored events after a sequence (None: all stored events), then new events as they happen. Yields
+        each event once and in order, even if the connection breaks or the daemon restarts meanwhile."""
         request = pb.WatchEventsRequest(
             sandbox_ids=sandbox_ids,
             label_selector=convert.pairs(labels, "labels"),
@@ -122,8 +122,8 @@ class Client:
     def call(
         self, method: Method[Req, Res], request: Req, *, wait: float = 0.0, timeout: float | None = None
     ) -> Res:
-        """Makes a call with one response. The deadline is the client's timeout plus `wait`, the time that the daemon
-        may wait; a `timeout` below 0 means no deadline."""
+        """Makes a call with one response. The deadline is `timeout` if given, else the client's timeout plus `wait`,
+        the time that the request lets the daemon wait. A `timeout` below 0 means no deadline."""
         seconds = self._timeout + wait if timeout is None else timeout
         retries = Retries(
             time.monotonic,
@@ -161,7 +161,7 @@ class Client:
             try:
                 return runtime.upload(channel, method, source.start(), left, self._metadata(span))
             except (grpc.RpcError, runtime.Cancelled):
-                source.check()  # raises the error of the source, not that of the call
+                source.check()  # if the source failed, raises its error instead of the call's
                 raise
 
         return self._attempts(attempt, retries, span)
@@ -225,7 +225,7 @@ class Client:
         span: Span,
         opens: Callable[..., runtime.Call],
     ) -> runtime.Stream[Res]:
-        """Yields the messages of one connection."""
+        """Opens the stream once and yields its messages until it ends or breaks."""
         call = opens(self._open(), method, request, retries.time_left(), self._metadata(span))
         silence = runtime.Silence(call, self._silence)
         try:
@@ -248,7 +248,7 @@ class Client:
             call.cancel()
 
     def _again(self, retries: Retries, failure: BermError, span: Span) -> None:
-        """Returns when the next attempt is due. Raises the failure if there is none."""
+        """Sleeps until the next attempt is due. Raises the failure if the call must not be retried."""
         pause = None if self._closed else retries.pause_after(failure)
         if pause is None and self._reconnect == 0 and isinstance(failure, DisconnectedError):
             raise UnreachableError(f"no daemon answered at {self.target}")
@@ -265,7 +265,7 @@ class Client:
         )
 
     def _reaches(self, seconds: float, span: Span) -> bool:
-        """Reconnects. Returns whether a daemon replies in time, even with an error."""
+        """Pings until a daemon replies, even with an error. Returns False if none replies within `seconds`."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             try:
@@ -283,7 +283,7 @@ class Client:
         return False
 
     def _wait_for_daemon(self) -> float:
-        """How long a call waits for a daemon that does not reply: only briefly if it never did."""
+        """Returns how long a call waits for an unreachable daemon: at most _FIRST if the daemon never replied."""
         return self._reconnect if self._reached else min(self._reconnect, _FIRST)
 
     def _open(self) -> runtime.Channel:
@@ -303,7 +303,7 @@ def _is_to_be_resumed(message: Message) -> bool:
 
 
 class _Source:
-    """The messages of an upload. Keeps an error of their producer, which gRPC would lose."""
+    """The messages of an upload. Keeps an exception of their iterator, which gRPC would discard."""
 
     def __init__(self, requests: Callable[[], Iterable[Any]]):
         self._requests = requests

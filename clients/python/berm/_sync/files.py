@@ -37,7 +37,7 @@ class Files:
     # --- contents ---
 
     def read(self, path: Path, *, offset: int = 0, max_bytes: int = 0) -> bytes:
-        """Returns the bytes of a file, or of a range."""
+        """Returns the bytes of a file, or of a range in it."""
         data = bytearray()
         with runtime.closing(self.stream(path, offset=offset, max_bytes=max_bytes)) as chunks:
             for chunk in chunks:
@@ -74,14 +74,15 @@ class Files:
                     at = message.chunk.offset + len(message.chunk.data)
                     yield message.chunk.data
                     if max_bytes and at - offset >= max_bytes:
-                        return  # a resumed range of 0 bytes would mean the whole file
+                        return  # do not resume with 0 bytes left, because 0 requests the whole file
                 elif part == "end":
                     return
 
     def read_lines(
         self, path: Path, first: int = 0, *, max_lines: int = 0, max_bytes: int = 0
     ) -> types.Lines:
-        """Returns a window of lines. 0 selects the daemon's default of 2000 lines and 512,000 bytes."""
+        """Returns a window of lines, starting at line `first`. A maximum of 0 selects the daemon's default of 2000
+        lines or 512,000 bytes."""
         request = pb.ReadFileRequest(
             sandbox_id=self._sandbox_id,
             lines=pb.LineWindow(first_line=first, max_lines=max_lines, max_bytes=max_bytes),
@@ -93,7 +94,7 @@ class Files:
             for message in messages:
                 part = message.WhichOneof("part")
                 if part == "info":
-                    data.clear()  # the first message, also of a retried call
+                    data.clear()  # each attempt starts with this message
                 elif part == "chunk":
                     data += message.chunk.data
                 elif part == "end":
@@ -111,8 +112,9 @@ class Files:
         make_parents: bool = True,
         must_not_exist: bool = False,
     ) -> types.FileInfo:
-        """Writes a file atomically, from bytes, text, or an open binary file (from its current position). A file that
-        cannot seek is sent once and not again after a lost connection."""
+        """Writes a file atomically, from bytes, text, or an open binary file (from its current position). If `data`
+        is a file that cannot seek, the call fails when the connection is lost, because it cannot read the data
+        again."""
         source = _Upload(data)
         header = pb.WriteFileHeader(
             sandbox_id=self._sandbox_id,
@@ -212,8 +214,8 @@ class Files:
     def watch(
         self, path: Path = ".", *, recursive: bool = False, include_info: bool = False
     ) -> runtime.Stream[types.FileChange]:
-        """Yields changes below a path. The first one is "watching": changes after it are reported. A "resync" reports
-        that changes were missed, for example after a lost connection."""
+        """Yields changes below a path. The first item has the kind "watching": the daemon reports every change after
+        it. A "resync" reports that changes were missed, for example after a lost connection."""
         request = pb.WatchFilesRequest(
             sandbox_id=self._sandbox_id,
             recursive=recursive,
@@ -337,7 +339,7 @@ class Files:
 
     def upload(self, local: str | os.PathLike[str], path: Path) -> int:
         """Copies a local file or directory into the sandbox. Returns the number of files written. The contents of a
-        directory go into the directory at `path`."""
+        local directory are placed directly in the directory at `path`."""
         if not os.path.isdir(local):
             with open(local, "rb") as file:
                 self.write(path, file, mode=os.stat(local).st_mode & 0o777)
@@ -349,9 +351,9 @@ class Files:
 
     def download(self, path: Path, local: str | os.PathLike[str]) -> int:
         """Copies a file or directory from the sandbox to a local path. Returns the number of files written. Never
-        writes outside of `local`, and omits links that lead out of it. An earlier download may have created a link
-        named `local`, so it is not followed: a file replaces it, and a directory raises NotADirectoryError unless
-        the name ends with a slash."""
+        writes outside of `local`, and omits links that lead out of it. If `local` itself is a link, the download
+        does not follow it, because an earlier download may have created it: a file replaces the link, and a
+        directory raises NotADirectoryError unless `local` ends with a slash."""
         if not (self.stat(path, follow=True)).is_dir:
             with runtime.closing(self.stream(path)) as chunks:
                 with _tar.replacing(local) as file:
@@ -365,7 +367,7 @@ class Files:
 
 
 class _Upload:
-    """Bytes to send, in pieces; can start again."""
+    """Bytes to upload, in pieces. An upload can be repeated from the start if the data can seek."""
 
     def __init__(self, data: Data):
         raw = data.encode() if isinstance(data, str) else data

@@ -15,12 +15,12 @@ from berm._sync.client import Client
 from berm._gen.berm.v1 import berm_pb2 as pb
 from berm._methods import Method
 
-_INPUT = 64 * 1024  # bytes that may be pending for the program, and the maximum of one message
-_CHUNKS = 16  # chunks buffered for the reader; then the daemon waits
+_INPUT = 64 * 1024  # bytes of pending input at which write waits, and the maximum of one message
+_CHUNKS = 16  # maximum of chunks buffered for the reader; the daemon waits while the buffer is full
 
 
 class _LeftError(Exception):
-    """The caller left while the daemon did not reply."""
+    """The caller left the session while it was reconnecting."""
 
 
 class Session:
@@ -34,16 +34,16 @@ class Session:
     def __init__(self, client: Client, exec_id: str, at: dict[int, int], on_info: Callable[[types.ExecInfo], None]):
         self._client = client
         self._exec_id = exec_id
-        self._at = at  # first byte of each stream that the caller does not have
+        self._at = at  # by stream: offset of the first byte that the caller does not have
         self._on_info = on_info
         self._lock = runtime.Lock()
         self._room = runtime.Event()
         self._heard: runtime.Queue[Any] = runtime.Queue(_CHUNKS)
-        self._pipe: runtime.Queue[Any] = runtime.Queue(0)  # messages for the newest connection
-        self._talk: runtime.Queue[Any] | None = None  # the same queue, after the daemon has replied
+        self._pipe: runtime.Queue[Any] = runtime.Queue(0)  # requests for the current connection
+        self._talk: runtime.Queue[Any] | None = None  # _pipe, once the daemon has sent `attached`
         self._knows_base = False
-        self._base = 0  # offset of the first byte in _input
-        self._input = bytearray()  # not yet accepted by the program
+        self._base = 0  # stdin offset of the first byte in _input
+        self._input = bytearray()  # input that the program has not accepted yet
         self._input_ended = False
         self._size: pb.TerminalSize | None = None
         self._call: runtime.Call = None
@@ -72,7 +72,7 @@ class Session:
     def _wait_for_room(self) -> None:
         while not self._over and len(self._input) >= _INPUT:
             self._room.clear()
-            if not self._over and len(self._input) >= _INPUT:  # it may have been set before the clear
+            if not self._over and len(self._input) >= _INPUT:  # check again: space may have appeared before clear()
                 self._room.wait()
         if self._failure is not None:
             raise self._failure
@@ -95,10 +95,10 @@ class Session:
         return self.output()
 
     def output(self) -> runtime.Stream[types.Chunk]:
-        """Yields what the program writes, until it exits. A new loop continues where the last one stopped."""
+        """Yields the program's output until it exits. A new loop continues where the last loop stopped."""
         while (heard := self._heard.get()) is not None:
             yield heard
-        self._heard.put_nowait(None)  # for the next reader
+        self._heard.put_nowait(None)  # keep the end mark for the next reader
         if self._failure is not None:
             raise self._failure
 
@@ -111,7 +111,7 @@ class Session:
         runtime.drop(self._heard)
         self._runner.stop()
         self._pipe.put_nowait(None)
-        self._heard.put_nowait(None)  # wakes current and later readers; there is space, because the queue was emptied
+        self._heard.put_nowait(None)  # ends current and later readers; drop() made space for it
 
     def __enter__(self) -> Session:
         return self
@@ -127,7 +127,7 @@ class Session:
     # --- background task ---
 
     def _say(self, **part: Any) -> None:
-        """Sends a message to a connected daemon. A later connection gets everything that still applies (_attached)."""
+        """Sends a message if the daemon is connected. Otherwise _attached sends the state after the reconnect."""
         if self._talk is not None:
             self._talk.put_nowait(pb.InteractRequest(**part))
 
@@ -142,7 +142,7 @@ class Session:
                         break
         except _LeftError:
             pass
-        except Exception as failure:  # the reader gets it; nobody else would
+        except Exception as failure:  # output() and write() raise it
             self._failure = failure
         self._over = True
         self._room.set()
@@ -152,7 +152,7 @@ class Session:
 
     def _begin(self) -> pb.InteractRequest:
         """Returns the first message of a connection. Further messages wait until the daemon has replied."""
-        self._pipe.put_nowait(None)  # ends the reader of the last connection
+        self._pipe.put_nowait(None)  # ends the sender of the last connection
         self._pipe = runtime.Queue(0)
         return pb.InteractRequest(
             attach=pb.AttachExecRequest(
@@ -192,7 +192,7 @@ class Session:
             self._on_info(convert.exec_of(message.exited))
 
     def _attached(self, record: pb.Exec) -> None:
-        """The daemon reports how much input the program has; the session sends the rest again."""
+        """Handles `attached`, which reports how much input the program has accepted, and sends the rest again."""
         with self._lock:
             if not self._knows_base:
                 self._base, self._knows_base = record.input.next_offset, True

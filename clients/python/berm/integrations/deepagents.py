@@ -37,13 +37,13 @@ from deepagents.backends.utils import _get_backend_read_file_type, normalize_rea
 import berm
 from berm import errors, types
 
-MAX_OUTPUT = 10 * 1024 * 1024  # of one command
-MAX_PAGE = 500 * 1024  # of one read
-MAX_BINARY = 500 * 1024  # a larger file is not shown to a model
-MAX_MATCHES = 10_000  # the most the daemon gives at once
+MAX_OUTPUT = 10 * 1024 * 1024  # bytes of output of one command
+MAX_PAGE = 500 * 1024  # bytes of one read
+MAX_BINARY = 500 * 1024  # bytes; a larger binary file is not shown to a model
+MAX_MATCHES = 10_000  # the daemon's maximum for one reply
 MAX_LINES = 100_000
 
-# Errors that a model can correct, with their text in the deepagents protocol; "" = the text of the error.
+# Errors that a model can correct, with their text in the deepagents protocol. "" stands for the error's own text.
 _WORDS: dict[type[berm.BermError], str] = {
     errors.FileNotFoundError: FILE_NOT_FOUND,
     errors.FileDeniedError: PERMISSION_DENIED,
@@ -78,7 +78,7 @@ class BermBackend(SandboxBackendProtocol):
         return self._sandbox.id
 
     def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
-        """A shell command with both streams in one. A timeout of 0 means none."""
+        """Runs a shell command and merges both output streams. A timeout of 0 means no timeout."""
         seconds = self._timeout if timeout is None else timeout
         done = self._sandbox.run(
             command, merge_stderr=True, timeout=seconds or None, max_output=MAX_OUTPUT
