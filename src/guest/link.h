@@ -32,7 +32,7 @@ struct link {
     bool stdio;
     bool file_chunks; /* `hello` asked for file contents in chunks instead of descriptors */
     bool connected;
-    bool failed;     /* closes once the queued bytes are sent */
+    bool failed;     /* the connection closes once the queued bytes are sent */
     bool stalled;    /* messages wait in rx until the peer has read replies */
     bool hello_done; /* `hello` has succeeded; set by its handler */
     uint64_t generation;

@@ -35,7 +35,7 @@ struct loop {
     int epoll;
     uint64_t now_ms;
     uint64_t last_us;  /* monotonic time of the last update */
-    uint64_t slept_ms; /* the bound of the last wait */
+    uint64_t slept_ms; /* upper bound of the last epoll_wait */
     struct list timers;
     struct list graves;
     bool stop;

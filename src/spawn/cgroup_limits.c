@@ -44,7 +44,7 @@ static int cgroup_put(const struct target *t, enum cgroup_knob knob, uint64_t va
 static int cgroup_limit_memory_v2(const struct target *t, uint64_t bytes) {
     int r = cgroup_put(t, CG_KNOB_MEMORY, bytes, "");
     if (r == 0 && cgroup_put(t, CG_KNOB_SWAP, 0, "") < 0)
-        return 0; /* absent on kernels without swap accounting */
+        return 0; /* kernels without swap accounting lack the file */
     return r;
 }
 

@@ -25,7 +25,7 @@ static int disk_run_mke2fs(const struct spawn *s, int image, uint64_t inodes) {
         snprintf(count, sizeof count, "%" PRIu64, inodes);
         fcntl(image, F_SETFD, 0);
         if (setns(s->host_ns, CLONE_NEWNS) < 0 || setresuid(0, 0, 0) < 0)
-            _exit(1); /* with a foreign real uid, mke2fs would run as if set-uid */
+            _exit(1); /* unless the real uid is 0, mke2fs would run as if set-uid */
         char *argv[] = {"mke2fs",
                         "-q",
                         "-F",

@@ -87,8 +87,9 @@ int layer_start_trash(struct spawn *s) {
         return -errno;
     }
     if (pid == 0) {
-        /* Keep only these two descriptors, so that this process keeps nothing else alive. After a
-         * restart we are in the network namespace of the last sandbox, so leave it. */
+        /* Keep only these two descriptors, so that this process keeps nothing else alive. A trash
+         * process that is started again inherits the network namespace of the last sandbox, so it
+         * leaves that namespace. */
         if (s->trash_pid != 0)
             unshare(CLONE_NEWNET);
         enum { WAKE = 3, TRASH, FREE };

@@ -7,8 +7,7 @@
 #include "guest/guest.h"
 #include "guest/params.h"
 
-#define READS_PER_TURN \
-    8 /* of GUEST_SCRATCH bytes, so that one busy program does not starve others */
+#define READS_PER_TURN 8 /* bounded so that one busy program does not starve others */
 /* Bounds a drain to twice what a pipe can hold, because a live writer could refill the pipe
  * forever. */
 #define READS_PER_DRAIN 32

@@ -86,7 +86,7 @@ const char *watcher_queue_rename(struct watcher_queue *q, uint32_t cookie, const
             watcher_queue_overflow(q);
             return NULL;
         }
-        /* The rename goes to the end: changes of other paths happened before it. */
+        /* Append the rename, because the queued changes of other paths happened before it. */
         struct change renamed = {
             .kind = CHANGE_RENAMED, .is_dir = c->is_dir, .path = copy, .old_path = c->path};
         bool is_newest = i == q->n - 1;
