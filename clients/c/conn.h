@@ -83,10 +83,13 @@ void call_end(struct call *k);
 
 #define CALL_DRAINED 2
 
-/* Waits for the next message. Returns 1 and a message that is valid until the next call_next;
- * CALL_DRAINED when call_send may be called, after all requests are sent or the waker fired; 0 at
- * the end of the call, whose fields then have the status; -ETIMEDOUT at until_us (0: never);
- * -ECANCELED when on_wake returned nonzero; -ECONNRESET; -EPROTO. */
+/* Waits for the next message. Returns:
+ *   1             a message, which is valid until the next call_next
+ *   CALL_DRAINED  all queued requests are sent, or the waker fired: call_send may be called
+ *   0             the call has ended; its fields hold the status
+ *   -ETIMEDOUT    until_us has passed; until_us 0: no timeout
+ *   -ECANCELED    on_wake returned nonzero
+ *   -ECONNRESET, -EPROTO  the connection failed */
 MUST_USE int call_next(struct call *k, uint64_t until_us, const struct waker *w,
                        const uint8_t **ret_bytes, size_t *ret_n);
 /* Ends the call, cancelling it if it is open, and releases its reference to the connection. */

@@ -26,7 +26,9 @@ struct file_pipe {
     uv_poll_t poll;
     int fd;
     int events;
-    int own[2]; /* helper pipe for a pipe without RWF_NOWAIT; -1: not created yet */
+    /* Our own pipe, which carries the bytes where the guest's pipe does not support RWF_NOWAIT; -1:
+     * not created yet. */
+    int own[2];
     struct chunks chunks;
     void (*on_ready)(void *user);
     void *user;

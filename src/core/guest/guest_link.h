@@ -68,7 +68,8 @@ struct guest_answer {
     const struct err *e;       /* NULL on success */
     int64_t next_offset;       /* offset that came with an error; -1 = none */
     const struct json *result; /* not validated; only core/guest reads it */
-    /* The typed call sets the member that its comment names; the others are NULL. */
+    /* Each typed call sets one of these members, which the comment at the call's declaration names;
+     * the others are NULL. */
     const struct guest_file_answer *file;
     const struct guest_exec_state *exec;
     const struct guest_input_answer *input;

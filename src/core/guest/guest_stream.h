@@ -30,9 +30,10 @@ void guest_stream_done(struct guest_stream *s);
  * guest_stream_done. */
 void guest_stream_end(struct guest_stream *s);
 
-/* Sends the message at the end of tx, which starts at `from`, with descriptors that the caller
- * keeps. -ENOBUFS: the stream can neither send nor keep the descriptors. It has sent nothing of the
- * message, and the caller truncates the message. Another -errno: the stream is broken. */
+/* Sends the last message in tx, the bytes from `from` to the end, together with the descriptors. The
+ * caller still owns the descriptors afterwards. -ENOBUFS: the stream can neither send nor queue the
+ * descriptors now; it has sent no byte of the message, and the caller must cut tx back to `from`.
+ * Another -errno: the stream is broken. */
 MUST_USE int guest_stream_post(struct guest_stream *s, size_t from, const int *fds, size_t n_fds);
 MUST_USE int guest_stream_flush(struct guest_stream *s);
 /* Reads once into rx. Returns 1, or 0 if no bytes are available. -EPIPE: end of stream. -EMSGSIZE:

@@ -1,12 +1,12 @@
 /* recovery — what a new daemon does with its records before it listens.
  *
- * Recovery adopts the live instances, reads from guests in which programs ran what became of those
- * programs, and ends the records of everything that is gone. It then sweeps the resources that no
- * record names, at the driver and in the state directory, and records the result in an event. The
- * driver lists the live instances without connecting to them
- * (docs/decisions/0026-among-thousands.md). bermd connects to a guest in which nothing ran after
- * the start, a few at a time, or when a call needs the guest; only from then on does bermd notice
- * the end of that instance. */
+ * Recovery adopts the live instances. Where programs were running in a guest, it asks the guest
+ * what became of them. It ends the records of everything that is gone. It then sweeps the resources
+ * that no record names, at the driver and in the state directory, and records the result in an
+ * event. The driver lists the live instances without connecting to them
+ * (docs/decisions/0026-among-thousands.md). Guests in which no program was running wait: once the
+ * daemon listens, bermd connects to a few of them at a time, or earlier when a call needs one. Until
+ * bermd has connected to a guest, it does not notice the end of that instance. */
 #pragma once
 
 #include "core/registry/registry_impl.h"

@@ -68,8 +68,8 @@ void sandbox_wait(struct sandbox *sb, struct sandbox_wait *w, int64_t wait_ms,
                   void (*on_done)(struct waiter *w));
 void sandbox_wait_cancel(struct sandbox_wait *w);
 
-/* Asks the driver for the usage of the sandbox and wakes `w` once: from the loop, unless the driver
- * is lost. Fails with SANDBOX_STOPPED or a similar error when the sandbox does not run. */
+/* Asks the driver for the usage of the sandbox and wakes `w` exactly once: later, from the loop, or
+ * before this function returns if the driver is lost. Fails with SANDBOX_STOPPED or a similar error when the sandbox does not run. */
 MUST_USE int sandbox_measure(struct sandbox *sb, struct waiter *w, struct err *e);
 /* Returns the last measurement. NULL: the driver failed, or the sandbox does not run. */
 const struct instance_usage *sandbox_usage(const struct sandbox *sb);

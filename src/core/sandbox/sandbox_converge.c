@@ -221,7 +221,8 @@ static void sandbox_converge_stopped(struct sandbox *sb) {
         sandbox_outcome(sb, SB_STOPPED, sb->box.goal, &why);
 }
 
-/* Records the outcome of a pause or resume, with its caller or with the reserve as the reason. */
+/* Records the outcome of a pause or resume and who asked for it: a caller, or the disk-space
+ * reserve. */
 static void sandbox_converge_paused(struct sandbox *sb, int state) {
     struct err held;
     struct sandbox_why why = {.cause = sandbox_converge_cause(sb),

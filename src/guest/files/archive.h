@@ -32,8 +32,9 @@ struct archive_result {
     uint64_t files, directories, total_bytes, skipped_special, skipped_unreadable;
 };
 
-/* In the child: makes the pipe for the stream and the socket for the result. `is_input`: the child reads the
- * stream. Puts the guest's ends into w->fds and returns the child's. */
+/* Runs in the child. Creates the pipe for the stream and the socket for the result. Stores the ends
+ * for the guest in w->fds and returns the ends that the child keeps. `is_input`: the child reads the
+ * stream; else it writes the stream. */
 MUST_USE int archive_begin(struct work *w, bool is_input, int *ret_pipe, int *ret_sock,
                            struct err *e);
 /* In the child: sends the result. Call once. */
