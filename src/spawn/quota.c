@@ -28,7 +28,8 @@ enum quota_answer quota_probe(int state) {
     if (quota_call(state, Q_XGETQSTATV, 0, &quota) < 0 || !(quota.qs_flags & FS_QUOTA_PDQ_ENFD) ||
         fstatfs(state, &fs) < 0 || ioctl(state, FS_IOC_FSGETXATTR, &attr) < 0)
         return QUOTA_NONE;
-    /* the state directory itself has a project, which must also count the layers */
+    /* The state directory already has a quota project. Its quota must go on counting the layers, so
+     * they get no projects of their own. */
     if (attr.fsx_projid != 0)
         return QUOTA_NONE;
     if (fs.f_type == XFS_MAGIC)

@@ -53,8 +53,8 @@ extern const struct state_table box_instance_table;
 extern const struct state_table box_link_table;
 
 void box_set_goal(struct box *b, enum sandbox_goal to);
-/* Sets the goal of the durable record without a check of the transition. Call this after a restart
- * or a failed commit. */
+/* Resets the goal to `to`, the goal in the durable record, without a check of the transition. Call
+ * this after a restart or a failed commit. */
 void box_restore_goal(struct box *b, enum sandbox_goal to);
 void box_set_instance(struct box *b, enum sandbox_instance_state to);
 void box_set_link(struct box *b, enum sandbox_link_state to);

@@ -71,8 +71,8 @@ void execs_resume(struct execs *set);
 void execs_fetch(struct execs *set);
 /* Wakes the watchers of execs that have not started, because the sandbox is no longer ready. */
 void execs_wake_starting(struct execs *set);
-/* Call this when the guest does not answer. Takes exits from status files, because the last daemon
- * may have reported them. */
+/* Call this when the guest does not answer. Reads the exits from the status files: the previous
+ * daemon may have reported these exits to clients, so they must neither be lost nor change. */
 void execs_take_reported(struct execs *set);
 /* Call this when the instance is gone. Takes exits from status files; execs without a status file
  * become LOST. */

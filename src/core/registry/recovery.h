@@ -4,9 +4,10 @@
  * what became of them. It ends the records of everything that is gone. It then sweeps the resources
  * that no record names, at the driver and in the state directory, and records the result in an
  * event. The driver lists the live instances without connecting to them
- * (docs/decisions/0026-among-thousands.md). Guests in which no program was running wait: once the
- * daemon listens, bermd connects to a few of them at a time, or earlier when a call needs one. Until
- * bermd has connected to a guest, it does not notice the end of that instance. */
+ * (docs/decisions/0026-among-thousands.md). Recovery does not connect to guests in which no program
+ * was running. bermd connects to those after it starts to listen: a few at a time, and at once to a
+ * guest that a call needs. Until bermd has connected to a guest, it does not notice the end of that
+ * instance. */
 #pragma once
 
 #include "core/registry/registry_impl.h"

@@ -14,7 +14,8 @@ struct sandboxes;
 struct transcript;
 
 struct sandbox_owner_ops {
-    /* The record of the sandbox became durable: the sandbox may have started or stopped running. */
+    /* Called after the record of the sandbox became durable. The sandbox may have started or stopped
+     * running. */
     void (*on_durable)(struct sandboxes *all, struct sandbox *sb);
     /* A sandbox became STOPPED or FAILED, or was freed. */
     void (*on_ended)(struct sandboxes *all);

@@ -1,4 +1,4 @@
-/* unpack — the child that extracts a tar stream below a directory, the start.
+/* unpack — the child process that extracts a tar stream below a directory, called "the start" here.
  *
  * Safety: the child opens the directory of every member below the start, without following symlinks. It
  *         refuses a name that is absolute, contains "..", or passes through a symlink, and a link that leads
@@ -119,8 +119,9 @@ static int unpack_make_link(struct unpack *u, int dir, const char *name) {
     return linkat(target, target_name, dir, name, 0) < 0 ? -errno : 0;
 }
 
-/* An existing directory keeps its mode. If its owner lacks a permission (an earlier upload that broke off may
- * leave it so), the directory has all of them until the end. */
+/* An existing directory ends with the mode that it had. If that mode denies its owner read, write or
+ * search, as an interrupted upload may leave it, the child grants the owner all three during the
+ * extraction and restores the mode at the end. */
 static int unpack_make_directory(struct unpack *u, int dir, const char *name) {
     uint32_t mode = u->tar.member.mode & 0777;
     if (mkdirat(dir, name, mode | OWNER_NEEDS) < 0) {
