@@ -28,8 +28,9 @@ struct open_rules {
     unsigned n_above;
 };
 
-/* Fills `above` from `never`. Call it at the start, as root, because callers cannot walk the state
- * directory. Fails with -errno. */
+/* Fills `above` with the parent directories of the paths in `never`. Call this at the start, as
+ * root, because the users who make requests later may not traverse the state directory. Fails with
+ * -errno. */
 MUST_USE int check_learn(struct open_rules *r);
 
 /* Checks whether an object may enter a sandbox. `dir` is the object itself, or the parent directory

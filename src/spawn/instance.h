@@ -1,7 +1,7 @@
 /* instance — one sandbox in berm-spawn: created, found by id, destroyed.
  *
  * Owner:   struct spawn: in `instances` while alive, in `dying` while a DESTROY is pending.
- * States:  parked → claimed → dying → freed; an unparked one starts as claimed.
+ * States:  parked → claimed → dying → freed; an instance that is not created as parked starts as claimed.
  * Restart: restored from the cgroups: their names are the ids, their owners give the uid slots. The
  *          wait status is unknown then, because the sandboxes are not children of the new
  *          berm-spawn. */

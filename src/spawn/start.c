@@ -325,7 +325,7 @@ static int start_keyring(struct spawn *s, const struct spawn_options *o) {
     (void)s, (void)o;
     long ring = sys2(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0);
     if (ring == -ENOSYS)
-        return 0; /* a kernel without keys has none to leak */
+        return 0; /* The kernel has no keyrings, so the sandbox inherits no key. */
     return (int)(ring < 0 ? ring : sys3(SYS_keyctl, KEYCTL_SETPERM, ring, 0));
 }
 

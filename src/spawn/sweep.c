@@ -91,8 +91,8 @@ static void sweep_count_strangers(const char *id, void *arg) {
     w->count += p == NULL || p->pid <= 0;
 }
 
-/* Removes generated roots of older versions of the host's /etc. That is safe when all instances are
- * ours and no other process uses this state directory. */
+/* Removes the root directories that were generated from an older state of the host's /etc. That is
+ * safe when all instances are ours and no other process uses this state directory. */
 void sweep_roots(struct spawn *s) {
     struct sweep w = {.s = s};
     cgroup_each(&s->cg, sweep_count_strangers, &w);

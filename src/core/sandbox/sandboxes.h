@@ -19,7 +19,7 @@ struct sandbox_owner_ops {
     void (*on_durable)(struct sandboxes *all, struct sandbox *sb);
     /* A sandbox became STOPPED or FAILED, or was freed. */
     void (*on_ended)(struct sandboxes *all);
-    /* Recovery need not wait for one of its sandboxes any more. */
+    /* One of the sandboxes that recovery waits for is done: recovery no longer waits for it. */
     void (*on_recovered)(struct sandboxes *all);
 };
 

@@ -14,7 +14,7 @@
 #define ARGS_MAX_BYTES 131072
 #define ARGV_MAX 4096
 #define ENV_MAX 512
-#define ENV_OWN 8 /* PATH, HOME, USER, LOGNAME, TERM, NULL */
+#define ENV_OWN 8 /* at least PATH, HOME, USER, LOGNAME, TERM and the final NULL */
 
 static int exec_spec_no_memory(const char *what, struct err *e) {
     return err_set(e, ERR_OUT_OF_MEMORY, "%s: out of memory", what);

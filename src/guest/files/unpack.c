@@ -283,7 +283,7 @@ static void unpack_run(struct work *w) {
     archive_end(u->sock, &u->result);
 }
 
-/* Opens the start, and makes it with its parents when it does not exist. */
+/* Opens the directory to unpack into, and creates it and its parents if it does not exist. */
 static int unpack_open_root(struct work *w, struct unpack *u, char *path, struct err *e) {
     u->root = path_open(path, O_PATH | O_DIRECTORY, 0);
     if (u->root == -ENOENT) {

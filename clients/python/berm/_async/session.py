@@ -191,7 +191,7 @@ class AsyncSession:
             self._on_info(convert.exec_of(message.exited))
 
     async def _attached(self, record: pb.Exec) -> None:
-        """Handles `attached`, which reports how much input the program has accepted, and sends the rest again."""
+        """Handles `attached`: the record says how much input the program has accepted; sends the rest again."""
         async with self._lock:
             if not self._knows_base:
                 self._base, self._knows_base = record.input.next_offset, True
