@@ -125,7 +125,7 @@ static void finish(struct job *job) {
     struct call *c = job->call;
     struct call_status status = {.code = GRPC_OK};
     struct call_detail details[64];
-    Google__Protobuf__Any *told = NULL;
+    Google__Protobuf__Any *reported = NULL;
     add_all(c, job->trailers, job->n_trailers, call_add_trailer);
     if (job->error) {
         status.code = (enum grpc_code)job->error->code;
@@ -138,15 +138,15 @@ static void finish(struct job *job) {
         }
         if (job->next == 0) { /* no response has reported the request, so the error does */
             request_info info = info_of(job, true);
-            told = to_any(&info.base);
-            details[status.n_details++] =
-                (struct call_detail){str_of(told->type_url), told->value.data, told->value.len};
+            reported = to_any(&info.base);
+            details[status.n_details++] = (struct call_detail){
+                str_of(reported->type_url), reported->value.data, reported->value.len};
         }
         status.details = details;
     }
     call_finish_status(c, &status);
-    if (told)
-        google__protobuf__any__free_unpacked(told, NULL);
+    if (reported)
+        google__protobuf__any__free_unpacked(reported, NULL);
     job_free(job);
 }
 

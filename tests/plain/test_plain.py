@@ -96,7 +96,7 @@ def test_output_that_the_guest_takes_with_it_is_lost_and_not_invented(daemon, cl
     up(client, held)
     client.ask("WriteStdin", exec_id=held, data=b"\n")
     if PASSES_FDS:
-        up(client, held, b"more\n")     # it is in our file before anyone is told
+        up(client, held, b"more\n")     # bermd copies the output before it reports growth
     daemon.kill()
     daemon.kill_guest(box)
     daemon.start()

@@ -230,9 +230,9 @@ static void ack_on_message(struct call *c, const ProtobufCMessage *m) {
         call_reply(c, &response.base);
         return;
     }
-    struct err told =
+    struct err reported =
         e.code == ERR_INVALID_ARGUMENT ? e : subject_exec_error(&e, request->exec_id, NULL);
-    call_finish(c, &told);
+    call_finish(c, &reported);
 }
 
 const struct handler api_exec_ack = {.on_message = ack_on_message};

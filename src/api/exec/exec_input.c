@@ -29,9 +29,9 @@ static void input_end(struct input *in) {
 
 static void input_fail(struct input *in, const struct err *e) {
     struct call *c = in->call;
-    struct err told = subject_exec_error(e, in->request->exec_id, &in->ask);
+    struct err reported = subject_exec_error(e, in->request->exec_id, &in->ask);
     input_end(in);
-    call_finish(c, &told);
+    call_finish(c, &reported);
 }
 
 static void input_reply(struct input *in) {

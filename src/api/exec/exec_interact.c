@@ -44,11 +44,11 @@ static void interact_on_end(struct attachment *a) {
 
 static void interact_fail(struct interact *it, const struct err *e) {
     struct call *c = it->call;
-    struct err told = *e;
+    struct err reported = *e;
     if (it->exec_id[0] != '\0' && e->code != ERR_INVALID_ARGUMENT)
-        told = subject_exec_error(e, it->exec_id, &it->ask);
+        reported = subject_exec_error(e, it->exec_id, &it->ask);
     interact_end(it);
-    call_finish(c, &told);
+    call_finish(c, &reported);
 }
 
 /* --- requests to the guest --- */

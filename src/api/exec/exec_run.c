@@ -107,8 +107,8 @@ static void run_reply(struct run *r, struct exec *x) {
             0 ||
         run_take_output(r, x, EXEC_STDERR, &response.stderr_data, &response.stderr_truncated, &e) <
             0) {
-        struct err told = subject_exec_error(&e, r->begin.exec_id, NULL);
-        run_fail(r, &told);
+        struct err reported = subject_exec_error(&e, r->begin.exec_id, NULL);
+        run_fail(r, &reported);
         return;
     }
     response.exec = (Berm__V1__Exec *)exec_record(x);

@@ -57,11 +57,11 @@ static void download_release(struct packing *p) {
 
 static void download_fail(struct packing *p, const struct err *e) {
     struct call *c = p->call;
-    struct err told = *e;
-    if (!told.subject)
-        err_about(&told, "sandbox_id", p->target.sandbox_id);
+    struct err reported = *e;
+    if (!reported.subject)
+        err_about(&reported, "sandbox_id", p->target.sandbox_id);
     download_release(p);
-    call_finish(c, &told);
+    call_finish(c, &reported);
 }
 
 /* --- messages --- */

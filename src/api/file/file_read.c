@@ -58,11 +58,11 @@ static void file_read_release(struct reading *rd) {
 
 static void file_read_fail(struct reading *rd, const struct err *e) {
     struct call *c = rd->call;
-    struct err told = *e;
-    if (!told.subject)
-        err_about(&told, "sandbox_id", rd->target.sandbox_id);
+    struct err reported = *e;
+    if (!reported.subject)
+        err_about(&reported, "sandbox_id", rd->target.sandbox_id);
     file_read_release(rd);
-    call_finish(c, &told);
+    call_finish(c, &reported);
 }
 
 /* --- messages --- */

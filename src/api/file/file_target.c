@@ -68,20 +68,22 @@ static bool file_target_is_guest_error(enum err_code code) {
 }
 
 struct err file_target_error(const char *prefix, const char *sandbox_id, const struct err *e) {
-    struct err told = *e;
+    struct err reported = *e;
     size_t n = strlen(e->field);
     if (!file_target_is_guest_error(e->code)) {
-        err_set(&told, ERR_GUEST_PROTOCOL, "the guest reported %s, which a guest cannot report",
+        err_set(&reported, ERR_GUEST_PROTOCOL, "the guest reported %s, which a guest cannot report",
                 err_face(e->code)->name);
     } else if (e->code != ERR_INVALID_ARGUMENT) {
-        told.field[0] = '\0';
+        reported.field[0] = '\0';
     } else if (n > 4 && strcmp(e->field + n - 4, "_b64") == 0) {
-        snprintf(told.field, sizeof told.field, "%sraw_%.*s", prefix, (int)(n - 4), e->field);
+        snprintf(reported.field, sizeof reported.field, "%sraw_%.*s", prefix, (int)(n - 4),
+                 e->field);
     } else {
-        snprintf(told.field, sizeof told.field, "%s%.60s", prefix, n > 0 ? e->field : "path");
+        snprintf(reported.field, sizeof reported.field, "%s%.60s", prefix,
+                 n > 0 ? e->field : "path");
     }
-    err_about(&told, "sandbox_id", sandbox_id);
-    return told;
+    err_about(&reported, "sandbox_id", sandbox_id);
+    return reported;
 }
 
 /* --- checks --- */

@@ -43,11 +43,11 @@ static void file_watch_release(struct watching *w) {
 
 static void file_watch_fail(struct watching *w, const struct err *e) {
     struct call *c = w->call;
-    struct err told = *e;
-    if (!told.subject)
-        err_about(&told, "sandbox_id", w->target.sandbox_id);
+    struct err reported = *e;
+    if (!reported.subject)
+        err_about(&reported, "sandbox_id", w->target.sandbox_id);
     file_watch_release(w);
-    call_finish(c, &told);
+    call_finish(c, &reported);
 }
 
 /* --- messages --- */

@@ -133,8 +133,7 @@ static bool exec_exit_fill(const struct exec *x, Berm__V1__ExitStatus *s,
         break;
     }
     /* The guest reported no valid exit. */
-    return exec_exit_set_lost(s, "GUEST_PROTOCOL",
-                              "the guest told no exit that could be understood");
+    return exec_exit_set_lost(s, "GUEST_PROTOCOL", "the guest reported no valid exit");
 }
 
 /* --- usage --- */

@@ -54,16 +54,16 @@ void file_call_close(struct file_call *f) {
 /* Callbacks may close any call and open new ones, so only the calls that are open now get
  * on_gone. */
 void files_gone(struct files *set, bool is_final) {
-    struct list told;
+    struct list reported;
     struct err e;
     if (box_check_ready(set->box, 0, &e) == 0) {
         err_set(&e, ERR_GUEST_LOST, "the link to the guest broke");
         err_about(&e, "sandbox_id", set->box->record->sandbox_id);
     }
-    list_init(&told);
+    list_init(&reported);
     for (struct list *node; (node = list_pop_front(&set->calls));)
-        list_push_back(&told, node);
-    for (struct list *node; (node = list_pop_front(&told));) {
+        list_push_back(&reported, node);
+    for (struct list *node; (node = list_pop_front(&reported));) {
         struct file_call *f = container_of(node, struct file_call, in_set);
         list_push_back(&set->calls, node);
         if (is_final) {

@@ -243,11 +243,11 @@ struct opener *opener_new(uv_loop_t *loop, struct deadlines *deadlines, int fd) 
 
 static void on_poll_closed(uv_handle_t *handle) {
     struct opener *o = handle->data;
-    void (*told)(void *user) = o->on_closed;
+    void (*notify)(void *user) = o->on_closed;
     void *user = o->close_user;
     close(o->fd);
     free(o);
-    told(user);
+    notify(user);
 }
 
 void opener_close(struct opener *o, void (*on_closed)(void *user), void *user) {

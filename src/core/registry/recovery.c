@@ -77,18 +77,18 @@ void recovery_report_end(struct registry *r) {
 
 static void recovery_report(struct registry *r) {
     struct err e;
-    struct report *told = malloc(sizeof *told);
-    struct entry *t = told ? ledger_begin(r->env.ledger) : NULL;
+    struct report *report = malloc(sizeof *report);
+    struct entry *t = report ? ledger_begin(r->env.ledger) : NULL;
     if (!t) {
-        free(told);
+        free(report);
         err_set(&e, ERR_STORE_FAILED, "the store does not accept changes");
         r->on_recovered(r, &e);
         return;
     }
-    told->registry = r;
-    ledger_wait_init(&told->wait, on_reported);
+    report->registry = r;
+    ledger_wait_init(&report->wait, on_reported);
     recovery_put_event(r, t, BERM__V1__DAEMON_STATE__DAEMON_STATE_SERVING);
-    ledger_commit(t, &told->wait);
+    ledger_commit(t, &report->wait);
 }
 
 /* --- sweeping --- */

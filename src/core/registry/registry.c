@@ -218,10 +218,10 @@ void registry_stop_all(struct registry *r, void (*on_stopped)(struct registry *r
 
 static void on_turn_closed(uv_handle_t *handle) {
     struct registry *r = handle->data;
-    void (*told)(void *user) = r->on_closed;
+    void (*notify)(void *user) = r->on_closed;
     void *user = r->close_user;
     free(r);
-    told(user);
+    notify(user);
 }
 
 static void on_db_closed(void *user) {

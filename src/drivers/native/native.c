@@ -157,13 +157,13 @@ static void on_link_lost(struct spawn_link *l) {
 
 static void on_ends_closed(uv_handle_t *handle) {
     struct native *n = handle->data;
-    void (*told)(struct driver * d) = n->driver.on_closed;
+    void (*notify)(struct driver * d) = n->driver.on_closed;
     listeners_free(n->listeners);
     close(n->ends_fd);
     close(n->run_dir_fd);
     free(n->slots);
-    if (told)
-        told(&n->driver);
+    if (notify)
+        notify(&n->driver);
     free(n);
 }
 

@@ -161,8 +161,8 @@ static struct plain_instance *plain_next_new(struct plain *p) {
 static void on_kick(uv_async_t *kick) {
     struct plain *p = kick->data;
     if (p->driver.on_open) {
-        void (*told)(struct driver * d, const struct err *e) = TAKE(p->driver.on_open);
-        told(&p->driver, NULL);
+        void (*notify)(struct driver * d, const struct err *e) = TAKE(p->driver.on_open);
+        notify(&p->driver, NULL);
     }
     for (struct list *node; !p->closing && (node = list_pop_front(&p->answers));) {
         struct plain_answer *a = container_of(node, struct plain_answer, in_plain);
@@ -205,13 +205,13 @@ static void plain_sweep(struct driver *d, const char *const *ids, size_t n, driv
 
 static void on_exits_closed(uv_handle_t *handle) {
     struct plain *p = handle->data;
-    void (*told)(struct driver * d) = p->driver.on_closed;
+    void (*notify)(struct driver * d) = p->driver.on_closed;
     for (struct list *node; (node = list_pop_front(&p->answers));)
         free(container_of(node, struct plain_answer, in_plain));
     close(p->exits_fd);
     close(p->dir_fd);
-    if (told)
-        told(&p->driver);
+    if (notify)
+        notify(&p->driver);
     free(p->guest);
     free(p);
 }
